@@ -1,0 +1,62 @@
+"""Logits of a classifier → label and probabilities.
+
+Shapes: B batch, N labels.
+"""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable("kbert")
+class ClassificationAnswers(keras.layers.Layer):
+    """The most probable label of each row, as a string, and the probabilities of all.
+
+    Args:
+        labels: list of N strings, in the order of the logits.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        outputs: dict with ``logits`` [B, N].
+        batch: what the model was given; not needed here.
+
+    Returns:
+        dict of ``label`` string [B] (of equally probable ones the first) and ``probabilities`` float32 [B, N].
+
+    Raises:
+        ValueError: no labels, or another number than there are logits.
+
+    Example::
+
+        ClassificationAnswers(["bad", "good"])({"logits": tf.constant([[0.0, 3.0]])})["label"]  # [b"good"]
+    """
+
+    def __init__(self, labels, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
+            raise ValueError(f"ClassificationAnswers: `labels` must be a list of strings. Received: {labels!r}")
+        self.labels = tuple(labels)
+        self.supports_jit = False  # XLA has no strings
+        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+
+    def call(self, outputs, batch=None):
+        logits = tf.cast(outputs["logits"], tf.float32)  # [B, N]
+        self._check(logits.shape)
+        labels = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1, output_type=tf.int32))
+        return {"label": labels, "probabilities": tf.nn.softmax(logits)}
+
+    def compute_output_spec(self, outputs, batch=None):
+        shape = outputs["logits"].shape
+        self._check(shape)
+        return {
+            "label": keras.KerasTensor(shape[:-1], dtype="string"),
+            "probabilities": keras.KerasTensor(shape, dtype="float32"),
+        }
+
+    def _check(self, shape):
+        if shape[-1] not in (None, len(self.labels)):
+            raise ValueError(
+                f"ClassificationAnswers: expected as many labels as logits ({shape[-1]}). Received: {list(self.labels)}"
+            )
+
+    def get_config(self):
+        return {**super().get_config(), "labels": list(self.labels)}

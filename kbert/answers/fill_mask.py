@@ -1,0 +1,88 @@
+"""Masked-LM logits → the most probable tokens for each mask.
+
+Shapes: B batch, M masks, V vocabulary, k tokens proposed.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.data.revive import revive
+
+
+@keras.saving.register_keras_serializable("kbert")
+class FillMaskAnswers(keras.layers.Layer):
+    """The k most probable tokens for each [MASK], with their probabilities.
+
+    Tokens are given as they stand in the vocabulary: a piece that continues a word begins with "##".
+
+    Args:
+        tokenizer: `kbert.BertTokenizer`; gives the names of the ids.
+        k: how many tokens to propose; at most V.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        outputs: dict with ``mlm_logits`` [B, M, V].
+        batch: dict with ``count`` int32 [B], how many of the M places of a row are masks (`FillMaskPreprocessor`).
+
+    Returns:
+        dict of ``tokens`` string [B, M, k], most probable first; ``probabilities`` float32 [B, M, k], of all V tokens;
+        ``count`` int32 [B]. Places from ``count`` on hold "" and 0.
+
+    Raises:
+        ValueError: k is not in 1 ... V.
+
+    Example::
+
+        answers = FillMaskAnswers(tokenizer, k=3)(model(batch), batch)
+        answers["tokens"][0, 0]  # [b"capital", b"heart", b"centre"]
+    """
+
+    def __init__(self, tokenizer, k=5, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ValueError(f"FillMaskAnswers: `k` must be a positive integer. Received: {k!r}")
+        self.tokenizer = tokenizer
+        self.k = k
+        self.supports_jit = False  # XLA has no strings
+        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+
+    def call(self, outputs, batch):
+        logits = tf.cast(outputs["mlm_logits"], tf.float32)  # [B, M, V]
+        self._check(logits.shape)
+        best, ids = tf.math.top_k(logits, self.k)  # [B, M, k]
+        # Only k of V probabilities are wanted: no need to write the whole softmax.
+        probabilities = tf.exp(best - tf.reduce_logsumexp(logits, axis=-1, keepdims=True))
+        tokens = tf.gather(tf.constant(self.tokenizer.vocabulary), ids)
+        count = tf.cast(batch["count"], tf.int32)  # [B]
+        is_real = (tf.range(tf.shape(logits)[1]) < count[:, tf.newaxis])[:, :, tf.newaxis]  # [B, M, 1]
+        return {
+            "tokens": tf.where(is_real, tokens, ""),
+            "probabilities": tf.where(is_real, probabilities, 0.0),
+            "count": count,
+        }
+
+    def compute_output_spec(self, outputs, batch):
+        shape = outputs["mlm_logits"].shape
+        self._check(shape)
+        return {
+            "tokens": keras.KerasTensor((*shape[:2], self.k), dtype="string"),
+            "probabilities": keras.KerasTensor((*shape[:2], self.k), dtype="float32"),
+            "count": keras.KerasTensor(shape[:1], dtype="int32"),
+        }
+
+    def _check(self, shape):
+        if shape[-1] is not None and self.k > shape[-1]:
+            raise ValueError(
+                f"FillMaskAnswers: `k` cannot be more than the vocabulary ({shape[-1]} tokens). Received: {self.k}"
+            )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "tokenizer": self.tokenizer,
+            "k": self.k,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "tokenizer": revive(config["tokenizer"])})

@@ -1,0 +1,130 @@
+"""The architecture of a BERT model, as plain data."""
+
+import dataclasses
+import json
+from typing import Any
+
+_SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniatures (Turc et al. 2019)
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+_HEAD_WIDTH = 64  # of every named size
+
+_COUNTS = (
+    "vocabulary_size",
+    "num_layers",
+    "hidden_dim",
+    "num_heads",
+    "intermediate_dim",
+    "max_sequence_length",
+    "num_segments",
+)
+ACTIVATIONS = ("gelu_tanh", "gelu_erf", "relu", "silu", "tanh")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """What has to be known to build a BERT encoder; the defaults are BERT-base, uncased.
+
+    Immutable and validated on construction. The name of each field in Google's ``bert_config.json`` stands beside it
+    where it differs.
+
+    Example::
+
+        config = BertConfig.from_size("tiny", vocabulary_size=8000)
+        BertConfig.from_json(config.to_json()) == config
+
+    Raises:
+        ValueError: a value that no BERT can have; the message names the field and the value received.
+
+    Source: Devlin et al. 2018, section 3 and appendix A.2.
+    """
+
+    vocabulary_size: int = 30522  # vocab_size
+    num_layers: int = 12  # num_hidden_layers
+    hidden_dim: int = 768  # hidden_size
+    num_heads: int = 12  # num_attention_heads
+    intermediate_dim: int = 3072  # intermediate_size
+    max_sequence_length: int = 512  # max_position_embeddings
+    num_segments: int = 2  # type_vocab_size
+    activation: str = "gelu_tanh"  # hidden_act; Google's "gelu" is the tanh form, Hugging Face's the erf form
+    hidden_dropout: float = 0.1  # hidden_dropout_prob
+    attention_dropout: float = 0.1  # attention_probs_dropout_prob
+    layer_norm_epsilon: float = 1e-12  # fixed in Google's code
+    initializer_stddev: float = 0.02  # initializer_range
+    causal: bool = False  # left-to-right attention, the paper's "LTR" ablation (section 5.1)
+
+    def __post_init__(self):
+        for name in _COUNTS:
+            value = getattr(self, name)
+            self._require(isinstance(value, int) and value > 0, name, "a positive integer")
+        self._require(self.activation in ACTIVATIONS, "activation", f"one of {ACTIVATIONS}")
+        for name in ("hidden_dropout", "attention_dropout"):
+            value = getattr(self, name)
+            self._require(isinstance(value, (int, float)) and 0.0 <= value < 1.0, name, "a number in [0, 1)")
+        for name in ("layer_norm_epsilon", "initializer_stddev"):
+            value = getattr(self, name)
+            self._require(isinstance(value, (int, float)) and value > 0.0, name, "a positive number")
+        if not isinstance(self.causal, bool):
+            raise ValueError(f"BertConfig: `causal` must be True or False. Received: {self.causal!r}")
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(
+                "BertConfig: `num_heads` must divide `hidden_dim`. "
+                f"Received: num_heads={self.num_heads}, hidden_dim={self.hidden_dim}"
+            )
+
+    def _require(self, holds, name, expected):
+        value = getattr(self, name)
+        if not holds or isinstance(value, bool):  # True would pass for 1
+            raise ValueError(f"BertConfig: `{name}` must be {expected}. Received: {value!r}")
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_dim // self.num_heads
+
+    @classmethod
+    def from_size(cls, size: str, **overrides: Any) -> "BertConfig":
+        """The config of a named size, ``tiny`` to ``large``; keyword arguments replace single fields."""
+        if size not in _SIZES:
+            raise ValueError(f"BertConfig.from_size: `size` must be one of {tuple(_SIZES)}. Received: {size!r}")
+        num_layers, hidden_dim = _SIZES[size]
+        fields = {
+            "num_layers": num_layers,
+            "hidden_dim": hidden_dim,
+            "num_heads": hidden_dim // _HEAD_WIDTH,
+            "intermediate_dim": 4 * hidden_dim,
+        }
+        return cls.from_dict(fields | overrides)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> "BertConfig":
+        """The config with these fields; an unknown field is an error, a missing one takes its default."""
+        if not isinstance(fields, dict):
+            raise ValueError(f"BertConfig: expected an object of fields. Received: {fields!r}")
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(fields) - known)
+        if unknown:
+            raise ValueError(f"BertConfig: unknown fields {unknown}. Known: {sorted(known)}")
+        return cls(**fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, as plain Python values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "BertConfig":
+        """The inverse of `to_json`."""
+        try:
+            fields = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"BertConfig: expected JSON. Received text that is not: {error}") from error
+        return cls.from_dict(fields)
+
+    def to_json(self) -> str:
+        """All fields as a JSON object, one a line."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"

@@ -1,0 +1,105 @@
+"""Token pools: some ten thousand tokenised sentences with their documents, the unit sentence pairs are drawn in.
+
+Shapes: n sentences, D documents, T tokens of a pool.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+POOL_SENTENCES = 32_768
+_POOL_BYTES = 1 << 23  # a pool of text is closed at this size too: sentences may be a megabyte long
+
+
+class TokenPool(NamedTuple):
+    """Tokenised documents held in memory together.
+
+    token_ids: integer [T]; sentences lie one behind the other.
+    sentence_lengths: int32 [n], none 0.
+    document_splits: int32 [D + 1]: document d is the sentences document_splits[d] to document_splits[d + 1] - 1; none
+    is empty. document_ids: int64 [D]: the number of each document in the corpus; its random draws are keyed by it.
+    """
+
+    token_ids: tf.Tensor
+    sentence_lengths: tf.Tensor
+    document_splits: tf.Tensor
+    document_ids: tf.Tensor
+
+
+def make_pool(sentences, document_lengths, document_ids):
+    """A pool from tokenised sentences; sentences without tokens and documents without sentences are dropped.
+
+    Args:
+        sentences: ragged integers [n, None].
+        document_lengths: int32 [D], how many of the sentences each document has.
+        document_ids: int64 [D].
+    """
+    lengths = tf.cast(sentences.row_lengths(), tf.int32)  # [n]
+    is_kept = lengths > 0
+    before = tf.pad(tf.cumsum(tf.cast(is_kept, tf.int32)), [[1, 0]])  # [n + 1]
+    splits = tf.gather(before, tf.pad(tf.cumsum(document_lengths), [[1, 0]]))  # [D + 1]
+    document_is_kept = splits[1:] > splits[:-1]
+    return TokenPool(
+        sentences.flat_values,
+        tf.boolean_mask(lengths, is_kept),
+        tf.concat([splits[:1], tf.boolean_mask(splits[1:], document_is_kept)], 0),
+        tf.boolean_mask(document_ids, document_is_kept),
+    )
+
+
+def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
+    """Tokenises documents in large calls.
+
+    Args:
+        documents: function without arguments that returns an iterator over (epoch, number, sentences): int, int, list
+            of str. A pool never mixes epochs.
+        tokenizer: `kbert.BertTokenizer`.
+        pool_sentences: a pool is closed when it holds so many (or 8 MB of text); a document is never divided.
+
+    Returns:
+        tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.
+    """
+    signature = (
+        tf.TensorSpec((), tf.int64),
+        tf.TensorSpec((None,), tf.string),
+        tf.TensorSpec((None,), tf.int32),
+        tf.TensorSpec((None,), tf.int64),
+    )
+
+    def tokenize(epoch, strings, document_lengths, document_ids):
+        return epoch, document_ids[-1] + 1, make_pool(tokenizer.call(strings), document_lengths, document_ids)
+
+    chunks = tf.data.Dataset.from_generator(lambda: _chunks(documents(), pool_sentences), output_signature=signature)
+    tokenize = tf.autograph.experimental.do_not_convert(tokenize)
+    return chunks.prefetch(1).map(tokenize, num_parallel_calls=2, deterministic=True).prefetch(1)
+
+
+def is_held_out(sentences, share):
+    """Whether a document belongs to the held-out set: a function of its text alone, so that copies stay together."""
+    digest = hashlib.blake2b("\n".join(sentences).encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") < share * 2.0**64
+
+
+def _chunks(documents, pool_sentences):
+    strings, lengths, numbers, size, current = [], [], [], 0, None
+
+    def chunk():
+        # A list of bytes objects: NumPy's own bytes type would drop the NULs at the end of a string.
+        array = np.empty(len(strings), object)
+        array[:] = strings
+        return np.int64(current), array, np.array(lengths, np.int32), np.array(numbers, np.int64)
+
+    for epoch, number, sentences in documents:
+        if lengths and (epoch != current or len(strings) >= pool_sentences or size >= _POOL_BYTES):
+            yield chunk()
+            strings, lengths, numbers, size = [], [], [], 0
+        current = epoch
+        encoded = [sentence.encode("utf-8", "replace") for sentence in sentences]
+        strings += encoded
+        size += sum(map(len, encoded))
+        lengths.append(len(encoded))
+        numbers.append(number)
+    if lengths:
+        yield chunk()

@@ -1,0 +1,264 @@
+"""Documents → a records directory: tokenised, mixed, divided into shards."""
+
+import hashlib
+import importlib.metadata
+import itertools
+import json
+import os
+import pathlib
+import platform
+import time
+
+import numpy as np
+
+from kbert.data.pool import is_held_out, text_pools
+from kbert.data.random import fold, permutation
+from kbert.data.records import FORMAT, MANIFEST, VOCABULARY, Records, vocabulary_hash
+from kbert.text.vocabulary import write_vocabulary
+
+_UNFINISHED = "unfinished.json"
+_STATE = (MANIFEST, _UNFINISHED, VOCABULARY)
+_RECIPE = ("settings.json", "metrics.json")
+_PACKAGES = ("kbert", "tensorflow", "tensorflow-text", "sentencex", "numpy")
+
+
+def write_records(
+    documents,
+    tokenizer,
+    directory,
+    *,
+    shard_tokens=1 << 20,
+    shards_mixed=16,
+    held_out=0.01,
+    seed=0,
+    settings=None,
+    overwrite=False,
+    progress=None,
+):
+    """Tokenises documents once and writes them as `Records`.
+
+    Documents are gathered until they fill `shards_mixed` shards, put in a random order, and written: so a shard, within
+    which pairs are drawn and instances shuffled, holds documents from far apart in the corpus. Files are written
+    under a temporary name and renamed. A killed run leaves complete shards and unfinished.json; the same call
+    goes on from there (documents are read again, not tokenised again) and ends with the same bytes. Where the records
+    are complete, it does nothing.
+
+    Args:
+        documents: iterable of documents (lists of str), the same each time, as `kbert.data.corpus.read_documents`
+            gives.
+        tokenizer: `kbert.BertTokenizer`.
+        directory: made if needed.
+        shard_tokens: about how many tokens a shard has; one shard is held in memory in training.
+        shards_mixed: how many shards are filled at a time, in memory.
+        held_out: share of the documents set aside for evaluation, decided by each document's text.
+        seed: of the order of the documents.
+        settings: JSON-able description of the corpus, for the manifest; what is there is gone on with only if it is
+            the same.
+        overwrite: remove records that are there, finished or not.
+        progress: function that is called with a dict (documents, sentences, tokens, tokens_per_second) now and then.
+
+    Returns:
+        `Records`.
+
+    Raises:
+        ValueError: the directory holds other things, or records of other settings; no documents; a bad share or size.
+
+    Example::
+
+        write_records(read_documents("wiki/*.gz"), tokenizer, "records")
+    """
+    if not 0 <= held_out < 1:
+        raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
+    if shard_tokens < 1 or shards_mixed < 1:
+        raise ValueError(f"Shards need tokens. Received: shard_tokens={shard_tokens!r}, shards_mixed={shards_mixed!r}")
+    writer = _Writer(pathlib.Path(directory), tokenizer, shard_tokens, shards_mixed, held_out, seed, settings)
+    if not writer.open(overwrite):
+        writer.write(iter(documents), progress or (lambda state: None))
+    return Records(directory)
+
+
+class _Writer:
+    def __init__(self, directory, tokenizer, shard_tokens, shards_mixed, held_out, seed, settings):
+        self.directory, self.tokenizer = directory, tokenizer
+        self.shard_tokens, self.shards_mixed, self.held_out, self.seed = shard_tokens, shards_mixed, held_out, seed
+        self.token_type = "uint16" if tokenizer.vocabulary_size <= 1 << 16 else "int32"
+        self.made_by = {
+            "vocabulary": {"size": tokenizer.vocabulary_size, "sha256": vocabulary_hash(tokenizer.vocabulary)},
+            "tokenizer": tokenizer.settings(),
+            "settings": {
+                "shard_tokens": shard_tokens,
+                "shards_mixed": shards_mixed,
+                "held_out": held_out,
+                "seed": seed,
+                **(settings or {}),
+            },
+        }
+        self.done = {"documents_read": 0, "rounds": 0, "shards": []}
+
+    def open(self, overwrite):
+        """Looks at the directory; returns whether the records are there already."""
+        names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
+        ours = [n for n in names if n in _STATE or n.startswith(("train-", "held-out-")) or n.endswith(".partial")]
+        others = sorted(set(names) - set(ours) - set(_RECIPE))
+        if others:
+            raise ValueError(
+                f"{self.directory} holds other files ({', '.join(others[:3])}). Records need a directory of their own."
+            )
+        if overwrite:
+            for name in sorted(ours, key=lambda name: name not in _STATE):  # first what would make records of the rest
+                (self.directory / name).unlink()
+            return False
+        if not ours:
+            return False
+        finished = MANIFEST in ours
+        there = _read(self.directory / (MANIFEST if finished else _UNFINISHED))
+        if any(there.get(key) != value for key, value in self.made_by.items()):
+            raise ValueError(
+                f"{self.directory} holds {'records' if finished else 'an unfinished run'} of other settings: "
+                f"{_difference(there, self.made_by)}. Give those, another directory, or `overwrite` to remove them."
+            )
+        if not finished:
+            self.done = there["done"]
+        return finished
+
+    def write(self, documents, progress):
+        start = self.done["documents_read"]
+        held = set()
+
+        def numbered():
+            for number, sentences in enumerate(itertools.islice(documents, start, None), start):
+                if is_held_out(sentences, self.held_out):
+                    held.add(number)
+                yield 0, number, sentences
+
+        begin, tokens, read = time.monotonic(), 0, start
+        gathered = []
+        for _, read, pool in text_pools(numbered, self.tokenizer).as_numpy_iterator():
+            if not (self.done["rounds"] or gathered):
+                self._save_state()
+            gathered.append(pool)
+            tokens += len(pool.token_ids)
+            counts = self._counts(gathered)
+            progress({**counts, "tokens_per_second": tokens / (time.monotonic() - begin)})
+            if sum(len(pool.token_ids) for pool in gathered) >= self.shard_tokens * self.shards_mixed:
+                self._write_round(gathered, held, int(read))
+                gathered = []
+        if gathered:
+            self._write_round(gathered, held, int(read))
+        if not self.done["shards"]:
+            raise ValueError("The corpus holds no document with a token: there is nothing to write.")
+        self._finish()
+
+    def _counts(self, gathered=()):
+        counts = {key: sum(s[key] for s in self.done["shards"]) for key in ("documents", "sentences", "tokens")}
+        counts["documents"] += sum(len(pool.document_ids) for pool in gathered)
+        counts["sentences"] += sum(len(pool.sentence_lengths) for pool in gathered)
+        counts["tokens"] += sum(len(pool.token_ids) for pool in gathered)
+        return counts
+
+    def _write_round(self, pools, held, documents_read):
+        documents, numbers = [], []
+        for pool in pools:
+            sentence_splits = np.concatenate([[0], np.cumsum(pool.sentence_lengths, dtype=np.int64)])
+            for first, last in itertools.pairwise(pool.document_splits):
+                tokens = pool.token_ids[sentence_splits[first] : sentence_splits[last]]
+                documents.append((tokens.astype(self.token_type), pool.sentence_lengths[first:last]))
+            numbers += pool.document_ids.tolist()
+        order = permutation(fold(self.seed, self.done["rounds"]), len(documents)).numpy().tolist()
+        for name, chosen in (
+            ("train", [documents[i] for i in order if numbers[i] not in held]),
+            ("held-out", [documents[i] for i in order if numbers[i] in held]),
+        ):
+            for shard in _divide(chosen, self.shard_tokens):
+                self._write_shard(name, shard)
+        self.done["rounds"] += 1
+        self.done["documents_read"] = documents_read
+        self._save_state()
+
+    def _save_state(self):
+        self.directory.mkdir(parents=True, exist_ok=True)
+        _write(self.directory / _UNFINISHED, json.dumps({**self.made_by, "done": self.done}).encode())
+
+    def _write_shard(self, kind, documents):
+        shards = self.done["shards"]
+        name = f"{kind}-{sum(s['name'].startswith(kind) for s in shards):05d}"
+        tokens = np.concatenate([tokens for tokens, _ in documents])
+        lengths = np.concatenate([lengths for _, lengths in documents])
+        sizes = [len(lengths) for _, lengths in documents]
+        index = np.concatenate([[len(lengths), len(sizes)], lengths, sizes]).astype("<i4")
+        files = {
+            "tokens": tokens.astype(np.dtype(self.token_type).newbyteorder("<")).tobytes(),
+            "index": index.tobytes(),
+        }
+        for suffix, content in files.items():
+            _write(self.directory / f"{name}.{suffix}", content)
+        shards.append(
+            {
+                "name": name,
+                "held_out": kind == "held-out",
+                "first_document": sum(s["documents"] for s in shards),
+                "documents": len(sizes),
+                "sentences": len(lengths),
+                "tokens": len(tokens),
+                **{f"{suffix}_sha256": hashlib.sha256(content).hexdigest() for suffix, content in files.items()},
+            }
+        )
+
+    def _finish(self):
+        manifest = {
+            "format": FORMAT,
+            "token_type": self.token_type,
+            **self.made_by,
+            "counts": self._counts(),
+            "versions": _versions(),
+            "shards": self.done["shards"],
+        }
+        write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
+        _write(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
+        (self.directory / _UNFINISHED).unlink(missing_ok=True)
+
+
+def _divide(documents, shard_tokens):
+    """Cuts a list of documents into shards of about equal numbers of tokens."""
+    if not documents:
+        return []
+    sizes = np.array([len(tokens) for tokens, _ in documents])
+    middles = np.cumsum(sizes) - (sizes + 1) // 2
+    shards = max(1, round(int(sizes.sum()) / shard_tokens))
+    number = middles * shards // sizes.sum()  # of the shard that each document's middle falls in
+    return [[documents[i] for i in np.flatnonzero(number == shard)] for shard in np.unique(number)]
+
+
+def _write(path, content):
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def _versions():
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def _read(path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _difference(there, received):
+    flat = [
+        {**part.get("settings", {}), **part.get("tokenizer", {}), "vocabulary": part.get("vocabulary")}
+        for part in (there, received)
+    ]
+    return ", ".join(
+        f"{key}={flat[0].get(key)!r}, received {flat[1].get(key)!r}"
+        for key in sorted({*flat[0], *flat[1]})
+        if flat[0].get(key) != flat[1].get(key)
+    )

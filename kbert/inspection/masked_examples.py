@@ -1,0 +1,93 @@
+"""A few held-out examples as text: what was there, what the model was shown, what it put there.
+
+Glossary: B batch, S sequence, P predictions.
+"""
+
+import html
+import pathlib
+
+import keras
+import numpy as np
+
+from kbert.training.resume import is_chief
+
+
+class MaskedExamples(keras.callbacks.Callback):
+    """Writes held-out examples to TensorBoard's Text tab while a masked language model trains.
+
+    One table a time, with the masked pieces in bold: the original text, the corrupted input, and the text with the
+    model's best guess at every masked place, wrong guesses struck through.
+
+    Args:
+        tokenizer: `BertTokenizer`, for its `vocabulary` and `pad_id`.
+        batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
+        log_dir: path; the same as that of `TensorBoardScalars`.
+        examples: int, how many rows of the batch to show.
+        every: int, in epochs of `fit` (windows of `fit_steps`).
+
+    Example::
+
+        batch = next(iter(validation_data))
+        callbacks = [TensorBoardScalars("runs/tiny/logs"), MaskedExamples(tokenizer, batch, "runs/tiny/logs")]
+    """
+
+    def __init__(self, tokenizer, batch, log_dir, examples=4, every=1):
+        super().__init__()
+        inputs, labels, weights = batch
+        self.inputs = {name: np.asarray(value)[:examples] for name, value in inputs.items()}
+        self.mask_ids = np.asarray(labels["mlm_logits"])[:examples]  # [B, P]
+        self.mask_weights = np.asarray(weights["mlm_logits"])[:examples]  # [B, P]
+        self.vocabulary = tokenizer.vocabulary
+        self.pad_id = tokenizer.pad_id
+        self.log_dir = pathlib.Path(log_dir)
+        self.every = max(1, every)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.every or not is_chief(self.model):
+            return
+        import tensorflow as tf
+
+        step = (logs or {}).get("step", int(self.model.optimizer.iterations.numpy()))
+        writer = tf.summary.create_file_writer(str(self.log_dir / "examples"))
+        with writer.as_default(step=step):
+            tf.summary.text("masked examples", self.table())
+        writer.close()
+
+    def table(self) -> str:
+        """The examples as a Markdown table, with the model's guesses of now."""
+        logits = keras.ops.convert_to_numpy(self.model(self.inputs, training=False)["mlm_logits"])  # [B, P, V]
+        guesses = logits.argmax(axis=-1)  # [B, P]
+        lines = ["| | text |", "|---|---|"]
+        for row in range(len(guesses)):
+            lines += [f"| **{name}** | {text} |" for name, text in self._example(row, guesses[row])]
+        return "\n".join(lines)
+
+    def _example(self, row, guesses):
+        used = self.mask_weights[row] > 0
+        places = self.inputs["mask_positions"][row][used].tolist()
+        truth, guesses = self.mask_ids[row][used].tolist(), guesses[used].tolist()
+        shown = self.inputs["token_ids"][row].tolist()
+        correct = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
+        answers = [
+            f"**{self._piece(guess)}**" if guess == true else f"**~~{self._piece(guess)}~~**"
+            for guess, true in zip(guesses, truth, strict=True)
+        ]
+        return (
+            ("original", self._text(shown, places, [f"**{self._piece(true)}**" for true in truth])),
+            ("corrupted", self._text(shown, places, [f"**{self._piece(shown[place])}**" for place in places])),
+            (f"predicted, {correct} of {len(places)}", self._text(shown, places, answers)),
+        )
+
+    def _text(self, ids, places, replacements):
+        replaced = dict(zip(places, replacements, strict=True))
+        return " ".join(
+            replaced.get(place) or self._piece(token_id)
+            for place, token_id in enumerate(ids)
+            if place in replaced or token_id != self.pad_id
+        )
+
+    def _piece(self, token_id):
+        """A word piece, safe inside a Markdown table."""
+        piece = self.vocabulary[token_id] if token_id < len(self.vocabulary) else f"[{token_id}]"
+        escaped = html.escape(piece, quote=False)
+        return "".join(f"\\{char}" if char in "\\`*_~|" else char for char in escaped)

@@ -1,0 +1,1 @@
+"""Batches to hidden states; keras.ops only."""

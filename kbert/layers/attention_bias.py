@@ -1,0 +1,53 @@
+"""Who may look at whom, as numbers to add to the attention scores.
+
+Shapes: B batch, S sequence.
+"""
+
+import keras
+from keras import ops
+
+_FORBIDDEN = -10000.0  # Google's value: finite, so that a row of nothing but padding stays free of NaN
+
+
+@keras.saving.register_keras_serializable("kbert")
+class AttentionBias(keras.layers.Layer):
+    """0 where a token may attend to another one and -10000 where not, computed once for all blocks.
+
+    Keys that are padding are hidden from every query; queries that are padding are not masked, their rows are garbage
+    that nobody reads. In packed rows a token sees only its own part. With ``causal`` it sees nothing to its right.
+
+    Args:
+        causal: left-to-right attention.
+
+    Inputs: ``padding_mask`` bool [B, S], True at tokens; ``part_ids`` int32 [B, S] for packed rows (0 = padding), or
+    None.
+    Output: float32 [B, 1, 1, S], or [B, 1, S, S] when queries differ (packed or causal).
+
+    Source: Google's ``modeling.py``, ``create_attention_mask_from_input_mask`` and ``attention_layer``; "LTR":
+    section 5.1.
+
+    Example::
+
+        AttentionBias()(keras.ops.array([[True, True, False]]))  # [[[[0, 0, -10000]]]]
+    """
+
+    def __init__(self, causal=False, **kwargs):
+        super().__init__(**kwargs)
+        self.causal = causal
+
+    def call(self, padding_mask, part_ids=None):
+        allowed = ops.cast(padding_mask, "bool")[:, None, None, :]  # [B, 1, 1, S]
+        if part_ids is not None:
+            allowed = ops.logical_and(allowed, ops.equal(part_ids[:, None, :, None], part_ids[:, None, None, :]))
+        if self.causal:
+            place = ops.arange(ops.shape(padding_mask)[1])
+            allowed = ops.logical_and(allowed, place[:, None] >= place[None, :])  # [B, 1, S, S]
+        return (1.0 - ops.cast(allowed, "float32")) * _FORBIDDEN
+
+    def compute_output_spec(self, padding_mask, part_ids=None):
+        batch, length = padding_mask.shape
+        queries = length if self.causal or part_ids is not None else 1
+        return keras.KerasTensor((batch, 1, queries, length), dtype="float32")
+
+    def get_config(self):
+        return super().get_config() | {"causal": self.causal}

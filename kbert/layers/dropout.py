@@ -1,0 +1,72 @@
+"""Dropout whose masks differ on every replica."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable("kbert")
+class Dropout(keras.layers.Layer):
+    """`keras.layers.Dropout`, but with a mask of its own on every replica of a `tf.distribute` strategy.
+
+    Keras mirrors the state of its seed generators, so that its own layer drops the same places on all replicas: with R
+    replicas the noise of a batch would be that of a batch R times smaller. Here the number of the replica goes into the
+    seed. Other backends than TensorFlow use `keras.random.dropout`.
+
+    Args:
+        rate: share of the values set to zero in training; the others are scaled by 1 / (1 - rate). On TensorFlow it is
+            rounded to a multiple of 2^-16.
+        seed: integer, or None for a random one.
+
+    Inputs: a float tensor of any shape. Output: the same shape and dtype.
+
+    Raises:
+        ValueError: `rate` outside [0, 1).
+
+    Example::
+
+        keras.utils.set_random_seed(0)
+        Dropout(0.5)(keras.ops.ones((2, 3)), training=True)
+    """
+
+    def __init__(self, rate, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"Dropout: `rate` must be in [0, 1). Received: {rate!r}")
+        self.rate = rate
+        self.seed = seed
+        if rate > 0.0:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def call(self, inputs, training=False):
+        if not training or self.rate == 0.0:
+            return inputs
+        if keras.backend.backend() == "tensorflow":
+            return _replica_dropout(inputs, self.rate, self.seed_generator.next())
+        return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return super().get_config() | {"rate": self.rate, "seed": self.seed}
+
+
+def _replica_dropout(x, rate, seed):
+    import tensorflow as tf
+
+    seed = tf.cast(seed, tf.int32)
+    context = tf.distribute.get_replica_context()
+    if context is not None and context.num_replicas_in_sync > 1:
+        # The seed is (key, count of calls). A multiple of the replica in the key, not in the count: replica 1 must not
+        # repeat at this step what replica 0 draws at the next.
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
+        seed = seed + tf.stack([replica * 7919, 0])
+    # 16 random bits decide about a value: half the random numbers of a float each. The rate that these bits can express
+    # differs from the one asked for by 1 / 2^17 at most; the scale is that of the rate applied.
+    dropped = min(round(rate * 2**16), 2**16 - 1)
+    size = tf.size(x)
+    words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
+    bits = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size], tf.shape(x))
+    # A product with a mask of 0 and 1 / (1 - rate): a pass over the values less than tf.nn's, forward and backward.
+    keep = tf.cast(bits >= tf.constant(dropped, tf.uint16), x.dtype)
+    return x * (keep * tf.cast(1.0 / (1.0 - dropped / 2**16), x.dtype))

@@ -1,0 +1,121 @@
+"""Word piece, segment and position: the sum that enters the encoder.
+
+Shapes: B batch, S sequence, H hidden.
+"""
+
+import keras
+from keras import ops
+
+from kbert.layers.dropout import Dropout
+from kbert.layers.initializer import truncated_normal
+from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.token_embedding import TokenEmbedding
+
+
+@keras.saving.register_keras_serializable("kbert")
+class EmbeddingBlock(keras.layers.Layer):
+    """Token + segment + learned position embedding, then LayerNorm, then dropout.
+
+    Args:
+        vocabulary_size: number of word pieces.
+        hidden_dim: H.
+        max_sequence_length: length of the position table; no sequence can be longer.
+        num_segments: number of segment types, 2 in the released models.
+        dropout: rate after the normalisation.
+        layer_norm_epsilon: of the normalisation.
+        initializer_stddev: of all three tables.
+
+    Inputs: ``token_ids, segment_ids`` int32 [B, S]; ``position_ids`` int32 [B, S] for packed rows, None for 0 … S - 1.
+    Output: float [B, S, H] in the compute dtype. Ids outside their tables: see `TokenEmbedding`.
+
+    Raises:
+        ValueError: a sequence longer than the position table, as soon as its length is known: when the model is built,
+            or at the first call. Where TensorFlow learns it only as the graph runs it is an ``InvalidArgumentError``.
+
+    Source: section 3, figure 2; Google's ``modeling.py``, ``embedding_postprocessor``.
+
+    Example::
+
+        block = EmbeddingBlock(vocabulary_size=7, hidden_dim=4, max_sequence_length=8)
+        x = block(keras.ops.array([[1, 2, 3]]), keras.ops.array([[0, 0, 1]]))  # [1, 3, 4]
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        hidden_dim,
+        max_sequence_length,
+        num_segments=2,
+        dropout=0.1,
+        layer_norm_epsilon=1e-12,
+        initializer_stddev=0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.hidden_dim = hidden_dim
+        self.max_sequence_length = max_sequence_length
+        self.num_segments = num_segments
+        self.dropout_rate = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_stddev = initializer_stddev
+        self.token_embedding = TokenEmbedding(
+            vocabulary_size, hidden_dim, initializer_stddev, dtype=self.dtype_policy, name="token_embedding"
+        )
+        self.segment_embedding = self._table(num_segments, "segment_embedding")
+        self.position_embedding = self._table(max_sequence_length, "position_embedding")
+        self.layer_norm = LayerNorm(layer_norm_epsilon, dtype=self.dtype_policy, name="layer_norm")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def _table(self, size, name):
+        initializer = truncated_normal(self.initializer_stddev)
+        return keras.layers.Embedding(size, self.hidden_dim, initializer, dtype=self.dtype_policy, name=name)
+
+    def build(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None):
+        for table in (self.token_embedding, self.segment_embedding, self.position_embedding):
+            table.build(token_ids_shape)
+        for layer in (self.layer_norm, self.dropout):
+            layer.build((*token_ids_shape, self.hidden_dim))
+
+    def call(self, token_ids, segment_ids, position_ids=None, training=False):
+        x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)  # [B, S, H]
+        if position_ids is None:
+            x = x + self._first_positions(token_ids)
+        else:
+            x = x + self.position_embedding(position_ids)
+        return self.dropout(self.layer_norm(x, training=training), training=training)
+
+    def _first_positions(self, token_ids):
+        self._check_length(token_ids.shape[1])
+        length = ops.shape(token_ids)[1]
+        if token_ids.shape[1] is None and keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            tf.debugging.assert_less_equal(
+                length, self.max_sequence_length, message="a sequence is longer than the position table"
+            )
+        return ops.cast(self.position_embedding.embeddings[:length], self.compute_dtype)  # [S, H]
+
+    def _check_length(self, length):
+        if length is not None and length > self.max_sequence_length:
+            raise ValueError(
+                f"A sequence cannot be longer than the position table: at most {self.max_sequence_length} tokens "
+                f"(`max_sequence_length`). Received: token_ids with {length} a row. Truncate the text, or build the "
+                "model with a longer table."
+            )
+
+    def compute_output_spec(self, token_ids, segment_ids, position_ids=None, training=False):
+        if position_ids is None:
+            self._check_length(token_ids.shape[1])
+        return keras.KerasTensor((*token_ids.shape, self.hidden_dim), dtype=self.compute_dtype)
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocabulary_size": self.vocabulary_size,
+            "hidden_dim": self.hidden_dim,
+            "max_sequence_length": self.max_sequence_length,
+            "num_segments": self.num_segments,
+            "dropout": self.dropout_rate,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_stddev": self.initializer_stddev,
+        }

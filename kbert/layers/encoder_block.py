@@ -1,0 +1,96 @@
+"""One Transformer layer of the encoder.
+
+Shapes: B batch, S sequence, H hidden, A heads.
+"""
+
+import keras
+
+from kbert.layers.dropout import Dropout
+from kbert.layers.feed_forward import FeedForward
+from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.self_attention import SelfAttention
+
+
+@keras.saving.register_keras_serializable("kbert")
+class EncoderBlock(keras.layers.Layer):
+    """Self-attention and feed-forward, each followed by dropout, the residual sum and LayerNorm (post-LN).
+
+    Args:
+        num_heads: A.
+        intermediate_dim: width of the feed-forward network.
+        activation: a name of `kbert.config.ACTIVATIONS`.
+        hidden_dropout: rate on the output of both sublayers.
+        attention_dropout: rate on the attention probabilities.
+        layer_norm_epsilon: of both normalisations.
+        initializer_stddev: of all kernels.
+
+    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`).
+    Output: float [B, S, H]; with ``return_probs=True`` also the attention probabilities, float32 [B, A, S, S].
+
+    Source: section 3, "Model Architecture"; Google's ``modeling.py``, ``transformer_model``.
+
+    Example::
+
+        block = EncoderBlock(num_heads=3, intermediate_dim=48)
+        y = block(keras.random.normal((2, 5, 12)), keras.ops.zeros((2, 1, 1, 5)))  # [2, 5, 12]
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        intermediate_dim,
+        activation="gelu_tanh",
+        hidden_dropout=0.1,
+        attention_dropout=0.1,
+        layer_norm_epsilon=1e-12,
+        initializer_stddev=0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        policy = self.dtype_policy
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.activation = activation
+        self.hidden_dropout = hidden_dropout
+        self.attention_dropout = attention_dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_stddev = initializer_stddev
+        self.attention = SelfAttention(num_heads, attention_dropout, initializer_stddev, dtype=policy, name="attention")
+        self.attention_output_dropout = Dropout(hidden_dropout, dtype=policy, name="attention_output_dropout")
+        self.attention_layer_norm = LayerNorm(layer_norm_epsilon, dtype=policy, name="attention_layer_norm")
+        self.feed_forward = FeedForward(
+            intermediate_dim, activation, initializer_stddev, dtype=policy, name="feed_forward"
+        )
+        self.feed_forward_dropout = Dropout(hidden_dropout, dtype=policy, name="feed_forward_dropout")
+        self.feed_forward_layer_norm = LayerNorm(layer_norm_epsilon, dtype=policy, name="feed_forward_layer_norm")
+
+    def build(self, x_shape, bias_shape=None):
+        self.attention.build(x_shape, bias_shape)
+        self.attention_output_dropout.build(x_shape)
+        self.attention_layer_norm.build(x_shape)
+        self.feed_forward.build(x_shape)
+        self.feed_forward_dropout.build(x_shape)
+        self.feed_forward_layer_norm.build(x_shape)
+
+    def call(self, x, bias, return_probs=False, training=False):
+        attended = self.attention(x, bias, return_probs=return_probs, training=training)
+        attended, probs = attended if return_probs else (attended, None)
+        attended = self.attention_output_dropout(attended, training=training)
+        x = self.attention_layer_norm(x + attended, training=training)  # [B, S, H]
+        transformed = self.feed_forward_dropout(self.feed_forward(x, training=training), training=training)
+        x = self.feed_forward_layer_norm(x + transformed, training=training)
+        return (x, probs) if return_probs else x
+
+    def compute_output_spec(self, x, bias, return_probs=False, training=False):
+        return self.attention.compute_output_spec(x, bias, return_probs=return_probs)
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "activation": self.activation,
+            "hidden_dropout": self.hidden_dropout,
+            "attention_dropout": self.attention_dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_stddev": self.initializer_stddev,
+        }

@@ -1,0 +1,120 @@
+"""From hidden states at masked places to a score for each word piece.
+
+Shapes: B batch, S sequence, H hidden, P predictions, V vocabulary.
+"""
+
+import keras
+from keras import ops
+
+from kbert.layers.activation import activation_function
+from kbert.layers.initializer import truncated_normal
+from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.matmul_transposed import matmul_transposed
+
+
+@keras.saving.register_keras_serializable("kbert")
+class MaskedLMHead(keras.layers.Layer):
+    """Gathers the masked positions, then dense(H) → activation → LayerNorm → scores over the vocabulary + bias.
+
+    Gathering comes first: the scores are by far the widest tensor of BERT, and only P of S rows are wanted.
+
+    Args:
+        token_embedding: the encoder's `TokenEmbedding`, whose table is the output table (tied); None: one of its own.
+        vocabulary_size: V, where `token_embedding` is None.
+        activation: a name of `kbert.config.ACTIVATIONS`.
+        layer_norm_epsilon: of the normalisation, 1e-12 here too.
+        initializer_stddev: of the kernel and of an untied table.
+
+    Inputs: ``sequence_output`` float [B, S, H]; ``mask_positions`` int32 [B, P] in 0 … S - 1 (unused slots point at 0).
+    Output: float32 [B, P, V].
+
+    Raises:
+        ValueError: neither or both of `token_embedding` and `vocabulary_size`.
+
+    Source: section 3.1, task 1; Google's ``run_pretraining.py``, ``get_masked_lm_output``.
+
+    Example::
+
+        head = MaskedLMHead(vocabulary_size=7)
+        scores = head(keras.ops.ones((2, 5, 4)), keras.ops.array([[1, 3], [2, 0]]))  # [2, 2, 7]
+    """
+
+    def __init__(
+        self,
+        token_embedding=None,
+        vocabulary_size=None,
+        activation="gelu_tanh",
+        layer_norm_epsilon=1e-12,
+        initializer_stddev=0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if (token_embedding is None) == (vocabulary_size is None):
+            raise ValueError(
+                "MaskedLMHead: give `token_embedding` for a tied output table or `vocabulary_size` for one of its own. "
+                f"Received: token_embedding={token_embedding}, vocabulary_size={vocabulary_size}"
+            )
+        self.token_embedding = token_embedding
+        self.vocabulary_size = vocabulary_size or token_embedding.vocabulary_size
+        self.activation = activation
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_stddev = initializer_stddev
+        self._activate = activation_function(activation)
+
+    def build(self, sequence_output_shape, mask_positions_shape=None):
+        hidden_dim = sequence_output_shape[-1]
+        self.transform = keras.layers.Dense(
+            hidden_dim,
+            kernel_initializer=truncated_normal(self.initializer_stddev),
+            dtype=self.dtype_policy,
+            name="transform",
+        )
+        self.transform.build((None, hidden_dim))
+        self.layer_norm = LayerNorm(self.layer_norm_epsilon, dtype=self.dtype_policy, name="layer_norm")
+        self.layer_norm.build((None, hidden_dim))
+        if self.token_embedding is None:
+            self.output_embeddings = self.add_weight(
+                name="output_embeddings",
+                shape=(self.vocabulary_size, hidden_dim),
+                initializer=truncated_normal(self.initializer_stddev),
+            )
+        self.output_bias = self.add_weight(name="output_bias", shape=(self.vocabulary_size,), initializer="zeros")
+
+    def call(self, sequence_output, mask_positions, training=False):
+        batch, predictions = ops.shape(mask_positions)
+        x = _gather_positions(sequence_output, mask_positions)  # [B * P, H]
+        x = self.layer_norm(self._activate(self.transform(x), training=training), training=training)
+        if self.token_embedding is None:
+            scores = matmul_transposed(x, self.output_embeddings)  # [B * P, V]
+        else:
+            scores = self.token_embedding(x, reverse=True)
+        scores = ops.add(ops.cast(scores, "float32"), ops.cast(self.output_bias, "float32"))
+        return ops.reshape(scores, (batch, predictions, self.vocabulary_size))
+
+    def compute_output_spec(self, sequence_output, mask_positions, training=False):
+        return keras.KerasTensor((*mask_positions.shape, self.vocabulary_size), dtype="float32")
+
+    def get_config(self):
+        tied = self.token_embedding is not None
+        return super().get_config() | {
+            "token_embedding": keras.saving.serialize_keras_object(self.token_embedding) if tied else None,
+            "vocabulary_size": None if tied else self.vocabulary_size,
+            "activation": self.activation,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_stddev": self.initializer_stddev,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        if isinstance(config["token_embedding"], dict):
+            config["token_embedding"] = keras.saving.deserialize_keras_object(config["token_embedding"])
+        return cls(**config)
+
+
+def _gather_positions(x, positions):
+    """Rows of ``x`` [B, S, H] at ``positions`` [B, P], as [B * P, H]: one flat gather, cheaper than one per example."""
+    batch, length, hidden_dim = ops.shape(x)
+    offsets = ops.arange(batch, dtype="int32") * length
+    flat = ops.reshape(ops.cast(positions, "int32") + offsets[:, None], (-1,))
+    return ops.take(ops.reshape(x, (-1, hidden_dim)), flat, axis=0)

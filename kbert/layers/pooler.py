@@ -1,0 +1,61 @@
+"""One vector for a whole sequence.
+
+Shapes: B batch, S sequence, H hidden, K parts of a packed row.
+"""
+
+import keras
+from keras import ops
+
+from kbert.layers.initializer import truncated_normal
+
+
+@keras.saving.register_keras_serializable("kbert")
+class Pooler(keras.layers.Layer):
+    """dense(H, tanh) of the first token, [CLS]; in packed rows of the first token of every part.
+
+    Args:
+        num_parts: K, the most parts a packed row may hold; None for plain rows.
+        initializer_stddev: of the kernel.
+
+    Inputs: ``sequence_output`` float [B, S, H]; ``part_ids`` int32 [B, S] for packed rows: 1 … K, 0 = padding.
+    Output: float [B, H]; packed [B, K, H], where a part that a row does not hold gets zeros.
+
+    Source: Google's ``modeling.py``, ``BertModel`` ("pooler").
+
+    Example::
+
+        Pooler()(keras.ops.ones((2, 5, 4)))  # [2, 4]
+    """
+
+    def __init__(self, num_parts=None, initializer_stddev=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.num_parts = num_parts
+        self.initializer_stddev = initializer_stddev
+
+    def build(self, sequence_output_shape, part_ids_shape=None):
+        hidden_dim = sequence_output_shape[-1]
+        self.dense = keras.layers.Dense(
+            hidden_dim,
+            activation="tanh",
+            kernel_initializer=truncated_normal(self.initializer_stddev),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.dense.build((None, hidden_dim))
+
+    def call(self, sequence_output, part_ids=None):
+        if self.num_parts is None:
+            return self.dense(sequence_output[:, 0])  # [B, H]
+        parts = ops.arange(1, self.num_parts + 1, dtype="int32")
+        belongs = ops.equal(part_ids[:, None, :], parts[None, :, None])  # [B, K, S]
+        first = ops.argmax(belongs, axis=-1)  # [B, K]; 0 where the part is absent
+        present = ops.cast(ops.any(belongs, axis=-1, keepdims=True), self.compute_dtype)  # [B, K, 1]
+        return self.dense(ops.take_along_axis(sequence_output, first[:, :, None], axis=1)) * present  # [B, K, H]
+
+    def compute_output_spec(self, sequence_output, part_ids=None):
+        batch, _, hidden_dim = sequence_output.shape
+        shape = (batch, hidden_dim) if self.num_parts is None else (batch, self.num_parts, hidden_dim)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return super().get_config() | {"num_parts": self.num_parts, "initializer_stddev": self.initializer_stddev}

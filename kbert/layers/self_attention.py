@@ -1,0 +1,101 @@
+"""Multi-head self-attention.
+
+Shapes: B batch, S sequence, H hidden, A heads, D head width.
+"""
+
+import keras
+from keras import ops
+
+from kbert.layers.dropout import Dropout
+from kbert.layers.initializer import truncated_normal
+
+
+@keras.saving.register_keras_serializable("kbert")
+class SelfAttention(keras.layers.Layer):
+    """Scaled dot-product attention of A heads over one sequence, with the output projection.
+
+    Kernels are [H, H] as in Google's checkpoints: column ``a * D + d`` of query, key and value belongs to head a.
+
+    Args:
+        num_heads: A; must divide H.
+        attention_dropout: rate on the attention probabilities.
+        initializer_stddev: of the kernels.
+
+    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S], added to the scores (see `AttentionBias`).
+    Output: float [B, S, H]; with ``return_probs=True`` also the probabilities before dropout, float32 [B, A, S, S].
+
+    Raises:
+        ValueError: `num_heads` does not divide H.
+
+    Source: Vaswani et al. 2017, section 3.2; Google's ``modeling.py``, ``attention_layer``. The softmax is computed in
+    float32 under any dtype policy.
+
+    Example::
+
+        x = keras.random.normal((2, 5, 12))
+        y = SelfAttention(num_heads=3)(x, keras.ops.zeros((2, 1, 1, 5)))  # [2, 5, 12]
+    """
+
+    def __init__(self, num_heads, attention_dropout=0.1, initializer_stddev=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.attention_dropout = attention_dropout
+        self.initializer_stddev = initializer_stddev
+        self.dropout = Dropout(attention_dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, x_shape, bias_shape=None):
+        hidden_dim = x_shape[-1]
+        if hidden_dim % self.num_heads:
+            raise ValueError(
+                "SelfAttention: `num_heads` must divide the width of the input. "
+                f"Received: num_heads={self.num_heads}, input width {hidden_dim}"
+            )
+        self.head_dim = hidden_dim // self.num_heads
+        self.query = self._projection(x_shape, "query")
+        self.key = self._projection(x_shape, "key")
+        self.value = self._projection(x_shape, "value")
+        self.output_projection = self._projection(x_shape, "output")
+        self.dropout.build((x_shape[0], self.num_heads, x_shape[1], x_shape[1]))
+
+    def _projection(self, input_shape, name):
+        dense = keras.layers.Dense(
+            input_shape[-1],
+            kernel_initializer=truncated_normal(self.initializer_stddev),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        dense.build(input_shape)
+        return dense
+
+    def call(self, x, bias, return_probs=False, training=False):
+        batch, length, hidden_dim = ops.shape(x)
+        rows = ops.reshape(x, (-1, hidden_dim))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
+        heads = (batch, length, self.num_heads, self.head_dim)
+        query = _split_heads(self.query(rows) * (self.head_dim**-0.5), heads)  # [B, A, S, D]
+        key = _split_heads(self.key(rows), heads)
+        value = _split_heads(self.value(rows), heads)
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, A, S, S]
+        probs = ops.softmax(ops.cast(scores, "float32") + ops.cast(bias, "float32"), axis=-1)
+        dropped = self.dropout(ops.cast(probs, self.compute_dtype), training=training)
+        context = ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3))  # [B, S, A, D]
+        output = self.output_projection(ops.reshape(context, (-1, hidden_dim)))
+        output = ops.reshape(output, (batch, length, hidden_dim))
+        return (output, probs) if return_probs else output
+
+    def compute_output_spec(self, x, bias, return_probs=False, training=False):
+        output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+        if not return_probs:
+            return output
+        batch, length, _ = x.shape
+        return output, keras.KerasTensor((batch, self.num_heads, length, length), dtype="float32")
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "attention_dropout": self.attention_dropout,
+            "initializer_stddev": self.initializer_stddev,
+        }
+
+
+def _split_heads(rows, shape):
+    return ops.transpose(ops.reshape(rows, shape), (0, 2, 1, 3))

@@ -1,0 +1,59 @@
+"""The linear layer on top of BERT that each task adds.
+
+Shapes: H hidden, N outputs.
+"""
+
+import keras
+from keras import ops
+
+from kbert.layers.dropout import Dropout
+from kbert.layers.initializer import truncated_normal
+
+
+@keras.saving.register_keras_serializable("kbert")
+class TaskHead(keras.layers.Layer):
+    """Dropout, then one linear map H → N with float32 scores: the only new layer of most fine-tuned models.
+
+    Args:
+        units: N.
+        dropout: rate before the linear map; 0.1 for classifiers, 0 for NSP and spans.
+        initializer_stddev: of the kernel.
+
+    Inputs: float [..., H]. Output: float32 [..., N].
+
+    Source: section 3.2 and appendix B; Google's ``run_classifier.py``, ``run_squad.py`` and ``run_pretraining.py``.
+
+    Example::
+
+        TaskHead(3)(keras.ops.ones((2, 4)))  # [2, 3]
+    """
+
+    def __init__(self, units, dropout=0.0, initializer_stddev=0.02, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+            raise ValueError(f"TaskHead: `units` must be a positive integer. Received: {units!r}")
+        self.units = units
+        self.dropout_rate = dropout
+        self.initializer_stddev = initializer_stddev
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_shape):
+        initializer = truncated_normal(self.initializer_stddev)
+        self.dense = keras.layers.Dense(
+            self.units, kernel_initializer=initializer, dtype=self.dtype_policy, name="dense"
+        )
+        self.dense.build(input_shape)
+        self.dropout.build(input_shape)
+
+    def call(self, inputs, training=False):
+        return ops.cast(self.dense(self.dropout(inputs, training=training)), "float32")  # [..., N]
+
+    def compute_output_spec(self, inputs, training=False):
+        return keras.KerasTensor((*inputs.shape[:-1], self.units), dtype="float32")
+
+    def get_config(self):
+        return super().get_config() | {
+            "units": self.units,
+            "dropout": self.dropout_rate,
+            "initializer_stddev": self.initializer_stddev,
+        }

@@ -1,0 +1,88 @@
+"""What all of kbert's models share."""
+
+from typing import Any
+
+import keras
+
+from kbert.models.saved_model import write_saved_model
+
+
+class BertModel(keras.Model):
+    """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
+
+    Attributes of every model:
+        config: the `BertConfig` of its encoder.
+        encoder: its `BertEncoder`.
+        task: what it does, one word of design.md's list.
+        pretrained: None, or what `kbert.load_pretrained` found beside the weights (tokenizer, settings). A plain Python
+            object: Keras neither tracks nor saves it.
+
+    A batch with a key too few or too many is an error that names the key.
+    """
+
+    task: str
+
+    def __init__(self, inputs, outputs, dtype=None, **kwargs):
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.dtype_policy = keras.dtype_policies.get(dtype)
+
+    @property
+    def pretrained(self) -> Any:
+        return self.__dict__.get("_pretrained")
+
+    @pretrained.setter
+    def pretrained(self, value):
+        # Written past Keras, which would track an attribute set the usual way, and save a tokenizer in it.
+        self.__dict__["_pretrained"] = value
+
+    def call(self, inputs, training=None, mask=None, **kwargs):
+        self._check_keys(inputs)
+        return super().call(inputs, training=training, mask=mask, **kwargs)
+
+    def _check_keys(self, inputs):
+        if not isinstance(inputs, dict):
+            return
+        missing, surplus = self.input.keys() - inputs.keys(), inputs.keys() - self.input.keys()
+        if missing or surplus:
+            raise ValueError(
+                f"{type(self).__name__}: expected a batch with the keys {sorted(self.input)}. "
+                f"Received: {sorted(inputs)} (missing: {sorted(missing)}, not taken by this model: {sorted(surplus)})"
+            )
+
+    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
+        """`keras.Model.export`, but in a TensorFlow SavedModel every weight is stored once."""
+        if format != "tf_saved_model" or keras.backend.backend() != "tensorflow":
+            return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
+        if input_signature is None:
+            input_signature = [
+                {
+                    name: keras.InputSpec(dtype=tensor.dtype, shape=tensor.shape, name=name)
+                    for name, tensor in self.input.items()
+                }
+            ]
+        endpoint = {"serve": (lambda inputs: self(inputs, training=False), input_signature)}
+        write_saved_model(filepath, endpoint, verbose=verbose is not False)
+
+    def get_config(self):
+        # Not the graph of layers that keras.Model would store, but the arguments that build it again.
+        frozen = [
+            layer.path for layer in self._flatten_layers(include_self=False) if layer.path and not layer.trainable
+        ]
+        return {"name": self.name, "trainable": self.trainable, "frozen_layers": frozen if self.trainable else []}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        frozen = set(config.pop("frozen_layers", ()))
+        model = cls(**cls.revive_arguments(config))
+        for layer in model._flatten_layers(include_self=False):
+            if layer.path in frozen:
+                layer.trainable = False
+        return model
+
+    @classmethod
+    def revive_arguments(cls, config: dict) -> dict:
+        """The constructor's arguments out of what `get_config` wrote."""
+        if isinstance(config.get("encoder"), dict):
+            config["encoder"] = keras.saving.deserialize_keras_object(config["encoder"])
+        return config

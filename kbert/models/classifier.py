@@ -1,0 +1,54 @@
+"""BERT for classes of texts and of pairs of texts.
+
+Shapes: B batch, S sequence, N labels.
+"""
+
+import keras
+
+from kbert.layers.task_head import TaskHead
+from kbert.models.bert_model import BertModel
+from kbert.models.encoder_of import encoder_of
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertClassifier(BertModel):
+    """Encoder, then dropout and one linear layer on the pooled [CLS].
+
+    Args:
+        encoder: `BertConfig`, or a `BertEncoder` to share.
+        num_labels: N.
+        dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        dtype: dtype policy of a new encoder.
+
+    Inputs: those of `BertEncoder`. Outputs, float32: ``logits`` [B, N].
+
+    Source: section 4.1; Google's ``run_classifier.py``.
+
+    Example::
+
+        model = BertClassifier(BertConfig.from_size("tiny", vocabulary_size=100), num_labels=3)
+        ids = keras.ops.ones((2, 5), dtype="int32")
+        model({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0})["logits"]  # [2, 3]
+    """
+
+    task = "classification"
+
+    def __init__(self, encoder, num_labels=2, dropout=None, dtype=None, **kwargs):
+        encoder = encoder_of(encoder, dtype=dtype, needs=("pooled_output",))
+        dropout = encoder.config.hidden_dropout if dropout is None else dropout
+        head = TaskHead(
+            num_labels, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="classifier_head"
+        )
+        logits = head(encoder(encoder.input)["pooled_output"])  # [B, N]
+        super().__init__(encoder.input, {"logits": logits}, dtype=encoder.dtype_policy, **kwargs)
+        self.config = encoder.config
+        self.encoder = encoder
+        self.num_labels = num_labels
+        self.dropout = dropout
+
+    def get_config(self):
+        return super().get_config() | {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "num_labels": self.num_labels,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,173 @@
+"""The BERT encoder.
+
+Shapes: B batch, S sequence, H hidden, A heads, K parts of a packed row, L layers.
+"""
+
+import keras
+
+from kbert.config import BertConfig
+from kbert.layers.attention_bias import AttentionBias
+from kbert.layers.embedding_block import EmbeddingBlock
+from kbert.layers.encoder_block import EncoderBlock
+from kbert.layers.pooler import Pooler
+from kbert.models.bert_model import BertModel
+
+OUTPUTS = ("sequence_output", "pooled_output", "hidden_states", "attention_probs")
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertEncoder(BertModel):
+    """Token ids to hidden states: embeddings, L encoder blocks, pooler.
+
+    Args:
+        config: `BertConfig`.
+        outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return.
+        num_parts: K, for packed rows (several sequences in one row, each seeing only itself); None for plain rows.
+        pooler: whether there is a pooler; without one there is no ``pooled_output``.
+        dtype: dtype policy, such as ``"mixed_bfloat16"``; the global one by default.
+
+    Inputs, a dict; S is free, up to ``config.max_sequence_length``:
+        token_ids, segment_ids: int32 [B, S].
+        padding_mask: bool [B, S], True at tokens.
+        position_ids, part_ids: int32 [B, S], for packed rows only; part 0 is padding, parts count from 1.
+
+    Outputs, a dict, in the compute dtype:
+        sequence_output: [B, S, H], the last block's. Rows at padding are garbage.
+        pooled_output: [B, H], dense + tanh of [CLS]; packed [B, K, H], zeros for a part that a row does not hold.
+        hidden_states: L + 1 of [B, S, H], the embeddings first.
+        attention_probs: L of [B, A, S, S] (float32, before dropout).
+
+    Raises:
+        ValueError: unknown outputs; `pooled_output` asked for without pooler; a sequence longer than the position
+            table.
+
+    Token ids outside the vocabulary: see `kbert.layers.token_embedding.TokenEmbedding`.
+
+    Source: Devlin et al. 2018, section 3.
+
+    Example::
+
+        encoder = BertEncoder(BertConfig.from_size("tiny", vocabulary_size=100))
+        ids = keras.ops.ones((2, 5), dtype="int32")
+        encoder({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0})["pooled_output"]  # [2, 128]
+    """
+
+    task = "encoder"
+
+    def __init__(
+        self,
+        config,
+        outputs=("sequence_output", "pooled_output"),
+        num_parts=None,
+        pooler=True,
+        dtype=None,
+        **kwargs,
+    ):
+        outputs = _checked_outputs(config, outputs, num_parts, pooler)
+        stddev, policy = config.initializer_stddev, keras.dtype_policies.get(dtype)
+
+        # Layers
+        embeddings = EmbeddingBlock(
+            config.vocabulary_size,
+            config.hidden_dim,
+            config.max_sequence_length,
+            num_segments=config.num_segments,
+            dropout=config.hidden_dropout,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            initializer_stddev=stddev,
+            dtype=policy,
+            name="embeddings",
+        )
+        attention_bias = AttentionBias(causal=config.causal, dtype=policy, name="attention_bias")
+        blocks = [_block(config, policy, i) for i in range(config.num_layers)]
+        pool = Pooler(num_parts, stddev, dtype=policy, name="pooler") if pooler else None
+
+        # Functional model
+        inputs = _inputs(num_parts)
+        parts = {} if num_parts is None else {"part_ids": inputs["part_ids"]}
+        positions = {} if num_parts is None else {"position_ids": inputs["position_ids"]}
+        x = embeddings(inputs["token_ids"], inputs["segment_ids"], **positions)  # [B, S, H]
+        bias = attention_bias(inputs["padding_mask"], **parts)  # [B, 1, 1 | S, S]
+        hidden_states, attention_probs = [x], []
+        for block in blocks:
+            if "attention_probs" in outputs:
+                x, probs = block(x, bias, return_probs=True)
+                attention_probs.append(probs)
+            else:
+                x = block(x, bias)
+            hidden_states.append(x)
+        available = {"sequence_output": x, "hidden_states": hidden_states, "attention_probs": attention_probs}
+        if pooler:
+            available["pooled_output"] = pool(x, **parts)
+        super().__init__(inputs, {name: available[name] for name in outputs}, dtype=policy, **kwargs)
+
+        # Attributes
+        self.config = config
+        self.num_parts = num_parts
+        self.output_keys = outputs
+        self.embeddings = embeddings
+        self.blocks = blocks
+        self.pooler = pool
+
+    @property
+    def encoder(self) -> "BertEncoder":
+        """Itself: every model of kbert has an encoder."""
+        return self
+
+    def __dir__(self):
+        # Keras finds what to save by walking dir(): it would follow `encoder` round in circles.
+        return [name for name in super().__dir__() if name != "encoder"]
+
+    @property
+    def token_embedding(self):
+        """The `TokenEmbedding` layer: the word-piece table."""
+        return self.embeddings.token_embedding
+
+    def get_config(self):
+        return super().get_config() | {
+            "config": self.config.to_dict(),
+            "outputs": list(self.output_keys),
+            "num_parts": self.num_parts,
+            "pooler": self.pooler is not None,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+        }
+
+    @classmethod
+    def revive_arguments(cls, config):
+        return config | {"config": BertConfig.from_dict(config["config"])}
+
+
+def _block(config, policy, index):
+    return EncoderBlock(
+        config.num_heads,
+        config.intermediate_dim,
+        activation=config.activation,
+        hidden_dropout=config.hidden_dropout,
+        attention_dropout=config.attention_dropout,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_stddev=config.initializer_stddev,
+        dtype=policy,
+        name=f"encoder_block_{index}",
+    )
+
+
+def _inputs(num_parts):
+    names = ["token_ids", "segment_ids"] + ([] if num_parts is None else ["position_ids", "part_ids"])
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    return inputs | {"padding_mask": keras.Input((None,), dtype="bool", name="padding_mask")}
+
+
+def _checked_outputs(config, outputs, num_parts, pooler):
+    if not isinstance(config, BertConfig):
+        raise TypeError(f"BertEncoder: `config` must be a BertConfig. Received: {config!r}")
+    if isinstance(num_parts, bool) or not (num_parts is None or (isinstance(num_parts, int) and num_parts > 0)):
+        raise ValueError(f"BertEncoder: `num_parts` must be None or a positive integer. Received: {num_parts!r}")
+    outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    if not outputs or set(outputs) - set(OUTPUTS):
+        raise ValueError(f"BertEncoder: `outputs` must be some of {OUTPUTS}. Received: {outputs}")
+    if pooler:
+        return outputs
+    outputs = tuple(name for name in outputs if name != "pooled_output")
+    if not outputs:
+        raise ValueError("BertEncoder: `pooled_output` needs the pooler. Received: pooler=False and no other output")
+    return outputs

@@ -1,0 +1,63 @@
+"""BERT for picking one of several continuations or answers.
+
+Shapes: B batch, C choices, S sequence.
+"""
+
+import keras
+
+from kbert.layers.merge_choices import MergeChoices
+from kbert.layers.split_choices import SplitChoices
+from kbert.layers.task_head import TaskHead
+from kbert.models.bert_model import BertModel
+from kbert.models.encoder_of import encoder_of
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertMultipleChoice(BertModel):
+    """Each choice is read as a row of its own; one vector scores its pooled [CLS], and the best of the C scores wins.
+
+    Args:
+        encoder: `BertConfig`, or a `BertEncoder` to share.
+        dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        dtype: dtype policy of a new encoder.
+
+    Inputs: the keys of `BertEncoder` with an axis of choices, [B, C, S]; C and S are free.
+    Outputs, float32: ``logits`` [B, C].
+
+    Source: section 4.4 (SWAG).
+
+    Example::
+
+        model = BertMultipleChoice(BertConfig.from_size("tiny", vocabulary_size=100))
+        ids = keras.ops.ones((2, 4, 5), dtype="int32")
+        model({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0})["logits"]  # [2, 4]
+    """
+
+    task = "multiple_choice"
+
+    def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
+        encoder = encoder_of(encoder, dtype=dtype, needs=("pooled_output",))
+        if encoder.num_parts is not None:
+            raise ValueError(
+                "BertMultipleChoice: a choice is a row of its own, it cannot be part of packed rows. "
+                f"Received: an encoder with num_parts={encoder.num_parts}"
+            )
+        policy = encoder.dtype_policy
+        dropout = encoder.config.hidden_dropout if dropout is None else dropout
+        head = TaskHead(1, dropout, encoder.config.initializer_stddev, dtype=policy, name="multiple_choice_head")
+        inputs = {
+            name: keras.Input((None, None), dtype=tensor.dtype, name=name) for name, tensor in encoder.input.items()
+        }
+        rows = {name: MergeChoices(name=f"merge_{name}")(tensor) for name, tensor in inputs.items()}  # [B * C, S]
+        scores = head(encoder(rows)["pooled_output"])  # [B * C, 1]
+        logits = SplitChoices(name="split_choices")(scores, inputs["token_ids"])  # [B, C]
+        super().__init__(inputs, {"logits": logits}, dtype=policy, **kwargs)
+        self.config = encoder.config
+        self.encoder = encoder
+        self.dropout = dropout
+
+    def get_config(self):
+        return super().get_config() | {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,117 @@
+"""BERT with the heads it is pre-trained with.
+
+Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabulary.
+"""
+
+import keras
+
+from kbert.layers.masked_lm_head import MaskedLMHead
+from kbert.layers.task_head import TaskHead
+from kbert.models.bert_model import BertModel
+from kbert.models.encoder_of import encoder_of
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertPretrainer(BertModel):
+    """Encoder with the masked-LM and the next-sentence head, or with one of them.
+
+    Args:
+        encoder: `BertConfig`, or a `BertEncoder` to share.
+        next_sentence: whether there is a next-sentence head; without it the task is ``masked_lm``.
+        masked_lm: whether there is a masked-LM head; without it the task is ``next_sentence``.
+        tied: whether the output table of the masked LM is the word-piece table.
+        num_parts: K, for packed rows.
+        head_activation, head_layer_norm_epsilon: of the masked-LM head; the config's by default. (KerasHub's head has
+            the erf GELU and 1e-5 on an encoder with the tanh GELU and 1e-12.)
+        dtype: dtype policy of a new encoder.
+
+    Inputs: those of `BertEncoder` and, with the masked LM, ``mask_positions`` int32 [B, P] (unused slots point at 0;
+    their weight in the loss is 0).
+    Outputs, float32: ``mlm_logits`` [B, P, V]; ``nsp_logits`` [B, 2] (packed [B, K, 2]), where 0 = IsNext, 1 = random.
+
+    Raises:
+        ValueError: neither head.
+
+    A copy with new weights is ``BertPretrainer.from_config(model.get_config())``; `keras.models.clone_model` copies
+    layer by layer and would untie the table.
+
+    Source: section 3.1; Google's ``run_pretraining.py``.
+
+    Example::
+
+        model = BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=100))
+        ids = keras.ops.ones((2, 5), dtype="int32")
+        batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0, "mask_positions": ids[:, :3]}
+        model(batch)["mlm_logits"]  # [2, 3, 100]
+    """
+
+    def __init__(
+        self,
+        encoder,
+        next_sentence=True,
+        masked_lm=True,
+        tied=True,
+        num_parts=None,
+        head_activation=None,
+        head_layer_norm_epsilon=None,
+        dtype=None,
+        **kwargs,
+    ):
+        if not next_sentence and not masked_lm:
+            raise ValueError(
+                "BertPretrainer: at least one head is needed. Received: next_sentence=False, masked_lm=False"
+            )
+        needs = ("sequence_output",) * masked_lm + ("pooled_output",) * next_sentence
+        encoder = encoder_of(encoder, dtype=dtype, num_parts=num_parts, needs=needs)
+        inputs, outputs = dict(encoder.input), {}
+        hidden = encoder(encoder.input)
+        if masked_lm:
+            inputs["mask_positions"] = keras.Input((None,), dtype="int32", name="mask_positions")
+            head = _masked_lm_head(encoder, tied, head_activation, head_layer_norm_epsilon)
+            outputs["mlm_logits"] = head(hidden["sequence_output"], inputs["mask_positions"])  # [B, P, V]
+        if next_sentence:
+            head = TaskHead(
+                2,
+                initializer_stddev=encoder.config.initializer_stddev,
+                dtype=encoder.dtype_policy,
+                name="next_sentence_head",
+            )
+            outputs["nsp_logits"] = head(hidden["pooled_output"])  # [B, 2]
+        super().__init__(inputs, outputs, dtype=encoder.dtype_policy, **kwargs)
+        self.config = encoder.config
+        self.encoder = encoder
+        self.next_sentence = next_sentence
+        self.masked_lm = masked_lm
+        self.tied = tied
+        self.head_activation = head_activation
+        self.head_layer_norm_epsilon = head_layer_norm_epsilon
+
+    @property
+    def task(self) -> str:
+        """``pretraining``, or the one head's: ``masked_lm`` or ``next_sentence``."""
+        if self.masked_lm and self.next_sentence:
+            return "pretraining"
+        return "masked_lm" if self.masked_lm else "next_sentence"
+
+    def get_config(self):
+        return super().get_config() | {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "next_sentence": self.next_sentence,
+            "masked_lm": self.masked_lm,
+            "tied": self.tied,
+            "head_activation": self.head_activation,
+            "head_layer_norm_epsilon": self.head_layer_norm_epsilon,
+        }
+
+
+def _masked_lm_head(encoder, tied, activation, layer_norm_epsilon):
+    config = encoder.config
+    return MaskedLMHead(
+        token_embedding=encoder.token_embedding if tied else None,
+        vocabulary_size=None if tied else config.vocabulary_size,
+        activation=activation or config.activation,
+        layer_norm_epsilon=layer_norm_epsilon or config.layer_norm_epsilon,
+        initializer_stddev=config.initializer_stddev,
+        dtype=encoder.dtype_policy,
+        name="masked_lm_head",
+    )

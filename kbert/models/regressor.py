@@ -1,0 +1,51 @@
+"""BERT for a number on a text or a pair of texts, such as their similarity.
+
+Shapes: B batch, S sequence.
+"""
+
+import keras
+
+from kbert.layers.task_head import TaskHead
+from kbert.models.bert_model import BertModel
+from kbert.models.encoder_of import encoder_of
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertRegressor(BertModel):
+    """Encoder, then dropout and one linear unit on the pooled [CLS].
+
+    Args:
+        encoder: `BertConfig`, or a `BertEncoder` to share.
+        dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        dtype: dtype policy of a new encoder.
+
+    Inputs: those of `BertEncoder`. Outputs, float32: ``score`` [B].
+
+    Source: section 4.1, STS-B (GLUE's task of degrees; mean squared error).
+
+    Example::
+
+        model = BertRegressor(BertConfig.from_size("tiny", vocabulary_size=100))
+        ids = keras.ops.ones((2, 5), dtype="int32")
+        model({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0})["score"]  # [2]
+    """
+
+    task = "regression"
+
+    def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
+        encoder = encoder_of(encoder, dtype=dtype, needs=("pooled_output",))
+        dropout = encoder.config.hidden_dropout if dropout is None else dropout
+        head = TaskHead(
+            1, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="regressor_head"
+        )
+        score = head(encoder(encoder.input)["pooled_output"])[..., 0]  # [B]
+        super().__init__(encoder.input, {"score": score}, dtype=encoder.dtype_policy, **kwargs)
+        self.config = encoder.config
+        self.encoder = encoder
+        self.dropout = dropout
+
+    def get_config(self):
+        return super().get_config() | {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,49 @@
+"""BERT for answers that are a span of the given text.
+
+Shapes: B batch, S sequence.
+"""
+
+import keras
+
+from kbert.layers.task_head import TaskHead
+from kbert.models.bert_model import BertModel
+from kbert.models.encoder_of import encoder_of
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertSpanExtractor(BertModel):
+    """Encoder, then a start and an end score for every token; no dropout on the head.
+
+    All positions get a score, question and padding too: [CLS] stands for "no answer", and what may be answered is for
+    the answers to decide.
+
+    Args:
+        encoder: `BertConfig`, or a `BertEncoder` to share.
+        dtype: dtype policy of a new encoder.
+
+    Inputs: those of `BertEncoder`. Outputs, float32: ``start_logits`` and ``end_logits`` [B, S].
+
+    Source: section 4.2; Google's ``run_squad.py``, ``create_model``.
+
+    Example::
+
+        model = BertSpanExtractor(BertConfig.from_size("tiny", vocabulary_size=100))
+        ids = keras.ops.ones((2, 5), dtype="int32")
+        model({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0})["start_logits"]  # [2, 5]
+    """
+
+    task = "span"
+
+    def __init__(self, encoder, dtype=None, **kwargs):
+        encoder = encoder_of(encoder, dtype=dtype, needs=("sequence_output",))
+        head = TaskHead(
+            2, initializer_stddev=encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="span_head"
+        )
+        logits = head(encoder(encoder.input)["sequence_output"])  # [B, S, 2]
+        outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+        super().__init__(encoder.input, outputs, dtype=encoder.dtype_policy, **kwargs)
+        self.config = encoder.config
+        self.encoder = encoder
+
+    def get_config(self):
+        return super().get_config() | {"encoder": keras.saving.serialize_keras_object(self.encoder)}

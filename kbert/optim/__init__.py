@@ -1,0 +1,1 @@
+"""Losses, metrics, the paper's optimizer and schedule."""

@@ -1,0 +1,264 @@
+"""AdamW as BERT was trained with it."""
+
+import functools
+
+import keras
+from keras import ops
+
+from kbert.optim.replicas import count_replicas, sum_over_replicas
+
+_COMPILED_FROM = 2**16  # elements; calling a compiled kernel for fewer costs more than it saves
+
+
+@keras.saving.register_keras_serializable("kbert")
+class AdamW(keras.optimizers.Optimizer):
+    """Adam with decoupled weight decay, as the original BERT code has it: no bias correction, epsilon outside the root.
+
+    For each weight w with gradient g, after clipping by the global norm::
+
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * g * g
+        w = w - learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * w)
+
+    Every weight is decayed but those whose path contains one of `exclude_from_decay`: LayerNorm's gamma and beta, and
+    biases. So the embeddings and the heads' kernels are decayed, as in the original. A gradient that comes as indexed
+    slices (an embedding lookup) is made dense first: decay and moments reach every row.
+
+    Under `tf.distribute` Keras clips each replica's share of the gradient, so that the threshold depends on their
+    number. Here `clip_scope="global"` clips what the replicas sum to: any number of them gives the update of one.
+    `clip_scope="replica"` is the original's way: each replica's own gradient is clipped, and the clipped ones summed.
+
+    Args:
+        learning_rate: float or `LearningRateSchedule`, such as `WarmupLinearDecay`.
+        weight_decay: float, added to the update before it is multiplied by the learning rate.
+        beta_1, beta_2, epsilon: floats.
+        bias_correction: bool, whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by
+            sqrt(1 - beta_2^t) / (1 - beta_1^t) (Kingma and Ba 2015, end of section 2).
+        exclude_from_decay: strings; a variable whose path contains any of them is not decayed.
+        global_clipnorm: float, or None for no clipping.
+        clip_scope: "global" or "replica".
+        **kwargs: what every Keras optimizer takes: gradient_accumulation_steps, use_ema ...
+
+    Attributes:
+        gradient_norm: float32 variable [], the global norm before clipping at the last step (with
+            `clip_scope="replica"` that of the first replica); exists once built.
+
+    Raises:
+        ValueError: an unknown `clip_scope`, a number outside its range, another way of clipping.
+
+    Example::
+
+        schedule = WarmupLinearDecay(peak=1e-4, warmup_steps=10_000, total_steps=1_000_000)
+        model.compile(optimizer=AdamW(schedule), loss=pretraining_losses())
+
+    Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
+    """
+
+    def __init__(
+        self,
+        learning_rate=1e-4,
+        weight_decay=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        bias_correction=False,
+        exclude_from_decay=("layer_norm", "bias"),
+        global_clipnorm=1.0,
+        clip_scope="global",
+        name="adamw",
+        **kwargs,
+    ):
+        _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, kwargs)
+        super().__init__(
+            learning_rate=learning_rate,
+            weight_decay=float(weight_decay or 0.0),
+            global_clipnorm=global_clipnorm,
+            name=name,
+            **kwargs,
+        )
+        self.beta_1 = float(beta_1)
+        self.beta_2 = float(beta_2)
+        self.epsilon = float(epsilon)
+        self.bias_correction = bool(bias_correction)
+        self.exclude_from_decay = tuple(exclude_from_decay)
+        self.clip_scope = clip_scope
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
+        self.gradient_norm = self.add_variable((), name="gradient_norm", aggregation="only_first_replica")
+        self._decays = [self.weight_decay if self.is_decayed(variable) else 0.0 for variable in variables]
+
+    def is_decayed(self, variable) -> bool:
+        """Whether weight decay reaches this variable."""
+        return not any(part in _path(variable) for part in self.exclude_from_decay)
+
+    def exclude_from_weight_decay(self, var_list=None, var_names=None):
+        """Exclude more variables from weight decay, by variable or by a part of the path; saved with the optimizer."""
+        if self.built:
+            raise ValueError("AdamW.exclude_from_weight_decay: must be called before the optimizer is built.")
+        paths = [_path(variable) for variable in var_list or ()]
+        self.exclude_from_decay = (*self.exclude_from_decay, *paths, *(var_names or ()))
+
+    def _clip_gradients(self, grads):
+        return grads  # clipped in `_backend_update_step`: after the sum over replicas
+
+    def _apply_weight_decay(self, variables):
+        pass  # part of the update
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        grads, scale = self._sum_and_clip([_dense(gradient) for gradient in grads])
+        scalars = (scale, _read(learning_rate), self._correction())
+        if keras.backend.backend() != "tensorflow":
+            for gradient, variable in zip(grads, trainable_variables, strict=True):
+                self._update(variable, gradient, *scalars)
+            return
+        import tensorflow as tf
+
+        variables = [v.value if isinstance(v, keras.Variable) else v for v in trainable_variables]
+
+        def update_everywhere(distribution, grads, *scalars):
+            for gradient, variable in zip(grads, variables, strict=True):
+                distribution.extended.update(variable, self._update, args=(gradient, *scalars), group=False)
+
+        strategy = tf.distribute.get_strategy()
+        tf.__internal__.distribute.interim.maybe_merge_call(update_everywhere, strategy, grads, *scalars)
+
+    def _sum_and_clip(self, grads):
+        """The gradients summed over replicas, and the number to multiply them by so that their norm is in bounds."""
+        replicas = count_replicas()
+        if replicas == 1 or self.clip_scope == "global":
+            grads = sum_over_replicas(grads)
+            return grads, self._clip_factor(_global_norm(grads))
+        # Under `tf.distribute` a loss is a share of the mean over replicas: times their number it is the replica's own.
+        scale = replicas * self._clip_factor(replicas * _global_norm(grads))
+        return sum_over_replicas([gradient * ops.cast(scale, gradient.dtype) for gradient in grads]), ops.ones(())
+
+    def _clip_factor(self, norm):
+        self.gradient_norm.assign(norm)
+        if not self.global_clipnorm:
+            return ops.ones(())
+        return self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
+
+    def _correction(self):
+        if not self.bias_correction:
+            return ops.ones(())
+        step = ops.cast(self.iterations + 1, "float32")
+        return ops.sqrt(1.0 - ops.power(self.beta_2, step)) / (1.0 - ops.power(self.beta_1, step))
+
+    def update_step(self, gradient, variable, learning_rate):
+        self._update(variable, gradient, 1.0, learning_rate, self._correction())
+
+    def _update(self, variable, gradient, scale, learning_rate, correction):
+        index = self._get_variable_index(variable)
+        targets = (variable, self._momentums[index], self._velocities[index])
+        constants = (self._decays[index], self.beta_1, self.beta_2, self.epsilon)
+        new_values = _compiled(*constants) if _is_worth_compiling(gradient) else _plain(*constants)
+        scalars = [ops.cast(scalar, variable.dtype) for scalar in (scale, learning_rate, correction)]
+        values = new_values(*[_read(target) for target in targets], ops.cast(gradient, variable.dtype), *scalars)
+        for target, value in zip(targets, values, strict=True):
+            self.assign(target, value)
+
+    def get_config(self):
+        return super().get_config() | {
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "bias_correction": self.bias_correction,
+            "exclude_from_decay": list(self.exclude_from_decay),
+            "clip_scope": self.clip_scope,
+        }
+
+
+def _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, others):
+    if clip_scope not in ("global", "replica"):
+        raise ValueError(f'AdamW: `clip_scope` must be "global" or "replica". Received: {clip_scope!r}')
+    for name, value in (("beta_1", beta_1), ("beta_2", beta_2)):
+        if not 0.0 <= value < 1.0:
+            raise ValueError(f"AdamW: `{name}` must be in [0, 1). Received: {value!r}")
+    if not epsilon > 0.0:
+        raise ValueError(f"AdamW: `epsilon` must be positive. Received: {epsilon!r}")
+    if isinstance(exclude_from_decay, str):
+        raise ValueError(f"AdamW: `exclude_from_decay` must be a list of strings. Received: {exclude_from_decay!r}")
+    other_clips = {name: others[name] for name in ("clipnorm", "clipvalue") if others.get(name) is not None}
+    if other_clips:
+        raise ValueError(f"AdamW: clips by the global norm; use `global_clipnorm`. Received: {other_clips}")
+
+
+def _path(variable):
+    return getattr(variable, "path", variable.name)  # a plain tf.Variable has a name only
+
+
+def _read(variable):
+    """A variable's value as a tensor: on TensorFlow `ops.convert_to_tensor` leaves a variable what it is."""
+    value = variable.value if isinstance(variable, keras.Variable) else variable
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(value)
+    return value
+
+
+def _dense(gradient):
+    """A gradient as one dense tensor; repeated rows of indexed slices are added up."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(gradient)
+    return gradient
+
+
+def _global_norm(grads):
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # One pass and no copy, which ops.sum(ops.square(...)) on this backend is not.
+        squares = [2.0 * tf.nn.l2_loss(tf.cast(gradient, tf.float32)) for gradient in grads]
+    else:
+        squares = [ops.sum(ops.square(ops.cast(gradient, "float32"))) for gradient in grads]
+    return ops.sqrt(ops.sum(ops.stack(squares)))
+
+
+def _new_values(weight, momentum, velocity, gradient, scale, learning_rate, correction, *, decay, beta_1, beta_2, eps):
+    gradient = gradient * scale
+    momentum = beta_1 * momentum + (1.0 - beta_1) * gradient
+    velocity = beta_2 * velocity + (1.0 - beta_2) * ops.square(gradient)
+    update = correction * momentum / (ops.sqrt(velocity) + eps)
+    return weight - learning_rate * (update + decay * weight), momentum, velocity
+
+
+def _plain(decay, beta_1, beta_2, epsilon):
+    return functools.partial(_new_values, decay=decay, beta_1=beta_1, beta_2=beta_2, eps=epsilon)
+
+
+@functools.cache
+def _compiled(decay, beta_1, beta_2, epsilon):
+    """The same update as one fused kernel: on a CPU less than half the time, as it is bound by memory."""
+    import tensorflow as tf
+
+    return tf.function(_plain(decay, beta_1, beta_2, epsilon), jit_compile=True)
+
+
+def _is_worth_compiling(gradient):
+    if keras.backend.backend() != "tensorflow":
+        return False  # JAX compiles the whole step
+    import tensorflow as tf
+
+    elements = gradient.shape.num_elements()
+    if elements is None or elements < _COMPILED_FROM:
+        return False
+    return _can_compile() and not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+
+
+@functools.cache
+def _can_compile():
+    """Whether this TensorFlow compiles a function by itself; some builds are without the compiler."""
+    import tensorflow as tf
+
+    with tf.init_scope():
+        try:
+            return bool(tf.function(lambda x: x + 1.0, jit_compile=True)(tf.zeros(())) == 1.0)
+        except (tf.errors.OpError, ValueError):
+            return False

@@ -1,0 +1,166 @@
+"""The losses BERT is trained with, in float32 and as means over the whole batch, also where replicas share it.
+
+Keras divides a loss by the number of replicas and adds up their gradients, which is right only where each replica has
+the same sum of weights. These losses divide by the sum over all replicas instead, so that two replicas train as one.
+
+Glossary: B batch, S sequence, P predictions, C choices, N labels, V vocabulary; "..." is any number of axes.
+"""
+
+import keras
+from keras import ops
+
+from kbert.optim.cross_entropy import broadcast_weights, cross_entropy
+from kbert.optim.replicas import count_replicas, sum_over_replicas
+
+
+class WeightedMeanLoss(keras.losses.Loss):
+    """Base of the losses here: (sum of weight * value) / (sum of weights + `epsilon`) over the global batch.
+
+    Under `tf.distribute` the gradient is this replica's share of that mean's, and the value, once Keras has averaged
+    it over replicas, is the mean itself, also where the last batch is split unevenly.
+
+    Subclasses define `values_and_weights`.
+    """
+
+    epsilon = 0.0
+
+    def __init__(self, name=None, **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        with keras.name_scope(self.name):
+            values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
+            return _global_mean(ops.sum(values * weights), ops.sum(weights), self.epsilon)
+
+    def call(self, y_true, y_pred):
+        values, weights = self.values_and_weights(y_true, y_pred, None)
+        return values * weights
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        raise NotImplementedError
+
+    def get_config(self):
+        return {"name": self.name}
+
+
+@keras.saving.register_keras_serializable("kbert")
+class ClassificationLoss(WeightedMeanLoss):
+    """Weighted mean cross-entropy of integer labels: classification, tagging (by token), multiple choice.
+
+    Labels outside [0, N), -1 for example, are left out of both sums; `check_labels` finds them in the data where they
+    are mistakes. With no label at all the loss is 0.
+
+    Call:
+        y_true: integers [...]; y_pred: logits [..., N]; sample_weight: floats [...], or fewer axes, or None
+        -> float32 [].
+
+    Example::
+
+        BertClassifier(config, num_labels=3).compile(AdamW(2e-5), loss={"logits": ClassificationLoss()})
+
+    Source: Devlin et al. 2018, section 4.
+    """
+
+    def __init__(self, name="classification_loss", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        return cross_entropy(y_true, y_pred, sample_weight)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class NextSentenceLoss(ClassificationLoss):
+    """Mean cross-entropy of "is it the next sentence", label 0 = it is, 1 = a random one; packed rows have several.
+
+    Call:
+        y_true: integers [B] or [B, K]; y_pred: logits [B, 2] or [B, K, 2]; sample_weight: as y_true, or None
+        -> float32 [].
+
+    Example::
+
+        model.compile(AdamW(1e-4), loss={"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()})
+
+    Source: Devlin et al. 2018, section 3.1, task 2.
+    """
+
+    def __init__(self, name="next_sentence_loss", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class MaskedLanguageModelLoss(ClassificationLoss):
+    """Cross-entropy of the masked tokens: sum of w * nll / (sum of w + 1e-5) over the batch, w the prediction weights.
+
+    Unlike Keras' mean it is not divided by the number of prediction slots, of which some are empty.
+
+    Call:
+        y_true: token ids [B, P]; y_pred: logits [B, P, V]; sample_weight: prediction weights [B, P], 0 at empty slots
+        -> float32 [].
+
+    Example::
+
+        model.compile(AdamW(1e-4), loss={"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()})
+        model.fit(pretraining_dataset(...))  # which yields the weights as sample_weight["mlm_logits"]
+
+    Source: google-research/bert, run_pretraining.py, get_masked_lm_output.
+    """
+
+    epsilon = 1e-5
+
+    def __init__(self, name="masked_lm_loss", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class SpanLoss(ClassificationLoss):
+    """Half the mean cross-entropy of one end of the answer; used on both ends it adds up to their mean.
+
+    Call:
+        y_true: positions [B]; y_pred: logits [B, S]; sample_weight: floats [B] or None -> float32 [].
+
+    Example::
+
+        BertSpanExtractor(config).compile(AdamW(5e-5), loss={"start_logits": SpanLoss(), "end_logits": SpanLoss()})
+
+    Source: google-research/bert, run_squad.py: (start_loss + end_loss) / 2.
+    """
+
+    def __init__(self, name="span_loss", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        values, weights = super().values_and_weights(y_true, y_pred, sample_weight)
+        return 0.5 * values, weights
+
+
+@keras.saving.register_keras_serializable("kbert")
+class RegressionLoss(WeightedMeanLoss):
+    """Weighted mean squared error of one number per example.
+
+    Call:
+        y_true: floats [B]; y_pred: floats [B]; sample_weight: floats [B] or None -> float32 [].
+
+    Example::
+
+        BertRegressor(config).compile(AdamW(2e-5), loss={"score": RegressionLoss()})
+    """
+
+    def __init__(self, name="regression_loss", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        y_pred = ops.cast(y_pred, "float32")
+        values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)
+        return values, broadcast_weights(sample_weight, values)
+
+
+def _global_mean(total, weight, epsilon):
+    replicas = count_replicas()
+    if replicas == 1:
+        return ops.divide_no_nan(total, weight + epsilon)
+    # The sums over replicas carry no gradient: each replica adds its own share, and Keras adds up the shares.
+    all_total, all_weight = sum_over_replicas([ops.stop_gradient(total), ops.stop_gradient(weight)])
+    share = ops.divide_no_nan(total, all_weight + epsilon)
+    mean = ops.divide_no_nan(all_total, all_weight + epsilon)
+    # Keras reports the mean over replicas of `replicas` times this value, so each has to carry an equal part.
+    return share + ops.stop_gradient(mean / replicas - share)

@@ -1,0 +1,119 @@
+"""Metrics as sums over everything seen, divided once at the end: right for partial batches and for replicas.
+
+They count with sample weights, so they go into `model.compile(weighted_metrics=...)`.
+
+Glossary: B batch, P predictions, N labels, V vocabulary; "..." is any number of axes.
+"""
+
+import keras
+from keras import ops
+
+from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, labels_and_weights
+
+
+class WeightedMean(keras.metrics.Metric):
+    """Base of the metrics here: (sum of weight * value) / (sum of weights), 0 before anything was seen.
+
+    Subclasses define `values_and_weights`.
+    """
+
+    def __init__(self, name=None, dtype="float32"):
+        super().__init__(name=name, dtype=dtype)
+        self.total = self.add_variable((), "zeros", dtype="float32", name="total")
+        self.weight = self.add_variable((), "zeros", dtype="float32", name="weight")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
+        self.total.assign_add(ops.sum(values * weights))
+        self.weight.assign_add(ops.sum(weights))
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        raise NotImplementedError
+
+    def result(self):
+        return ops.divide_no_nan(ops.convert_to_tensor(self.total), ops.convert_to_tensor(self.weight))
+
+    def get_config(self):
+        return {"name": self.name}
+
+
+@keras.saving.register_keras_serializable("kbert")
+class CrossEntropy(WeightedMean):
+    """Mean negative log-likelihood over all labels seen, in nats: the masked-LM loss of a whole evaluation.
+
+    (A loss that Keras reports is a mean of batches' means, each batch counting the same however many labels it has.)
+
+    Call:
+        y_true: integers [...], outside [0, N) = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
+
+    Example::
+
+        model.compile(AdamW(1e-4), losses, weighted_metrics={"mlm_logits": [CrossEntropy()]})
+    """
+
+    def __init__(self, name="cross_entropy", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        return cross_entropy(y_true, y_pred, sample_weight)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class Perplexity(CrossEntropy):
+    """exp of the mean negative log-likelihood over all labels seen; 0 before any.
+
+    Call:
+        as `CrossEntropy`.
+
+    Example::
+
+        model.compile(AdamW(1e-4), losses, weighted_metrics={"mlm_logits": [Perplexity()]})
+    """
+
+    def __init__(self, name="perplexity", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def result(self):
+        seen = ops.convert_to_tensor(self.weight) > 0
+        return ops.where(seen, ops.exp(super().result()), 0.0)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class Accuracy(WeightedMean):
+    """Share of labels that have the highest logit.
+
+    Call:
+        y_true: integers [...], outside [0, N) = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
+
+    Example::
+
+        BertClassifier(config).compile(AdamW(2e-5), losses, weighted_metrics=[Accuracy()])
+    """
+
+    def __init__(self, name="accuracy", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        labels, weights = labels_and_weights(y_true, y_pred, sample_weight)
+        return ops.cast(ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), labels), "float32"), weights
+
+
+@keras.saving.register_keras_serializable("kbert")
+class SquaredError(WeightedMean):
+    """Mean squared error over all examples seen.
+
+    Call:
+        y_true: floats [B]; y_pred: floats [B]; sample_weight: floats [B] or None.
+
+    Example::
+
+        BertRegressor(config).compile(AdamW(2e-5), losses, weighted_metrics=[SquaredError()])
+    """
+
+    def __init__(self, name="squared_error", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        y_pred = ops.cast(y_pred, "float32")
+        values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)
+        return values, broadcast_weights(sample_weight, values)

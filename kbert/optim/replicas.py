@@ -1,0 +1,23 @@
+"""What the losses and the optimizer need to know of data-parallel replicas (`tf.distribute`); one replica elsewhere."""
+
+import keras
+
+
+def count_replicas() -> int:
+    """How many replicas run this step together; 1 outside a replica's step and on other backends than TensorFlow."""
+    if keras.backend.backend() != "tensorflow":
+        return 1
+    import tensorflow as tf
+
+    if tf.distribute.get_replica_context() is None:  # building, or a call outside `strategy.run`
+        return 1
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def sum_over_replicas(values):
+    """The sum over all replicas of each tensor in a list, on every replica; the list itself where there is one."""
+    if count_replicas() == 1:
+        return values
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)

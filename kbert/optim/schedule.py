@@ -1,0 +1,64 @@
+"""The learning rate over the steps of a BERT run."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("kbert")
+class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from 0, then a linear decay to 0 that is counted from step 0, as the original code has it.
+
+    ::
+
+        peak * t / warmup_steps          while t < warmup_steps
+        peak * (1 - t / total_steps)     from then on; 0 from total_steps on
+
+    So the first step's learning rate is 0, and at the end of the warm-up it jumps down: for 1,000,000 steps with
+    10,000 of warm-up from 0.9999 * peak to 0.99 * peak.
+
+    Args:
+        peak: float, the learning rate the warm-up rises towards.
+        warmup_steps: int >= 0.
+        total_steps: int, at least `warmup_steps`.
+
+    Call:
+        step, int or float tensor [], counted from 0 -> float32 [].
+
+    Raises:
+        ValueError: numbers no schedule can have.
+
+    Example::
+
+        optimizer = AdamW(WarmupLinearDecay(peak=5e-5, warmup_steps=100, total_steps=1000))
+
+    Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
+    """
+
+    def __init__(self, peak, warmup_steps, total_steps, name="warmup_linear_decay"):
+        super().__init__()
+        if not peak >= 0.0:
+            raise ValueError(f"WarmupLinearDecay: `peak` must not be negative. Received: {peak!r}")
+        if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
+            raise ValueError(
+                "WarmupLinearDecay: expected 0 <= warmup_steps <= total_steps and total_steps >= 1. "
+                f"Received: warmup_steps={warmup_steps!r}, total_steps={total_steps!r}"
+            )
+        self.peak = float(peak)
+        self.warmup_steps = int(warmup_steps)
+        self.total_steps = int(total_steps)
+        self.name = name
+
+    def __call__(self, step):
+        with keras.name_scope(self.name):
+            step = ops.cast(step, "float32")
+            decayed = self.peak * (1.0 - ops.minimum(step, float(self.total_steps)) / self.total_steps)
+            warming = self.peak * (step / max(self.warmup_steps, 1))
+            return ops.where(step < self.warmup_steps, warming, decayed)
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "warmup_steps": self.warmup_steps,
+            "total_steps": self.total_steps,
+            "name": self.name,
+        }

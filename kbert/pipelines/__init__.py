@@ -1,0 +1,1 @@
+"""Preprocessor + model + answers: one keras.Model from strings to answers."""

@@ -1,0 +1,37 @@
+"""A pipeline's answers, a plain dict for each text: what is written to files.
+
+Shapes: B batch, N labels, M masks, k tokens proposed.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
+    """Turns what ``pipeline.predict`` returned into rows of plain Python values.
+
+    Args:
+        pipeline: `kbert.Pipeline`.
+        answers: dict of NumPy arrays, first dimension B.
+
+    Yields:
+        A dict for each of the B texts: classification ``label`` and ``probabilities`` (label → number), regression
+        ``score``, fill-mask ``masks`` (for each [MASK] the proposed tokens with their probabilities, best first),
+        an encoder's ``embedding`` (a list of numbers).
+
+    Example::
+
+        next(answer_rows(pipeline, pipeline.predict(["fine"])))  # {"label": "good", "probabilities": {"bad": 0.02, …}}
+    """
+    if "tokens" in answers:
+        columns = (answers["tokens"], answers["probabilities"], answers["count"])
+        for tokens, probabilities, count in zip(*columns, strict=True):  # [M, k], [M, k], []
+            masks = zip(tokens[:count].tolist(), probabilities[:count].tolist(), strict=True)
+            yield {"masks": [[{"token": t, "probability": p} for t, p in zip(*mask, strict=True)] for mask in masks]}
+    elif "label" in answers:
+        for label, probabilities in zip(answers["label"], answers["probabilities"].tolist(), strict=True):
+            yield {"label": label, "probabilities": dict(zip(pipeline.answers.labels, probabilities, strict=True))}
+    else:
+        name = "embedding" if "embedding" in answers else "score"
+        for value in answers[name].tolist():
+            yield {name: value}

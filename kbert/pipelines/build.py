@@ -1,0 +1,141 @@
+"""The pipeline of a model, by its task."""
+
+from kbert.answers.classification import ClassificationAnswers
+from kbert.answers.embedding import EmbeddingAnswers
+from kbert.answers.fill_mask import FillMaskAnswers
+from kbert.answers.regression import RegressionAnswers
+from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
+from kbert.data.text_preprocessor import TextPreprocessor
+from kbert.pipelines.pipeline import Pipeline
+
+_SEQUENCE_LENGTH = 128
+
+
+def build_pipeline(
+    model,
+    tokenizer=None,
+    *,
+    labels=None,
+    sequence_length=None,
+    pair=None,
+    max_masks=None,
+    top_k=None,
+    pooling=None,
+    normalize=None,
+    **kwargs,
+):
+    """Puts preprocessor and answers around a model.
+
+    What is not given comes from ``model.pretrained`` (of a model that `kbert.load_pretrained` returned), else it has
+    the default named below.
+
+    Args:
+        model: a kbert model with task classification, regression, masked_lm or pretraining (its masked-LM head), or an
+            encoder (embeddings).
+        tokenizer: `kbert.BertTokenizer`.
+        labels: list of N strings, for classification; "0", "1", ... by default.
+        sequence_length: S of the preprocessor; 128 by default, less where the model's position table is shorter.
+        pair: whether the texts come in pairs; False by default.
+        max_masks: the most [MASK]s of a text that are answered; 8 by default.
+        top_k: how many tokens to propose for each [MASK]; 5 by default.
+        pooling: how an encoder's hidden states become an embedding: "mean" (the default), "max", "cls" or "pooler".
+        normalize: whether embeddings are scaled to length 1; False by default.
+        **kwargs: name of the pipeline.
+
+    Returns:
+        `Pipeline`.
+
+    Raises:
+        ValueError: no tokenizer, one that does not fit the model, a sequence longer than the position table, a task
+            that has no pipeline.
+
+    Example::
+
+        pipeline = build_pipeline(BertClassifier(config), BertTokenizer("vocab.txt"), labels=["bad", "good"])
+    """
+    builders = {
+        "classification": _classification,
+        "regression": _regression,
+        "masked_lm": _fill_mask,
+        "pretraining": _fill_mask,
+        "encoder": _embedding,
+    }
+    task = getattr(model, "task", None)
+    if task not in builders:
+        raise ValueError(f"build_pipeline: expected a model with a task of {sorted(builders)}. Received: {task!r}")
+    given = {
+        "labels": labels,
+        "sequence_length": sequence_length,
+        "pair": pair,
+        "max_masks": max_masks,
+        "top_k": top_k,
+        "pooling": pooling,
+        "normalize": normalize,
+    }
+    tokenizer = _tokenizer(model, tokenizer)
+    settings = _settings(model, given)
+    preprocessor, answers = builders[task](model, tokenizer, settings)
+    return Pipeline(preprocessor, model, answers, **kwargs)
+
+
+def _classification(model, tokenizer, settings):
+    labels = settings["labels"] or [str(i) for i in range(model.num_labels)]
+    if len(labels) != model.num_labels:
+        raise ValueError(f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}")
+    return _text_preprocessor(tokenizer, settings), ClassificationAnswers(labels, name="answers")
+
+
+def _regression(model, tokenizer, settings):
+    return _text_preprocessor(tokenizer, settings), RegressionAnswers(name="answers")
+
+
+def _fill_mask(model, tokenizer, settings):
+    preprocessor = FillMaskPreprocessor(
+        tokenizer, settings["sequence_length"], settings["max_masks"], name="preprocessor"
+    )
+    return preprocessor, FillMaskAnswers(preprocessor.tokenizer, settings["top_k"], name="answers")
+
+
+def _embedding(model, tokenizer, settings):
+    answers = EmbeddingAnswers(settings["pooling"], settings["normalize"], name="answers")
+    return _text_preprocessor(tokenizer, settings), answers
+
+
+def _text_preprocessor(tokenizer, settings):
+    return TextPreprocessor(tokenizer, settings["sequence_length"], settings["pair"], name="preprocessor")
+
+
+def _tokenizer(model, tokenizer):
+    if tokenizer is None and model.pretrained is not None:
+        tokenizer = model.pretrained.tokenizer
+    if tokenizer is None:
+        raise ValueError("build_pipeline: pass `tokenizer`; this model was not loaded with one.")
+    if tokenizer.vocabulary_size != model.config.vocabulary_size:
+        raise ValueError(
+            "build_pipeline: the vocabulary must have as many tokens as the model's table has rows "
+            f"({model.config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
+        )
+    return tokenizer
+
+
+def _settings(model, given):
+    longest = model.config.max_sequence_length
+    defaults = {
+        "labels": None,
+        "sequence_length": _SEQUENCE_LENGTH,
+        "pair": False,
+        "max_masks": 8,
+        "top_k": min(5, model.config.vocabulary_size),
+        "pooling": "mean",
+        "normalize": False,
+    }
+    if model.pretrained is not None:
+        defaults = {name: getattr(model.pretrained.settings, name) for name in defaults}
+    defaults["sequence_length"] = min(defaults["sequence_length"], longest)
+    settings = {name: default if given[name] is None else given[name] for name, default in defaults.items()}
+    if settings["sequence_length"] > longest:
+        raise ValueError(
+            f"build_pipeline: `sequence_length` must be at most the model's position table, {longest}. "
+            f"Received: {settings['sequence_length']}"
+        )
+    return settings

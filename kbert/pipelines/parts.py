@@ -1,0 +1,20 @@
+"""Imports every class that a saved pipeline can hold: Keras finds those of a file only once they are registered."""
+
+from kbert.answers import classification, fill_mask, regression
+from kbert.data import fill_mask_preprocessor, text_preprocessor
+from kbert.models import classifier, encoder, multiple_choice, pretrainer, regressor, span_extractor, tagger
+
+__all__ = [
+    "classification",
+    "classifier",
+    "encoder",
+    "fill_mask",
+    "fill_mask_preprocessor",
+    "multiple_choice",
+    "pretrainer",
+    "regression",
+    "regressor",
+    "span_extractor",
+    "tagger",
+    "text_preprocessor",
+]

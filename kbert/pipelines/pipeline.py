@@ -1,0 +1,141 @@
+"""Strings in, answers out: preprocessor, model and answers as one keras.Model.
+
+Shapes: B batch.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import kbert.pipelines.parts  # noqa: F401  registers what a saved pipeline is made of, so that load_model finds it
+from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
+from kbert.data.revive import revive
+from kbert.data.strings import string_columns
+from kbert.models.saved_model import write_saved_model
+
+
+@keras.saving.register_keras_serializable("kbert")
+class Pipeline(keras.Model):
+    """A functional `keras.Model` from string columns to answers: what is saved, predicted with and served.
+
+    Its three parts are the very objects used elsewhere: train with `preprocessor` in tf.data and with `model`; the
+    pipeline then answers with both, and `answers` turns scores into labels or words. `kbert.build_pipeline` puts the
+    parts together for a model's task.
+
+    Args:
+        preprocessor: layer from string columns to a batch; has ``input_names`` and ``tokenizer``.
+        model: one of kbert's models. It is given the entries of the batch that it takes.
+        answers: layer, called as ``answers(model outputs, batch)``.
+        **kwargs: name, trainable.
+
+    Inputs: dict of string columns [B], named ``preprocessor.input_names`` (``text``, and ``text_pair`` for pairs):
+    lists, NumPy arrays or tensors; a single column may come without the dict. `predict` takes a tf.data.Dataset of such
+    batches as well. It and `predict_on_batch` return strings as ``str``; a call returns tensors.
+
+    Outputs: dict of answers, first dimension B: classification ``label, probabilities``; regression ``score``;
+    fill-mask ``tokens, probabilities, count``; encoder ``embedding``.
+
+    Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; to load it, ``from kbert import Pipeline``
+    first. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight once; `kbert.export`
+    adds versions. `kbert.save_pretrained` writes a kbert directory.
+
+    Example::
+
+        pipeline = kbert.build_pipeline(kbert.load_pretrained("runs/sst2"))
+        pipeline.predict({"text": ["A charming journey."]})  # {"label": ["positive"], "probabilities": [[0.02, 0.98]]}
+    """
+
+    def __init__(self, preprocessor, model, answers, **kwargs):
+        inputs = {name: keras.Input((), dtype="string", name=name) for name in preprocessor.input_names}
+        batch = preprocessor(inputs)
+        missing = sorted(set(model.input) - set(batch))
+        if missing:
+            raise ValueError(
+                f"Pipeline: the preprocessor must make all that the model takes, {sorted(model.input)}. Received: "
+                f"{sorted(batch)}; missing: {missing}"
+            )
+        outputs = answers(model({name: batch[name] for name in model.input}), batch)
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.preprocessor = preprocessor
+        self.model = model
+        self.answers = answers
+        self._convert_input_args = False  # strings stay with TensorFlow
+
+    @property
+    def tokenizer(self):
+        """The preprocessor's `BertTokenizer`."""
+        return self.preprocessor.tokenizer
+
+    def settings(self):
+        """What `kbert.save_pretrained` stores beside weights and architecture, as the fields of `ModelSettings`."""
+        sources = {"sequence_length": self.preprocessor, "pair": self.preprocessor, "max_masks": self.preprocessor}
+        found = {name: getattr(owner, name) for name, owner in sources.items() if hasattr(owner, name)}
+        if hasattr(self.answers, "labels"):
+            found["labels"] = list(self.answers.labels)
+        for field, name in (("top_k", "k"), ("pooling", "pooling"), ("normalize", "normalize")):
+            if hasattr(self.answers, name):
+                found[field] = getattr(self.answers, name)
+        tokenizer = self.tokenizer.settings()
+        if isinstance(self.preprocessor, FillMaskPreprocessor):
+            tokenizer["special_tokens_in_text"] = False  # that preprocessor turns it on by itself; other tasks must not
+        return {**found, "tokenizer": tokenizer}
+
+    def __call__(self, inputs, *args, **kwargs):
+        # Not in `call`: Keras checks what comes in before that, and would count the strings of a list.
+        if not any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
+            inputs = self._columns(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+        if not _makes_batches(x):
+            x = self._columns(x)
+        answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
+        return {name: _as_text(answer) for name, answer in answers.items()}
+
+    def predict_on_batch(self, x):
+        answers = super().predict_on_batch(self._columns(x))
+        return {name: _as_text(answer) for name, answer in answers.items()}
+
+    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
+        if format != "tf_saved_model":
+            return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
+        signature = [self.string_signature()] if input_signature is None else input_signature
+        write_saved_model(filepath, {"serve": (self._serve, signature)}, verbose=verbose is not False)
+
+    def string_signature(self):
+        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each."""
+        return {name: tf.TensorSpec([None], tf.string, name=name) for name in self.preprocessor.input_names}
+
+    def _serve(self, inputs):
+        return self(inputs, training=False)
+
+    def _columns(self, inputs):
+        names = self.preprocessor.input_names
+        return dict(zip(names, string_columns(inputs, names, "Pipeline"), strict=True))
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "preprocessor": self.preprocessor,
+            "model": self.model,
+            "answers": self.answers,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        with keras.saving.custom_object_scope(custom_objects or {}):
+            parts = {name: revive(config[name]) for name in ("preprocessor", "model", "answers")}
+        return cls(**{**config, **parts})
+
+
+def _makes_batches(x):
+    return isinstance(x, (tf.data.Dataset, keras.utils.PyDataset)) or hasattr(x, "__next__")
+
+
+def _as_text(answer):
+    """Strings as numpy arrays of str (TensorFlow gives bytes); other arrays as they are."""
+    if answer.dtype != object:
+        return answer
+    flat = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in answer.ravel()]
+    return np.array(flat, dtype=object).reshape(answer.shape)

@@ -1,0 +1,1 @@
+"""SavedModels for TF Serving."""

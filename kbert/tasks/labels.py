@@ -1,0 +1,74 @@
+"""The label column of a table: which labels there are, and each row's as a number."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from kbert.tasks.table import Table
+
+
+def learn_labels(values: Iterable[str]) -> list[str]:
+    """The distinct labels, sorted, so that a label's index does not depend on the order of the rows.
+
+    Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label
+    are no part of it.
+
+    Raises:
+        ValueError: fewer than two labels.
+
+    Example::
+
+        learn_labels(["pos", "neg", "pos"])  # ["neg", "pos"]
+    """
+    labels = sorted({value.strip() for value in values})
+    if len(labels) < 2:
+        raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
+    try:
+        return sorted(labels, key=int)
+    except ValueError:
+        return labels
+
+
+def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
+    """Each row's index into `labels`, int32 [rows].
+
+    Raises:
+        ValueError: an empty or unknown label; the message names file and line.
+    """
+    index = {label: i for i, label in enumerate(labels)}
+    ids = np.empty(len(table.lines), "int32")
+    for row, value in enumerate(table[column]):
+        value = value.strip()
+        if value not in index:
+            shown = list(labels) if len(labels) <= 20 else [*labels[:20], "…"]
+            raise ValueError(f"{table.where(row)}: expected {column!r} to be one of {shown}. Received: {value!r}")
+        ids[row] = index[value]
+    return ids
+
+
+def check_labels_given(table: Table, column: str) -> None:
+    """Raises ValueError, naming file and line, where the label column is empty or blank."""
+    for row, value in enumerate(table[column]):
+        if not value.strip():
+            raise ValueError(f"{table.where(row)}: expected a label in {column!r}. Received: {value!r}")
+
+
+def label_scores(table: Table, column: str, low: float = -math.inf, high: float = math.inf) -> np.ndarray:
+    """Each row's label as a finite number, float32 [rows].
+
+    Raises:
+        ValueError: no number, an infinite one, or one outside [low, high]; the message names file and line.
+    """
+    scores = np.empty(len(table.lines), "float32")
+    for row, value in enumerate(table[column]):
+        try:
+            score = float(value)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise ValueError(f"{table.where(row)}: expected a number in {column!r}. Received: {value!r}")
+        if not low <= score <= high:
+            raise ValueError(f"{table.where(row)}: expected {column!r} in [{low:g}, {high:g}]. Received: {value!r}")
+        scores[row] = score
+    return scores

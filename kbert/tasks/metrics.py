@@ -1,0 +1,85 @@
+"""The metrics of GLUE, in NumPy and float64.
+
+Where a metric is undefined (no positive example and none predicted, a constant series) it is 0.0, so that every result
+can be written as JSON and compared.
+"""
+
+import numpy as np
+
+
+def accuracy(labels, predictions) -> float:
+    """Share of equal entries."""
+    labels, predictions = _same_length(labels, predictions)
+    return float(np.mean(labels == predictions))
+
+
+def f1(labels, predictions, positive: int = 1) -> float:
+    """Harmonic mean of precision and recall of the class `positive`."""
+    labels, predictions = _same_length(labels, predictions)
+    hits = np.sum((labels == positive) & (predictions == positive))
+    named = np.sum(labels == positive) + np.sum(predictions == positive)
+    return float(2 * hits / named) if named else 0.0
+
+
+def macro_f1(labels, predictions) -> float:
+    """Mean F1 over the classes that occur in either series."""
+    labels, predictions = _same_length(labels, predictions)
+    classes = np.union1d(labels, predictions)
+    return float(np.mean([f1(labels, predictions, c) for c in classes]))
+
+
+def matthews(labels, predictions) -> float:
+    """Matthews' correlation of two series of classes; for two classes the φ coefficient (Gorodkin 2004 for more)."""
+    labels, predictions = _same_length(labels, predictions)
+    classes = np.union1d(labels, predictions)
+    truth = (labels[:, None] == classes).astype("float64")
+    guess = (predictions[:, None] == classes).astype("float64")
+    return _correlation(truth - truth.mean(0), guess - guess.mean(0))
+
+
+def pearson(labels, predictions) -> float:
+    """Pearson's linear correlation."""
+    labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
+    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:  # the deviations of a constant from its rounded mean are noise
+        return 0.0
+    return _correlation(labels - labels.mean(), predictions - predictions.mean())
+
+
+def spearman(labels, predictions) -> float:
+    """Spearman's rank correlation; equal values share the mean of their ranks."""
+    labels, predictions = _same_length(labels, predictions)
+    return pearson(_ranks(labels), _ranks(predictions))
+
+
+def mean_squared_error(labels, predictions) -> float:
+    """Mean of the squared differences."""
+    labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
+    return float(np.mean((labels - predictions) ** 2))
+
+
+METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)}
+OWN_METRICS = {  # of one's own data, by the model's task; a benchmark says which are its official ones
+    "classification": ("accuracy", "macro_f1", "matthews"),
+    "regression": ("pearson", "spearman"),
+}
+
+
+def _correlation(a, b):
+    scale = np.sqrt(np.sum(a * a) * np.sum(b * b))
+    return float(np.sum(a * b) / scale) if scale else 0.0
+
+
+def _ranks(values):
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def _same_length(labels, predictions):
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
+        raise ValueError(
+            "A metric compares two series of the same length, at least 1. "
+            f"Received: shapes {labels.shape} and {predictions.shape}"
+        )
+    return labels, predictions

@@ -1,0 +1,1 @@
+"""Strings to token ids, in graph."""

@@ -1,0 +1,58 @@
+"""Where in the source the pieces of a normalised string come from.
+
+B: strings in the batch; C: characters of all of them; U: different characters among them; T: pieces of all of them.
+"""
+
+import tensorflow as tf
+
+
+def source_spans(strings, normalizer, starts, ends, source_lengths):
+    """Bytes of the normalised strings to code points of the strings they were made from.
+
+    Normalisation works on one character at a time (what depends on the neighbours, the form of a final sigma, does not
+    change a length), so the length of each character's own normal form tells where the bytes came from. The different
+    characters of the batch, few, are normalised once more for that. A span is made of whole characters with the
+    stripped marks that belong to them; deleted characters at its edges are left out.
+
+    Args:
+        strings: strings [B], valid UTF-8.
+        normalizer: the `Normalizer` that made the normalised strings.
+        starts, ends: ragged int64 [B, None], bytes of the normalised strings, half-open.
+        source_lengths: code points int32 → how many characters of the source each stands for, int32.
+
+    Returns:
+        (starts, ends), ragged int32 [B, None], half-open.
+    """
+    characters = tf.strings.unicode_decode(strings, "UTF-8")  # [B, None], [C] in all
+    different, index = tf.unique(characters.values)  # [U], [C]
+    singles = tf.strings.unicode_encode(different[:, tf.newaxis], "UTF-8")  # [U]
+    size = tf.strings.length(normalizer(singles))  # [U], bytes
+    is_mark = (size == 0) & (tf.strings.length(normalizer.clean(singles)) > 0)  # [U]
+
+    byte_end = tf.cumsum(tf.cast(tf.gather(size, index), tf.int64))  # [C], of the whole batch's bytes
+    row = starts.value_rowids()  # [T]
+    row_first = tf.gather(characters.row_splits, row)  # [T], characters
+    row_last = tf.gather(characters.row_splits, row + 1)
+    shift = tf.gather(_from_zero(byte_end), row_first)  # [T], bytes before the row
+    # The first character that ends behind a byte holds that byte: those without bytes end where the one before ends.
+    first = tf.searchsorted(byte_end, starts.values + shift, side="right", out_type=tf.int64)  # [T]
+    last = tf.searchsorted(byte_end, ends.values - 1 + shift, side="right", out_type=tf.int64)  # [T]
+
+    # Marks up to the next character that left something in the normalised string belong to the last one.
+    kept = tf.where(tf.gather(size, index) > 0)[:, 0]
+    following = tf.concat([kept, [tf.size(index, tf.int64)]], 0)
+    following = tf.gather(following, tf.searchsorted(kept, last, side="right"))
+    following = tf.minimum(following, row_last)  # [T]
+    marks = tf.where(tf.gather(is_mark, index))[:, 0]
+    last_mark = tf.gather(tf.concat([[-1], marks], 0), tf.searchsorted(marks, following, side="left"))
+    last = tf.maximum(last, last_mark)
+
+    place = _from_zero(tf.cumsum(tf.gather(source_lengths(different), index)))  # [C + 1], of the whole batch's source
+    row_place = tf.gather(place, row_first)
+    start = tf.gather(place, first) - row_place
+    end = tf.gather(place, last + 1) - row_place
+    return starts.with_values(start), ends.with_values(end)
+
+
+def _from_zero(ends):
+    return tf.concat([tf.zeros([1], ends.dtype), ends], 0)

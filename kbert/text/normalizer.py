@@ -1,0 +1,128 @@
+"""The original's text normalisation, as string ops over whole batches.
+
+B: strings in the batch.
+"""
+
+import tensorflow as tf
+
+# RE2's classes: Cc, Cf = control and format characters, Mn = non-spacing marks, P = punctuation, Z = spaces.
+_PLAIN = r"[\t\n\r -~]*"
+_VALID = r"[\x00-\x{D7FF}\x{E000}-\x{10FFFF}]*"
+_CONTROL = r"\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}\p{Cf}\x{FFFD}"
+_SPACE = r"[\t\n\r\p{Z}]"
+_PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
+# What the original takes for Chinese characters; Hangul and kana are not among them.
+CJK = (
+    r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B820}-\x{2CEAF}"
+    r"\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}"
+)
+
+# Upper-case letters of Unicode 14, which the ICU inside TensorFlow (Unicode 13) leaves as they are: first, last, step.
+_NEWER_LETTERS = (
+    (0x2C2F, 0x2C2F, 0x30),
+    (0xA7C0, 0xA7C0, 1),
+    (0xA7D0, 0xA7D0, 1),
+    (0xA7D6, 0xA7D6, 1),
+    (0xA7D8, 0xA7D8, 1),
+    (0x10570, 0x1057A, 0x27),
+    (0x1057C, 0x1058A, 0x27),
+    (0x1058C, 0x10592, 0x27),
+    (0x10594, 0x10595, 0x27),
+)
+_NEWER = "".join(rf"\x{{{first:X}}}-\x{{{last:X}}}" for first, last, _ in _NEWER_LETTERS)
+_CLEAN = rf"[^{_CONTROL}{_NEWER}\x{{D800}}-\x{{DFFF}}]*"
+
+
+class Normalizer:
+    """Cleans, lower-cases and strips accents as the original's BasicTokenizer does.
+
+    Takes strings [B] (bytes, meant as UTF-8) and returns strings [B] in which words are separated by white space,
+    punctuation and CJK characters (with `split_words`: by spaces alone):
+
+    1. bytes that are not UTF-8 are dropped, as ``bytes.decode("utf-8", "ignore")`` drops them;
+    2. U+0000, U+FFFD and the categories Cc and Cf are deleted, except tab, line feed and carriage return;
+    3. `lowercase`: as ``str.lower`` does;
+    4. `strip_accents`: NFD, then category Mn is deleted;
+    5. `split_words`: white space becomes a space, and punctuation is set off by spaces.
+
+    Spaces are not set round CJK characters, and other white space is left as it is, because the WordPiece op splits at
+    all of them by itself. Cleaning comes first of all: `tf.strings.lower` would end a string at U+0000.
+
+    Args:
+        lowercase, strip_accents, split_words: which steps are done.
+        marks: characters (an RE2 class without its brackets) that are words of their own, for `split_words`.
+
+    Source: google-research/bert, tokenization.py, BasicTokenizer.
+    """
+
+    def __init__(self, lowercase: bool, strip_accents: bool, split_words: bool = False, marks: str = ""):
+        self.lowercase = lowercase
+        self.strip_accents = strip_accents
+        self.split_words = split_words
+        self._separate = f"[{_PUNCTUATION}{marks}]"
+
+    def __call__(self, strings: tf.Tensor) -> tf.Tensor:
+        plain = _all_match(strings, _PLAIN)
+        strings = tf.cond(plain, lambda: self._plain(strings), lambda: self._any(strings))  # [B]
+        if self.split_words:
+            strings = tf.strings.regex_replace(strings, _SPACE, " ")
+            strings = tf.strings.regex_replace(strings, self._separate, r" \0 ")
+        return strings
+
+    def _plain(self, strings):
+        """The short way for printable ASCII, to which cleaning and NFD do nothing."""
+        return tf.strings.lower(strings) if self.lowercase else strings
+
+    def _any(self, strings):
+        strings = self.clean(strings)
+        if self.lowercase:
+            strings = self._lower(strings)
+        if self.strip_accents:
+            import tensorflow_text
+
+            strings = tf.strings.regex_replace(tensorflow_text.normalize_utf8(strings, "NFD"), r"\p{Mn}+", "")
+        return strings
+
+    def clean(self, strings):
+        """Deletes what the original deletes (steps 1 and 2); all else keeps its place. Strings [B] to strings [B]."""
+
+        def delete():
+            kept = tf.strings.regex_replace(valid_utf8(strings), f"[{_CONTROL}]+", "")
+            if not self.lowercase:
+                return kept
+            return tf.cond(_all_match(kept, f"[^{_NEWER}]*"), lambda: kept, lambda: _lower_newer_letters(kept))
+
+        # One scan tells that there is nothing to do: no control character, no newer letter, no byte that is not UTF-8.
+        return tf.cond(_all_match(strings, _CLEAN), lambda: strings, delete)
+
+    def _lower(self, strings):
+        # ICU lower-cases by the rules of the environment's language: under LANG=tr_TR it makes a dotless i of I, under
+        # lt_LT it adds dots to accented I and J. ASCII first, then what else depends on the language (only where the
+        # dots are not stripped anyway), gives the same everywhere.
+        strings = tf.strings.lower(strings)
+        if not self.strip_accents:
+            for upper in "İÌÍĨĮ":
+                strings = tf.strings.regex_replace(strings, upper, upper.lower())
+        return tf.strings.lower(strings, encoding="utf-8")
+
+
+def valid_utf8(strings: tf.Tensor) -> tf.Tensor:
+    """Drops the bytes that are not UTF-8: strings [B] to strings [B]."""
+    return tf.cond(
+        _all_match(strings, _VALID),
+        lambda: strings,
+        lambda: tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore"),
+    )
+
+
+def _all_match(strings, pattern):
+    return tf.reduce_all(tf.strings.regex_full_match(strings, pattern))
+
+
+def _lower_newer_letters(strings):
+    first, last, step = (tf.constant(column) for column in zip(*_NEWER_LETTERS, strict=True))
+    characters = tf.strings.unicode_decode(strings, "UTF-8")  # [B, None]
+    row = tf.maximum(tf.searchsorted(first, characters.values, side="right") - 1, 0)
+    newer = (characters.values >= first[0]) & (characters.values <= tf.gather(last, row))
+    lower = tf.where(newer, characters.values + tf.gather(step, row), characters.values)
+    return tf.strings.unicode_encode(characters.with_values(lower), "UTF-8")

@@ -1,0 +1,230 @@
+"""BertTokenizer: strings → token ids, in graph.
+
+B: strings in the batch; V: vocabulary.
+"""
+
+import os
+import pathlib
+
+import keras
+import tensorflow as tf
+
+from kbert.text.alignment import source_spans
+from kbert.text.normalizer import Normalizer, valid_utf8
+from kbert.text.special_tokens import SpecialTokenMarks
+from kbert.text.vocabulary import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL_TOKENS,
+    UNK,
+    check_vocabulary,
+    read_vocabulary,
+    write_vocabulary,
+)
+from kbert.text.wordpiece import WordPiece
+
+_ASSET = "vocab.txt"
+
+
+@keras.saving.register_keras_serializable("kbert")
+class BertTokenizer(keras.layers.Layer):
+    """BERT's tokenizer as a Keras layer over strings: the ids equal those of the original's FullTokenizer.
+
+    Input: strings [B] (bytes, meant as UTF-8). Output: ragged int32 ids [B, None], without [CLS] and [SEP].
+    A single string gives ids [None]; strings of more dimensions, ragged or not, give one more ragged dimension.
+    Runs eagerly, in tf.data, in functional models on ``keras.Input((), dtype="string")`` and in SavedModels, and under
+    Keras on JAX eagerly and in tf.data. It is made only of ops that a stock TensorFlow Serving since 2.12 links, and
+    without lookup tables.
+
+    Args:
+        vocabulary: path of a ``vocab.txt``, or the tokens in the order of their ids.
+        lowercase: True for the uncased models.
+        strip_accents: whether accents are stripped; None: as `lowercase`, like the original.
+        split_on_cjk: whether every CJK character is a word of its own, as in the original.
+        max_word_length: a longer word, in characters, becomes [UNK]; the original has 200, Hugging Face 100.
+        special_tokens_in_text: whether a literal ``[MASK]``, ``[SEP]``, ``[CLS]``, ``[UNK]`` or ``[PAD]`` in the text
+            becomes that token's id. The original has no such thing: it splits at the brackets.
+
+    Raises:
+        FileNotFoundError, ValueError: no vocabulary at the path, or not one that BERT can have.
+
+    Source: google-research/bert, tokenization.py, FullTokenizer (the code of Devlin et al. 2018).
+
+    Example::
+
+        tokenizer = BertTokenizer("vocab.txt", lowercase=True)
+        ids = tokenizer(tf.constant(["Hello, world!", "naïve café"]))
+        tokenizer.detokenize(ids)  # ["hello , world !", "naive cafe"]
+    """
+
+    def __init__(
+        self,
+        vocabulary,
+        lowercase=True,
+        strip_accents=None,
+        split_on_cjk=True,
+        max_word_length=200,
+        special_tokens_in_text=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(max_word_length, bool) or not isinstance(max_word_length, int) or max_word_length < 1:
+            raise ValueError(f"`max_word_length` must be a positive integer. Received: {max_word_length!r}")
+        self.supports_jit = False  # XLA has no strings
+        self._convert_input_args = False  # Keras would make lists of strings, and on JAX tf tensors, its own tensors
+        self._allow_non_tensor_positional_args = True
+        self.lowercase = bool(lowercase)
+        self.strip_accents = strip_accents
+        self.split_on_cjk = bool(split_on_cjk)
+        self.max_word_length = max_word_length
+        self.special_tokens_in_text = bool(special_tokens_in_text)
+        self._words = None
+        self.built = True
+        if vocabulary is not None:
+            if isinstance(vocabulary, (str, os.PathLike)):
+                vocabulary = read_vocabulary(vocabulary)
+            self._set_vocabulary(list(vocabulary))
+
+    # The vocabulary.
+
+    def _set_vocabulary(self, tokens):
+        check_vocabulary(tokens)
+        settings = self.settings()
+        if settings["strip_accents"] is None:
+            settings["strip_accents"] = self.lowercase
+        self._words = _Words(tokens, **settings)
+
+    def _known(self):
+        if self._words is None:
+            raise ValueError(
+                f"The tokenizer {self.name!r} has no vocabulary: it was made from a config alone. Load it with the "
+                "model it was saved in (keras.models.load_model), or pass `vocabulary`."
+            )
+        return self._words
+
+    @property
+    def vocabulary(self):
+        """The tokens, in the order of their ids."""
+        return list(self._known().tokens)
+
+    @property
+    def vocabulary_size(self):
+        return len(self._known().tokens)
+
+    def token_to_id(self, token):
+        """The id of a token; KeyError if the vocabulary does not hold it."""
+        try:
+            return self._known().ids[token]
+        except KeyError:
+            raise KeyError(f"The vocabulary ({self.vocabulary_size} tokens) does not hold {token!r}.") from None
+
+    def id_to_token(self, id):
+        """The token of an id; IndexError if there is none."""
+        if not 0 <= id < self.vocabulary_size:
+            raise IndexError(f"Ids go from 0 to {self.vocabulary_size - 1}. Received: {id}")
+        return self._known().tokens[id]
+
+    pad_id = property(lambda self: self.token_to_id(PAD))
+    unk_id = property(lambda self: self.token_to_id(UNK))
+    cls_id = property(lambda self: self.token_to_id(CLS))
+    sep_id = property(lambda self: self.token_to_id(SEP))
+    mask_id = property(lambda self: self.token_to_id(MASK))
+
+    # Strings to ids and back.
+
+    def call(self, strings):
+        return _by_row(strings, lambda rows: self._known().pieces(rows)[0])
+
+    def tokenize(self, strings):
+        """The same as calling the layer."""
+        return self(strings)
+
+    def tokenize_with_offsets(self, strings):
+        """The ids, and where in the strings they come from.
+
+        Returns:
+            (ids, starts, ends), ragged int32 [B, None]: `strings[i][starts[i, j]:ends[i, j]]`, counted in code points,
+            is what ids[i, j] stands for, with its accents; whole characters, always. Where a string is not UTF-8, the
+            code points are those of ``bytes.decode("utf-8", "ignore")``.
+        """
+        return _by_row(strings, self._known().pieces_with_spans)
+
+    def detokenize(self, ids):
+        """Ids [B, None] to strings [B]: tokens joined by spaces, ``##`` pieces to the piece before them."""
+        tokens = tf.gather(tf.constant(self._known().tokens), _tensor(ids))
+        return tf.strings.regex_replace(tf.strings.reduce_join(tokens, axis=-1, separator=" "), " ##", "")
+
+    def compute_output_spec(self, strings):
+        return keras.KerasTensor((*strings.shape, None), dtype="int32", ragged=True)
+
+    # Saving.
+
+    def settings(self):
+        """The constructor's arguments but the vocabulary, as plain data."""
+        return {
+            "lowercase": self.lowercase,
+            "strip_accents": self.strip_accents,
+            "split_on_cjk": self.split_on_cjk,
+            "max_word_length": self.max_word_length,
+            "special_tokens_in_text": self.special_tokens_in_text,
+        }
+
+    def get_config(self):
+        return {**super().get_config(), "vocabulary": None, **self.settings()}
+
+    def save_assets(self, directory):
+        write_vocabulary(pathlib.Path(directory) / _ASSET, self._known().tokens)
+
+    def load_assets(self, directory):
+        self._set_vocabulary(read_vocabulary(pathlib.Path(directory) / _ASSET))
+
+
+class _Words:
+    """What hangs on the vocabulary; one plain object, so that Keras does not track 30,000 strings one by one."""
+
+    def __init__(self, tokens, lowercase, strip_accents, split_on_cjk, max_word_length, special_tokens_in_text):
+        self.tokens = tuple(tokens)
+        self.ids = {token: i for i, token in enumerate(tokens)}
+        self._marks = SpecialTokenMarks() if special_tokens_in_text else None
+        marks = self._marks.tokens if special_tokens_in_text else ()
+        aliases = {mark: self.ids[token] for mark, token in zip(marks, SPECIAL_TOKENS, strict=False)}
+        self._normalizer = Normalizer(lowercase, strip_accents, not split_on_cjk, marks="".join(aliases))
+        self._word_piece = WordPiece(tokens, aliases, not split_on_cjk, max_word_length)
+
+    def pieces(self, strings):
+        """Strings [B] to ragged (ids, starts, ends) [B, None], in bytes of the normalised strings."""
+        if self._marks:
+            strings = self._marks.mark(valid_utf8(strings))
+        return self._word_piece.pieces(self._normalizer(strings))
+
+    def pieces_with_spans(self, strings):
+        """Strings [B] to ragged int32 (ids, starts, ends) [B, None], in code points of the strings."""
+        strings = valid_utf8(strings)
+        ids, starts, ends = self.pieces(strings)
+        if self._marks:
+            lengths, strings = self._marks.source_lengths, self._marks.mark(strings)
+        else:
+            lengths = tf.ones_like
+        return ids, *source_spans(strings, self._normalizer, starts, ends, lengths)
+
+
+def _tensor(value, dtype=None):
+    return value if isinstance(value, tf.RaggedTensor) else tf.convert_to_tensor(value, dtype)
+
+
+def _by_row(strings, function):
+    """Applies `function` (strings [B] to ragged [B, None]) to a string, or to strings of any number of dimensions."""
+    strings = _tensor(strings)
+    if strings.dtype != tf.string:
+        raise ValueError(f"BertTokenizer expects strings. Received: {strings.dtype.name} of shape {strings.shape}")
+    rank = strings.shape.rank
+    if rank == 0:
+        return tf.nest.map_structure(lambda rows: rows[0], function(strings[tf.newaxis]), expand_composites=False)
+    if rank == 1:
+        return function(strings)
+    if not isinstance(strings, tf.RaggedTensor):
+        strings = tf.RaggedTensor.from_tensor(strings, ragged_rank=rank - 1)
+    rows = function(strings.flat_values)
+    return tf.nest.map_structure(strings.with_flat_values, rows, expand_composites=False)

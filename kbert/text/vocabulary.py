@@ -1,0 +1,82 @@
+"""The vocabulary file: one token a line, the line number (from 0) is the id."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def read_vocabulary(path: str | os.PathLike) -> list[str]:
+    """Reads and checks a ``vocab.txt``.
+
+    As in the original, white space around a token is dropped; a byte order mark and blank lines at the end are too.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not UTF-8, or what `check_vocabulary` refuses.
+
+    Example::
+
+        tokens = read_vocabulary("vocab.txt")
+        tokens.index("[MASK]")
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No vocabulary file at {str(path)!r}. Expected a text file with one token a line.")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"The vocabulary {str(path)!r} is not UTF-8: {error}. Convert it to UTF-8 first.") from error
+    # Only "\n" ends a line: a vocabulary may hold U+2028 or U+0085 as tokens, at which str.splitlines would split.
+    lines = text.rstrip("\r\n").split("\n")
+    tokens = [line.strip() or line.rstrip("\r") for line in lines]
+    check_vocabulary(tokens, source=str(path))
+    return tokens
+
+
+def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
+    """Writes a ``vocab.txt`` under a temporary name, then renames it into place."""
+    check_vocabulary(tokens)
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        unfinished.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given") -> None:
+    """Checks that `tokens` can be a BERT vocabulary.
+
+    Args:
+        tokens: the tokens, in the order of their ids.
+        source: where they come from, for the message.
+
+    Raises:
+        ValueError: an empty token, a line break inside one, a token twice, or a special token missing; the message
+            names the source and the line (from 1, as editors count).
+    """
+    first_line = {}
+    for line, token in enumerate(tokens, start=1):
+        where = f"{source}, line {line} (id {line - 1})"
+        if not isinstance(token, str):
+            raise ValueError(f"{where}: a token must be a str. Received: {token!r}")
+        if not token:
+            raise ValueError(f"{where}: the token is empty. Every line must hold one token.")
+        if "\n" in token or "\r" in token:
+            raise ValueError(f"{where}: a token cannot contain a line break. Received: {token!r}")
+        if token in first_line:
+            raise ValueError(
+                f"{where}: the token {token!r} stands on line {first_line[token]} too. Every token must occur once: "
+                "remove one of them (this changes the ids of all later tokens)."
+            )
+        first_line[token] = line
+    missing = [token for token in SPECIAL_TOKENS if token not in first_line]
+    if missing:
+        raise ValueError(
+            f"{source}: {len(first_line)} tokens, but without {', '.join(missing)}. A BERT vocabulary holds "
+            f"{', '.join(SPECIAL_TOKENS)}: add what is missing, or learn a vocabulary: recipes/learn_vocabulary.py."
+        )

@@ -1,0 +1,105 @@
+"""WordPiece: normalised strings → ids and the bytes they stand for.
+
+B: strings in the batch; T: pieces of all of them; W: words of all of them; V: vocabulary.
+"""
+
+import tensorflow as tf
+
+from kbert.text.vocabulary import UNK
+
+
+class WordPiece:
+    """Splits normalised strings into words and words into the longest pieces that the vocabulary holds.
+
+    `pieces(strings [B])` gives a ragged (ids, starts, ends), each [B, None]: int32 ids, int64 bytes of the strings.
+
+    Args:
+        vocabulary: the tokens; a piece inside a word starts with ``##``.
+        aliases: further words and the ids they get.
+        split_words: False: the strings are text, split at white space, punctuation and CJK characters by the op.
+            True: words are already separated by single spaces (`Normalizer(split_words=True)`).
+        max_word_length: a longer word, in characters, is unknown.
+
+    Source: google-research/bert, tokenization.py, WordpieceTokenizer; the matching is Song et al. 2020 (arXiv
+    2012.15524), as tensorflow-text has it.
+    """
+
+    def __init__(self, vocabulary, aliases=None, split_words=False, max_word_length=200):
+        import tensorflow_text
+
+        aliases = aliases or {}
+        words = _matchable(vocabulary) + list(aliases)
+        self._split_words = split_words
+        self._max_word_length = max_word_length
+        self._unk_id = vocabulary.index(UNK)
+        # A layer may be made while a graph is being traced; its constants must outlive that graph.
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._op = tensorflow_text.FastWordpieceTokenizer(
+                words,
+                max_bytes_per_word=4 * max_word_length,  # never less than max_word_length characters
+                token_out_type=tf.int32,
+                unknown_token=UNK,
+                no_pretokenization=split_words,
+            )
+            self._ids = tf.constant([*range(len(vocabulary)), *aliases.values()]) if aliases else None  # [V + aliases]
+            self._continues = tf.constant([word.startswith("##") for word in words])  # [V + aliases]
+            self._characters = tf.constant([len(word.removeprefix("##")) for word in words])  # [V + aliases]
+
+    def pieces(self, strings):
+        if self._split_words:
+            ids, starts, ends = self._pieces_of_words(strings)
+        else:
+            ids, starts, ends = self._op.tokenize_with_offsets(strings)
+        ids, starts, ends = self._limit_words(ids, starts, ends)
+        if self._ids is not None:
+            ids = ids.with_values(tf.gather(self._ids, ids.values))
+        return ids, starts, ends
+
+    def _pieces_of_words(self, strings):
+        words = tf.strings.split(strings, " ")  # [B, None]
+        steps = tf.strings.length(words, unit="BYTE") + 1
+        first = tf.cumsum(steps.values, exclusive=True)  # [W]
+        row_first = tf.gather(tf.concat([[0], tf.cumsum(steps.values)], 0), words.row_starts())  # [B]
+        first = tf.cast(first - tf.gather(row_first, words.value_rowids()), tf.int64)  # [W], bytes from the row's start
+        ids, starts, ends = self._op.tokenize_with_offsets(words.values)  # [W, None]
+        shift = tf.gather(first, ids.value_rowids())  # [T]
+        splits = tf.gather(ids.row_splits, words.row_splits)
+        return tuple(
+            tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+            for values in (ids.values, starts.values + shift, ends.values + shift)
+        )
+
+    def _limit_words(self, ids, starts, ends):
+        """Makes [UNK] of the words of more than max_word_length characters that the op, counting bytes, let pass."""
+        begins = ~tf.gather(self._continues, ids.values)  # [T]
+        first = tf.where(begins)[:, 0]  # [W]
+        last = tf.concat([first[1:], [tf.size(begins, tf.int64)]], 0)[: tf.size(first)] - 1  # [W]
+        longest = tf.reduce_max(tf.gather(ends.values, last) - tf.gather(starts.values, first))  # bytes >= characters
+
+        def limit():
+            word = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # [T]
+            characters = tf.math.segment_sum(tf.gather(self._characters, ids.values), word)  # [W]
+            too_long = tf.gather(characters > self._max_word_length, word)  # [T]
+            kept = begins | ~too_long  # [T]
+            new_ids = tf.where(too_long, self._unk_id, ids.values)
+            new_ends = tf.where(too_long, tf.gather(tf.gather(ends.values, last), word), ends.values)
+            count = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+            splits = tf.gather(count, ids.row_splits)
+            values = (tf.boolean_mask(values, kept) for values in (new_ids, starts.values, new_ends))
+            return (*values, splits)
+
+        values = tf.cond(
+            longest > self._max_word_length,
+            limit,
+            lambda: (ids.values, starts.values, ends.values, ids.row_splits),
+        )
+        *values, splits = values
+        return tuple(tf.RaggedTensor.from_row_splits(value, splits, validate=False) for value in values)
+
+
+def _matchable(vocabulary):
+    """The vocabulary as the op can take it: white space or NUL inside a token, which no word can match, upsets it."""
+    return [
+        f"[unmatchable{i}]" if any(c.isspace() or c == "\0" for c in token) else token
+        for i, token in enumerate(vocabulary)
+    ]

@@ -1,0 +1,1 @@
+"""Hardware choice, exact resume, callbacks, arithmetic of speed."""

@@ -1,0 +1,104 @@
+"""What a run shows of itself: lines on the console, scalars in TensorBoard.
+
+Both take the logs as `fit_steps` completes them (step, learning rate, speed), and do with what plain `model.fit` gives.
+"""
+
+import pathlib
+
+import keras
+
+from kbert.training.log_names import readable_logs
+from kbert.training.resume import is_chief, optimizer_logs
+
+_NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "real_tokens_per_second")
+
+
+class ConsoleProgress(keras.callbacks.Callback):
+    """Prints one line a window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left.
+
+    Example::
+
+        fit_steps(model, make_dataset, 1000, "runs/tiny", callbacks=[ConsoleProgress()])
+    """
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not is_chief(self.model):
+            return
+        logs = _complete(logs, self.model)
+        total = f"/{logs['total_steps']}" if "total_steps" in logs else ""
+        parts = [f"step {logs['step']}{total}"]
+        for name, value in logs.items():
+            if name not in _NOT_ON_CONSOLE and not name.endswith(("cross_entropy", "perplexity")):
+                parts.append(_show(name, value))
+        if total and logs.get("steps_per_second"):
+            parts.append(f"left {_clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])}")
+        print("  ".join(parts), flush=True)
+
+
+class TensorBoardScalars(keras.callbacks.Callback):
+    """Writes the logs of each window as TensorBoard scalars against the run's step.
+
+    Losses, accuracies, perplexity, learning rate, gradient norm and tokens/s go to the run `train`; what was measured
+    on the validation data goes to the run `validation` under the same names, so that TensorBoard draws them together.
+
+    Args:
+        log_dir: path.
+
+    Example::
+
+        fit_steps(model, make_dataset, 1000, "runs/tiny", callbacks=[TensorBoardScalars("runs/tiny/logs")])
+    """
+
+    def __init__(self, log_dir):
+        super().__init__()
+        self.log_dir = pathlib.Path(log_dir)
+        self._writers = {}
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not is_chief(self.model):
+            return
+        import tensorflow as tf
+
+        logs = _complete(logs, self.model)
+        step = logs["step"]
+        for name, value in logs.items():
+            if name in ("step", "total_steps", "seconds"):
+                continue
+            run = "validation" if name.startswith("val_") else "train"
+            with self._writer(run).as_default(step=step):
+                tf.summary.scalar(name.removeprefix("val_"), value)
+        for writer in self._writers.values():
+            writer.flush()
+
+    def _writer(self, run):
+        if run not in self._writers:
+            import tensorflow as tf
+
+            self._writers[run] = tf.summary.create_file_writer(str(self.log_dir / run))
+        return self._writers[run]
+
+    def on_train_end(self, logs=None):
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+
+def _complete(logs, model):
+    """The logs, with step and learning rate also where plain `model.fit` made them."""
+    if "step" in logs:
+        return logs
+    step = int(model.optimizer.iterations.numpy())
+    return {"step": step} | readable_logs(logs, model) | optimizer_logs(model.optimizer)
+
+
+def _show(name, value):
+    if name == "tokens_per_second":
+        return f"{value:,.0f} tokens/s"
+    if name == "learning_rate":
+        return f"lr {value:.3g}"
+    return f"{name} {value:.4f}"
+
+
+def _clock(seconds):
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

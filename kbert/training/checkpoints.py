@@ -1,0 +1,141 @@
+"""The state of a training run on disk: written whole or not at all, checked when read."""
+
+import json
+import os
+import pathlib
+import shutil
+
+from kbert.training.run_directory import write_json
+
+_MANIFEST, _VALUES = "manifest.json", "values"
+
+
+class Checkpoints:
+    """The checkpoints of one run: weights, optimizer state, the state of dropout's random generators, the step.
+
+    Each is a directory `step-00001200` with the values (TensorFlow's checkpoint format, which carries checksums) and a
+    manifest of the variables. It is written under another name, flushed and renamed, so that a run killed at any moment
+    leaves whole checkpoints only. One that was damaged later is reported and the one before it is taken.
+
+    Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may go on with
+    another number of replicas.
+
+    Args:
+        directory: path.
+        model: a compiled `keras.Model`.
+        keep: int, how many to keep.
+
+    Raises:
+        ValueError: on `restore`, the variables there are not this model's.
+
+    Example::
+
+        checkpoints = Checkpoints("runs/tiny/checkpoints", model)
+        step = checkpoints.restore()  # 0 at the start
+        checkpoints.save(step + 100)
+    """
+
+    def __init__(self, directory, model, keep=2):
+        self.directory = pathlib.Path(directory)
+        self.model = model
+        self.keep = max(1, keep)
+
+    def save(self, step):
+        """Write the state as that after `step` steps, and delete what is older than the last `keep`."""
+        import tensorflow as tf
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        part = self.directory / f".{_name(step)}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        variables = self._variables()
+        tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(part / _VALUES))
+        write_json(part / _MANIFEST, {"step": step, "variables": [_describe(variable) for variable in variables]})
+        for file in part.iterdir():
+            _flush(file)
+        _flush(part)
+        final = self.directory / _name(step)
+        if final.exists():  # damaged, else this step would not have been run again
+            shutil.rmtree(final)
+        os.rename(part, final)
+        _flush(self.directory)
+        for old in self._saved()[: -self.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def restore(self) -> int:
+        """Set the model and its optimizer to the newest whole checkpoint; returns its step, 0 where there is none."""
+        if self.directory.is_dir():
+            for part in self.directory.glob(".*.part"):
+                shutil.rmtree(part, ignore_errors=True)
+        for path in reversed(self._saved()):
+            try:
+                manifest, values = _read(path)
+            except Exception as error:  # what a damaged file raises depends on where it is damaged
+                print(
+                    f"Checkpoint {path} is damaged ({type(error).__name__}: {str(error)[:200]}): trying the one before."
+                )
+                continue
+            variables = self._variables()
+            _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])
+            with self.model.distribute_strategy.scope():
+                for variable, value in zip(variables, values, strict=True):
+                    variable.assign(value)
+            return manifest["step"]
+        return 0
+
+    def steps(self) -> list[int]:
+        """The steps of the checkpoints on disk, in order."""
+        return [int(path.name.removeprefix("step-")) for path in self._saved()]
+
+    def _saved(self):
+        return sorted(self.directory.glob("step-" + "[0-9]" * 10))
+
+    def _variables(self):
+        optimizer = self.model.optimizer
+        if not optimizer.built:
+            with self.model.distribute_strategy.scope():
+                optimizer.build(self.model.trainable_variables)
+        return [*self.model.variables, *optimizer.variables]
+
+
+def _name(step):
+    return f"step-{step:010d}"
+
+
+def _describe(variable):
+    return {"path": variable.path, "shape": list(variable.shape), "dtype": str(variable.dtype)}
+
+
+def _read(path):
+    import tensorflow as tf
+
+    manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+    reader = tf.train.load_checkpoint(str(path / _VALUES))
+    count = len(manifest["variables"])
+    values = [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
+    return {"step": int(manifest["step"]), "variables": manifest["variables"]}, values
+
+
+def _check_same(path, there, here):
+    """Shapes and types in order; not paths, as Keras numbers the names of layers anew in each process."""
+    help_line = "Continue with the settings the run was started with, or start another in another output directory."
+    for old, new in zip(there, here, strict=False):
+        if (old["shape"], old["dtype"]) != (new["shape"], new["dtype"]):
+            raise ValueError(
+                f"Checkpoint {path} is of another model or optimizer. Expected {new['path']} {new['shape']} "
+                f"{new['dtype']}. Received: {old['path']} {old['shape']} {old['dtype']}. {help_line}"
+            )
+    if len(there) != len(here):
+        raise ValueError(
+            f"Checkpoint {path} is of another model or optimizer. Expected {len(here)} variables. "
+            f"Received: {len(there)}. {help_line}"
+        )
+
+
+def _flush(path):
+    """Force a file, or the names in a directory, onto the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

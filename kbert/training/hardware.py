@@ -1,0 +1,263 @@
+"""Device, strategy, precision, XLA and threads: everything that depends on the machine is decided here."""
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import keras
+
+STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
+PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
+XLA = ("auto", "on", "off")
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    """What `choose_hardware` decided.
+
+    Attributes:
+        strategy: the `tf.distribute.Strategy` to build and train under; None on other backends than TensorFlow.
+        name: "one", "mirrored", "multiworker" or "tpu".
+        replicas: int, how many share a batch.
+        precision: the Keras dtype policy that was set.
+        jit_compile: bool, for `model.compile(jit_compile=...)`; explicit, as Keras' "auto" changes with the machine.
+        reasons: one line for each decision.
+    """
+
+    strategy: object
+    name: str
+    replicas: int
+    precision: str
+    jit_compile: bool
+    reasons: tuple[str, ...]
+
+    def scope(self):
+        """The context in which to build, load and compile a model."""
+        return self.strategy.scope() if self.strategy is not None else contextlib.nullcontext()
+
+    def describe(self) -> str:
+        """What was chosen and why, a line each, for printing at the start of a run."""
+        return "\n".join(("Hardware:", *(f"  {reason}" for reason in self.reasons)))
+
+
+def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=None, threads=None) -> Hardware:
+    """Decide how this process trains, and set TensorFlow and Keras up for it; to be called before anything is built.
+
+    Args:
+        strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device. "mirrored": all
+            GPUs of this machine, without GPUs its (logical) CPU devices. "multiworker": the machines that TF_CONFIG
+            names. "tpu": the TPU that TPU_NAME names, or the local one.
+        precision: "auto" is float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
+            cores. Weights, normalisation statistics and losses are float32 always.
+        xla: "auto" is on for one GPU, else off.
+        logical_cpus: int, into how many devices to split the CPU (default: the environment variable
+            KBERT_LOGICAL_CPUS); two let "mirrored" be tried out, and tested, without any GPU.
+        threads: int, TensorFlow's threads inside an operation; default: one per core.
+
+    Returns:
+        `Hardware`; print its `.describe()`.
+
+    Raises:
+        ValueError: an unknown choice, choices that do not go together, a wrong TF_CONFIG.
+        RuntimeError: the hardware asked for is not there, or TensorFlow has been started already.
+
+    Example::
+
+        hardware = choose_hardware("auto")
+        print(hardware.describe())
+        with hardware.scope():
+            model = BertClassifier(config)
+            model.compile(AdamW(2e-5), task_losses(model.task), jit_compile=hardware.jit_compile)
+    """
+    for name, value, allowed in (
+        ("strategy", strategy, STRATEGIES),
+        ("precision", precision, PRECISIONS),
+        ("xla", xla, XLA),
+    ):
+        if value not in allowed:
+            raise ValueError(f"choose_hardware: `{name}` must be one of {allowed}. Received: {value!r}")
+    if keras.backend.backend() != "tensorflow":
+        return _other_backend(strategy, precision, xla)
+    _prepare_devices(logical_cpus, threads)
+    gpus = _gpus()
+    name, why = _choose_name(strategy, gpus)
+    _check_xla(name, xla)
+    built = {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
+    devices = _describe_devices(name, built, gpus)
+    policy, policy_why = _choose_precision(precision, name, gpus)
+    keras.config.set_dtype_policy(policy)
+    jit_compile, xla_why = _choose_xla(xla, name, gpus)
+    reasons = (
+        f"strategy {name}: {devices} ({why})",
+        f"precision {policy} ({policy_why})",
+        f"XLA {'on' if jit_compile else 'off'} ({xla_why})",
+    )
+    return Hardware(built, name, built.num_replicas_in_sync, policy, jit_compile, reasons)
+
+
+def _other_backend(strategy, precision, xla):
+    backend = keras.backend.backend()
+    if strategy not in ("auto", "one"):
+        raise ValueError(
+            f'choose_hardware: the {backend} backend takes `strategy` "auto" or "one"; its own data parallelism is '
+            f"keras.distribution.DataParallel. Received: {strategy!r}"
+        )
+    policy = "float32" if precision == "auto" else precision
+    keras.config.set_dtype_policy(policy)
+    jit_compile = xla != "off" and backend == "jax"
+    reasons = (
+        f"strategy one: the {backend} backend's default device",
+        f"precision {policy} ({'the default' if precision == 'auto' else 'asked for'})",
+        f"XLA {'on' if jit_compile else 'off'}",
+    )
+    return Hardware(None, "one", 1, policy, jit_compile, reasons)
+
+
+def _prepare_devices(logical_cpus, threads):
+    import tensorflow as tf
+
+    logical_cpus = int(logical_cpus or os.environ.get("KBERT_LOGICAL_CPUS") or 0)
+    try:
+        if threads and tf.config.threading.get_intra_op_parallelism_threads() != threads:
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        configured = tf.config.get_logical_device_configuration(cpu)
+        if logical_cpus > 1 and len(configured or ()) != logical_cpus:
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * logical_cpus)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "choose_hardware: `threads` and `logical_cpus` must be set before TensorFlow computes anything. "
+            f"Received: threads={threads}, logical_cpus={logical_cpus} in a process that has already started it. "
+            "Call choose_hardware first."
+        ) from error
+    for gpu in tf.config.list_physical_devices("GPU"):
+        with contextlib.suppress(RuntimeError):  # already started: it keeps the setting it has
+            tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _gpus():
+    """Compute capability of each GPU, (0, 0) where unknown."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    return [tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) for gpu in gpus]
+
+
+def _choose_name(strategy, gpus):
+    import tensorflow as tf
+
+    if strategy != "auto":
+        return strategy, "asked for"
+    if os.environ.get("TPU_NAME") or tf.config.list_physical_devices("TPU"):
+        return "tpu", "auto: there is a TPU"
+    if len(gpus) > 1:
+        return "mirrored", f"auto: there are {len(gpus)} GPUs"
+    return "one", f"auto: there is {'one GPU' if gpus else 'no GPU'}"
+
+
+def _one():
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy()
+
+
+def _mirrored():
+    import tensorflow as tf
+
+    from kbert.training.strategies import MirroredStrategy
+
+    if tf.config.list_physical_devices("GPU"):
+        return MirroredStrategy()
+    return MirroredStrategy([device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("CPU")])
+
+
+def _multiworker():
+    check_tf_config(os.environ.get("TF_CONFIG"))
+    from kbert.training.strategies import MultiWorkerMirroredStrategy
+
+    try:
+        return MultiWorkerMirroredStrategy()
+    except RuntimeError as error:
+        raise RuntimeError(
+            "choose_hardware: the multi-worker strategy must be made before TensorFlow computes anything. "
+            f"Call choose_hardware first. Received: {error}"
+        ) from error
+
+
+def check_tf_config(text):
+    """Raise a ValueError unless this is a TF_CONFIG that names the workers and which of them this process is."""
+    example = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
+    expected = (
+        f"choose_hardware: strategy multiworker needs TF_CONFIG in the environment of every worker, as {example}."
+    )
+    if not text:
+        raise ValueError(f"{expected} Received: none")
+    try:
+        config = json.loads(text)
+        workers, task = config["cluster"]["worker"], config["task"]
+        kind, index = task["type"], int(task["index"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{expected} Received: {text!r} ({type(error).__name__}: {error})") from error
+    if not isinstance(workers, list) or not all(isinstance(w, str) and ":" in w for w in workers):
+        raise ValueError(f'{expected} `cluster.worker` must list "host:port" strings. Received: {workers!r}')
+    known = {"worker": len(workers), "chief": len(config["cluster"].get("chief", ()))}
+    if not 0 <= index < known.get(kind, 0):
+        raise ValueError(f"{expected} `task` must be one of the cluster's. Received: {task!r} of {config['cluster']!r}")
+
+
+def _tpu():
+    import tensorflow as tf
+
+    name = os.environ.get("TPU_NAME") or "local"
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except Exception as error:  # whatever the resolver meets: no library, no device, no such name
+        raise RuntimeError(
+            f"choose_hardware: strategy tpu needs a TPU; tried TPUClusterResolver(tpu={name!r}) "
+            f"({'from' if os.environ.get('TPU_NAME') else 'no'} TPU_NAME in the environment). TensorFlow reaches TPUs "
+            "through the package tensorflow-tpu (2.20) in place of tensorflow. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _describe_devices(name, strategy, gpus):
+    if name == "one":
+        return "one GPU" if gpus else f"the CPU, {os.cpu_count()} cores"
+    kind = "TPU cores" if name == "tpu" else "GPUs" if gpus else "CPU devices"
+    return f"{strategy.num_replicas_in_sync} replicas on {kind}"
+
+
+def _choose_precision(precision, name, gpus):
+    if precision != "auto":
+        return precision, "asked for"
+    if name == "tpu":
+        return "mixed_bfloat16", "auto: a TPU multiplies bfloat16"
+    if not gpus:
+        return "float32", "auto: on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells"
+    if min(gpus) >= (8, 0):
+        return "mixed_bfloat16", f"auto: compute capability {min(gpus)} has bfloat16 tensor cores"
+    if min(gpus) >= (7, 0):
+        return "mixed_float16", f"auto: compute capability {min(gpus)} has float16 tensor cores"
+    return "float32", f"auto: compute capability {min(gpus)} has no tensor cores"
+
+
+def _check_xla(name, xla):
+    if xla == "on" and name in ("mirrored", "multiworker"):
+        raise ValueError(
+            "choose_hardware: Keras compiles around the strategy, which XLA cannot run with several replicas. "
+            f'Received: xla="on" with strategy {name!r}. Leave it on "auto", or use one device.'
+        )
+
+
+def _choose_xla(xla, name, gpus):
+    if name == "tpu":
+        return False, "the TPU strategy compiles by itself"
+    if xla != "auto":
+        return xla == "on", "asked for"
+    if name != "one":
+        return False, "auto: Keras cannot compile around several replicas"
+    return (True, "auto: one GPU") if gpus else (False, "auto: on a CPU it compiles long and gains little")

@@ -1,0 +1,235 @@
+"""Training in steps, not epochs, that a killed process continues exactly."""
+
+import math
+import pathlib
+import time
+
+import keras
+
+from kbert.training.checkpoints import Checkpoints
+from kbert.training.history import History
+from kbert.training.log_names import readable_logs
+
+
+def fit_steps(
+    model,
+    make_dataset,
+    total_steps,
+    output,
+    *,
+    window=100,
+    callbacks=(),
+    validation_data=None,
+    validation_steps=None,
+    validation_every=1,
+    checkpoint_every=1,
+    keep=2,
+    real_share=None,
+):
+    """Train a compiled model for `total_steps` by `model.fit`, going on from the last checkpoint in `output`.
+
+    A window of steps is what an epoch is to `fit`: the interval of logs, of callbacks' `on_epoch_end`, and at most of
+    validation and checkpoints. A process that is killed and started again with the same arguments takes up the last
+    checkpoint and the batch that follows it: on a CPU the weights end bit for bit as without the interruption,
+    provided batch n of `make_dataset` is a function of n.
+
+    Args:
+        model: compiled `keras.Model`, built under its strategy's scope.
+        make_dataset: function (start_step) -> `tf.data.Dataset` that begins with batch number `start_step` and lasts
+            until `total_steps`.
+        total_steps: int, batches in the whole run.
+        output: directory; receives `checkpoints/` and `history.jsonl`.
+        window: int, steps.
+        callbacks: Keras callbacks; their logs also have "step" (of the whole run), "total_steps", "learning_rate",
+            "gradient_norm", "seconds", and "tokens_per_second" where the batches are dicts with `token_ids`, under the
+            names of `readable_logs`.
+        validation_data, validation_steps: as for `model.fit`.
+        validation_every, checkpoint_every: ints, in windows; the last window has both always.
+        keep: int, checkpoints to keep.
+        real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
+
+    Returns:
+        list of dicts: the logs of every window of the run, also of those before a resumption.
+
+    Raises:
+        ValueError: the checkpoint is another model's; the dataset ends too early; numbers that do not fit.
+        FloatingPointError: the loss is no longer finite; the last checkpoint is from before.
+
+    Example::
+
+        def make_dataset(start_step):
+            return pretraining_dataset("records", tokenizer, batch_size=32, start_step=start_step)
+
+        history = fit_steps(model, make_dataset, 1000, "runs/tiny", callbacks=[ConsoleProgress()])
+    """
+    _check_arguments(model, total_steps, window, validation_every, checkpoint_every)
+    output = pathlib.Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    checkpoints = Checkpoints(output / "checkpoints", model, keep)
+    step = checkpoints.restore()
+    history = History(output / "history.jsonl", step)
+    if step >= total_steps:
+        print(f"{output}: all {total_steps} steps are done (checkpoint of step {step}).", flush=True)
+        return history.records
+    if step:
+        print(f"{output}: going on from the checkpoint of step {step} of {total_steps}.", flush=True)
+    recorder = _Recorder(step, total_steps, real_share)
+    saver = _Saver(checkpoints, history, total_steps, checkpoint_every * window)
+    try:
+        while step < total_steps:
+            windows, size = _next_fit(total_steps - step, window)
+            dataset = make_dataset(start_step=step)
+            _check_length(dataset, windows * size, step)
+            recorder.begin(dataset, size)
+            first = math.ceil(step / window)
+            model.fit(
+                dataset,
+                initial_epoch=first,
+                epochs=first + windows,
+                steps_per_epoch=size,
+                callbacks=[recorder, *callbacks, saver],
+                validation_data=validation_data,
+                validation_steps=validation_steps,
+                validation_freq=_validated(first, windows, validation_every, last=step + windows * size == total_steps),
+                shuffle=False,  # Keras warns that it cannot
+                verbose=0,
+            )
+            step = recorder.step
+            if model.stop_training:
+                break
+    except KeyboardInterrupt:
+        saved = checkpoints.steps()
+        where = f"the checkpoint of step {saved[-1]}" if saved else "the start"
+        print(f"\nInterrupted after step {recorder.step}. The same command goes on from {where}.", flush=True)
+        raise
+    return history.records
+
+
+def _check_arguments(model, total_steps, window, *intervals):
+    if not getattr(model, "compiled", False) or model.optimizer is None:
+        raise ValueError("fit_steps: expected a model compiled with an optimizer. Received: one that is not.")
+    if min(total_steps, window, *intervals) < 1:
+        raise ValueError(
+            "fit_steps: `total_steps`, `window`, `validation_every` and `checkpoint_every` must be at least 1. "
+            f"Received: {total_steps}, {window}, {', '.join(map(str, intervals))}"
+        )
+    execution = model.steps_per_execution
+    if window % execution or total_steps % execution:
+        raise ValueError(
+            "fit_steps: `window` and `total_steps` must be multiples of the model's steps_per_execution. "
+            f"Received: window={window}, total_steps={total_steps}, steps_per_execution={execution}"
+        )
+
+
+def _next_fit(remaining, window):
+    """(number of windows, their size) of the next call of fit: all whole windows, then what is left over."""
+    return (remaining // window, window) if remaining >= window else (1, remaining)
+
+
+def _validated(first, windows, every, last):
+    """The epochs of `fit`, counted from 1, after which to validate."""
+    epochs = range(first + 1, first + windows + 1)
+    return [epoch for epoch in epochs if epoch % every == 0 or (last and epoch == epochs[-1])]
+
+
+def _check_length(dataset, steps, step):
+    cardinality = int(dataset.cardinality())
+    if 0 <= cardinality < steps:
+        raise ValueError(
+            f"fit_steps: expected a dataset of at least {steps} batches from step {step} on; `.repeat()` it. "
+            f"Received: {cardinality}"
+        )
+
+
+class _Recorder(keras.callbacks.Callback):
+    """First of the callbacks: counts steps, takes the time, and completes the logs for those after it."""
+
+    def __init__(self, step, total_steps, real_share):
+        super().__init__()
+        self.step, self.total_steps, self.real_share = step, total_steps, real_share
+
+    def begin(self, dataset, size):
+        self.tokens, self.size = _tokens_per_batch(dataset), size
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.start = self.first_end = time.perf_counter()
+        self.first_steps = self.steps = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.end = time.perf_counter()
+        self.step += batch + 1 - self.steps
+        self.steps = batch + 1
+        if not self.first_steps:
+            self.first_end, self.first_steps = self.end, self.steps
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.steps < self.size:
+            raise ValueError(
+                f"fit_steps: expected a dataset that lasts until step {self.total_steps}; `.repeat()` it. "
+                f"Received: one that ended after step {self.step}"
+            )
+        if not math.isfinite(logs["loss"]):
+            raise FloatingPointError(
+                f"fit_steps: expected a finite loss. Received: {logs['loss']} in the window that ended with step "
+                f"{self.step}. A lower learning rate, a longer warm-up or float32 may help."
+            )
+        named = readable_logs(logs, self.model)
+        logs.clear()  # in place: the callbacks after this one are given the same dict
+        logs.update({"step": self.step, "total_steps": self.total_steps} | named | optimizer_logs(self.model.optimizer))
+        logs.update(self._speed())
+
+    def _speed(self):
+        # The first step of a window is not counted if there are others: it may hold tracing, and validation before it.
+        steps, seconds = self.steps - self.first_steps, self.end - self.first_end
+        if steps == 0:
+            steps, seconds = self.steps, self.end - self.start
+        speed = {"seconds": self.end - self.start, "steps_per_second": steps / seconds}
+        if self.tokens:
+            speed["tokens_per_second"] = self.tokens * steps / seconds
+            if self.real_share is not None:
+                speed["real_tokens_per_second"] = self.real_share * speed["tokens_per_second"]
+        return speed
+
+
+class _Saver(keras.callbacks.Callback):
+    """Last of the callbacks: history, then checkpoint, so that no checkpoint is without its history."""
+
+    def __init__(self, checkpoints, history, total_steps, interval):
+        super().__init__()
+        self.checkpoints, self.history, self.total_steps, self.interval = checkpoints, history, total_steps, interval
+        self.saved = history.records[-1]["step"] if history.records else 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not is_chief(self.model):
+            return
+        step = logs["step"]
+        self.history.append({name: value for name, value in logs.items() if name != "total_steps"})
+        if step - self.saved >= self.interval or step == self.total_steps or self.model.stop_training:
+            self.checkpoints.save(step)
+            self.saved = step
+
+
+def optimizer_logs(optimizer) -> dict:
+    """The learning rate of the last update, and the norm of its gradient where the optimizer keeps it."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    rate = optimizer._learning_rate
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        rate = rate(max(int(optimizer.iterations.numpy()) - 1, 0))
+    logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
+    if hasattr(optimizer, "gradient_norm"):
+        logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())
+    return logs
+
+
+def is_chief(model) -> bool:
+    """Whether this process writes what the processes of a run have in common; the only one does."""
+    strategy = getattr(model, "distribute_strategy", None)  # on the TensorFlow backend only
+    return strategy is None or strategy.extended.should_checkpoint
+
+
+def _tokens_per_batch(dataset):
+    """B * S, or 0 where the dataset does not say."""
+    spec = dataset.element_spec
+    inputs = spec[0] if isinstance(spec, tuple) else spec
+    shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else None
+    return math.prod(shape) if shape is not None and shape.is_fully_defined() else 0

@@ -1,0 +1,118 @@
+"""What `--output` of a recipe is: one run, resumed if it was broken off, never overwritten by accident."""
+
+import json
+import os
+import pathlib
+import shutil
+
+SETTINGS, METRICS = "settings.json", "metrics.json"
+
+
+class RunDirectory:
+    """The directory of one run, opened by `open_run`.
+
+    Attributes:
+        path: `pathlib.Path`.
+        resume: bool, whether an unfinished run of the same settings is there to go on with.
+    """
+
+    def __init__(self, path, resume):
+        self.path = pathlib.Path(path)
+        self.resume = resume
+
+    def finish(self, metrics):
+        """Write metrics.json, which marks the run as finished; whole or not at all."""
+        write_json(self.path / METRICS, metrics)
+
+
+def open_run(output, settings, overwrite=False) -> RunDirectory:
+    """Open a recipe's output directory by the rule that all recipes share.
+
+    A new or empty directory starts a run; settings.json is written first. An unfinished run (no metrics.json) with the
+    same settings is resumed. Anything else there is an error, unless `overwrite`, which deletes it and says so.
+
+    Args:
+        output: path.
+        settings: dict that JSON can hold: all that defines the run.
+        overwrite: bool.
+
+    Returns:
+        `RunDirectory`.
+
+    Raises:
+        FileExistsError: a finished run, a run of other settings, or other files; the message says what is there, what
+            `--overwrite` would delete, and for other settings which ones differ.
+        ValueError: `overwrite` of a directory that holds more than a run (a home, a checkout).
+
+    Example::
+
+        run = open_run("runs/tiny", {"size": "tiny", "seed": 0})
+        run.finish({"loss": 1.9})
+    """
+    path = pathlib.Path(output)
+    settings = json.loads(json.dumps(settings))
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(f"Expected a directory as output. Received: {path}, which is a file.")
+    if path.is_dir() and any(entry.name != _part(SETTINGS) for entry in path.iterdir()):
+        found = _read_settings(path)
+        finished = (path / METRICS).exists()
+        if found == settings and not finished and not overwrite:
+            return RunDirectory(path, resume=True)
+        if not overwrite:
+            raise FileExistsError(_what_is_there(path, found, settings, finished))
+        _empty(path)
+    path.mkdir(parents=True, exist_ok=True)
+    write_json(path / SETTINGS, settings)
+    return RunDirectory(path, resume=False)
+
+
+def write_json(path, value):
+    """Write a JSON file whole or not at all: under another name first, then renamed."""
+    path = pathlib.Path(path)
+    part = path.with_name(_part(path.name))
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def _part(name):
+    return f".{name}.part"
+
+
+def _read_settings(path):
+    try:
+        return json.loads((path / SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _what_is_there(path, found, settings, finished):
+    if found is None:
+        there = f"{path} holds other files than a run's"
+    elif found != settings:
+        differing = sorted(key for key in found.keys() | settings.keys() if found.get(key) != settings.get(key))
+        changes = ", ".join(f"{key}: {found.get(key)!r} there, {settings.get(key)!r} now" for key in differing)
+        there = f"{path} holds {'a finished' if finished else 'an unfinished'} run with other settings ({changes})"
+    else:
+        there = f"{path} holds the finished run of these settings ({METRICS} is written)"
+    return f"{there}. Take another --output, or --overwrite, which would delete {_contents(path)}."
+
+
+def _contents(path):
+    files = [file for file in path.rglob("*") if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"{len(files)} files, {size / 2**20:.1f} MiB: {shown}"
+
+
+def _empty(path):
+    resolved = path.resolve()
+    here = pathlib.Path.cwd().resolve()
+    if resolved in (here, *here.parents, pathlib.Path.home().resolve()) or (path / ".git").exists():
+        raise ValueError(f"--overwrite deletes what a run left, nothing more. Received: {resolved}")
+    print(f"--overwrite: deleting from {path} {_contents(path)}", flush=True)
+    for entry in path.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

@@ -1,0 +1,106 @@
+"""Which model to build: task, architecture and constructor arguments, as plain data."""
+
+import dataclasses
+import importlib
+import inspect
+from typing import Any
+
+from kbert.config import BertConfig
+
+_MODELS = {  # task -> (module, class, arguments that make the class that task's)
+    "encoder": ("kbert.models.encoder", "BertEncoder", {}),
+    "pretraining": ("kbert.models.pretrainer", "BertPretrainer", {"masked_lm": True, "next_sentence": True}),
+    "masked_lm": ("kbert.models.pretrainer", "BertPretrainer", {"masked_lm": True, "next_sentence": False}),
+    "next_sentence": ("kbert.models.pretrainer", "BertPretrainer", {"masked_lm": False, "next_sentence": True}),
+    "classification": ("kbert.models.classifier", "BertClassifier", {}),
+    "regression": ("kbert.models.regressor", "BertRegressor", {}),
+    "span": ("kbert.models.span_extractor", "BertSpanExtractor", {}),
+    "tagging": ("kbert.models.tagger", "BertTagger", {}),
+    "multiple_choice": ("kbert.models.multiple_choice", "BertMultipleChoice", {}),
+}
+TASKS = tuple(_MODELS)
+
+# Fields of BertConfig that stored weights were not shaped or learned by; the others cannot be overridden.
+FREE_FIELDS = (
+    "hidden_dropout",
+    "attention_dropout",
+    "activation",
+    "layer_norm_epsilon",
+    "initializer_stddev",
+    "causal",
+)
+_WITHOUT_VARIABLES = ("dropout", "outputs")  # constructor arguments that add or change no variable
+_NOT_ARGUMENTS = ("name", "trainable", "frozen_layers", "encoder", "config", "dtype")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelDescription:
+    """What builds a model again, without its weights.
+
+    Example::
+
+        ModelDescription.of(model).build()  # the same model, newly initialised
+    """
+
+    task: str
+    config: BertConfig
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the model's constructor
+    encoder_arguments: dict[str, Any] | None = None  # of the encoder's; None: what the task needs
+
+    def __post_init__(self):
+        if self.task not in _MODELS:
+            raise ValueError(f"Expected `task` to be one of {TASKS}. Received: {self.task!r}")
+        known = self.argument_names(self.task)
+        unknown = sorted(set(self.arguments) - set(known))
+        if unknown:
+            raise ValueError(f"A {self.task} model has no arguments {unknown}. Known: {sorted(known)}")
+
+    @classmethod
+    def of(cls, model) -> "ModelDescription":
+        """The description of an existing kbert model."""
+        if getattr(model, "task", None) not in _MODELS or not isinstance(getattr(model, "config", None), BertConfig):
+            raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
+        arguments = _own_arguments(model.get_config())
+        for name in _MODELS[model.task][2]:
+            arguments.pop(name)
+        encoder_arguments = None if model.task == "encoder" else _own_arguments(model.encoder.get_config())
+        return cls(model.task, model.config, arguments, encoder_arguments)
+
+    @staticmethod
+    def argument_names(task: str) -> tuple[str, ...]:
+        """What the constructor of this task's model takes beside encoder and dtype."""
+        module, name, fixed = _MODELS[task]
+        elsewhere = ("self",) if task == "encoder" else ("self", "num_parts")  # of the task models, the encoder has it
+        parameters = inspect.signature(getattr(importlib.import_module(module), name).__init__).parameters.values()
+        return tuple(
+            p.name
+            for p in parameters
+            if p.kind is not p.VAR_KEYWORD and p.name not in (*_NOT_ARGUMENTS, *fixed, *elsewhere)
+        )
+
+    def build(self, dtype=None):
+        """A newly initialised model. `dtype`: its dtype policy."""
+        module, name, fixed = _MODELS[self.task]
+        model_class = getattr(importlib.import_module(module), name)
+        if self.encoder_arguments is None:
+            return model_class(self.config, dtype=dtype, **self.arguments, **fixed)
+        from kbert.models.encoder import BertEncoder
+
+        encoder = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
+        return model_class(encoder, **self.arguments, **fixed)
+
+    def has_the_variables_of(self, other: "ModelDescription") -> bool:
+        """Whether both models have the same variables, so that a weights file of one fits the other."""
+        return self._structure() == other._structure()
+
+    def _structure(self):
+        def shaping(arguments):
+            return {k: v for k, v in (arguments or {}).items() if k not in _WITHOUT_VARIABLES}
+
+        config = {k: v for k, v in self.config.to_dict().items() if k not in FREE_FIELDS}
+        has_encoder = self.encoder_arguments is not None  # None leaves the encoder to the task: not known to be equal
+        return self.task, config, shaping(self.arguments), has_encoder, shaping(self.encoder_arguments)
+
+
+def _own_arguments(config):
+    return {key: value for key, value in config.items() if key not in _NOT_ARGUMENTS}

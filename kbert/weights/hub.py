@@ -1,0 +1,61 @@
+"""Checkpoints on the Hugging Face hub, by name; an optional extra, and only where there is a network."""
+
+import pathlib
+import re
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
+_OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json"
+
+
+def is_hub_name(source) -> bool:
+    """Whether this could be the name of a repository on the hub: ``name`` or ``owner/name``."""
+    return isinstance(source, str) and _NAME.fullmatch(source) is not None
+
+
+def download_from_hub(name: str) -> pathlib.Path:
+    """Downloads a repository's config, tokenizer and weights (one kind of several), or finds them in the cache.
+
+    Returns:
+        The directory they are in.
+
+    Raises:
+        FileNotFoundError: huggingface_hub is not installed, the hub cannot be reached, or has no such repository.
+    """
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise FileNotFoundError(
+            f"{name!r} does not exist here. If it is meant as a name on the Hugging Face hub: that needs "
+            f"huggingface_hub (pip install huggingface_hub). {_by_hand(name)}"
+        ) from None
+    try:
+        _reach(huggingface_hub)
+        wanted = _wanted(huggingface_hub.list_repo_files(name))
+        return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:  # what is thrown without a network depends on the versions of three libraries
+        try:
+            return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=True))
+        except Exception:
+            reason = str(error).splitlines()[0] if str(error) else ""
+            raise FileNotFoundError(
+                f"{name!r} does not exist here, and could not be had from the Hugging Face hub "
+                f"({type(error).__name__}: {reason}). {_by_hand(name)}"
+            ) from error
+
+
+def _reach(huggingface_hub):
+    """One short try: the library itself would try six times, half a minute, before saying that there is no network."""
+    huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)
+
+
+def _wanted(files):
+    patterns = [kind for kind in _WEIGHTS if any(re.fullmatch(kind, file) for file in files)][:1]
+    return [file for file in files if any(re.fullmatch(pattern, file) for pattern in (_OTHERS, *patterns))]
+
+
+def _by_hand(name):
+    return (
+        f"Without a network: on a machine that has one, get config.json, model.safetensors, vocab.txt and "
+        f"tokenizer_config.json of huggingface.co/{name}, put them into a directory, and pass its path."
+    )

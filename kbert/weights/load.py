@@ -1,0 +1,158 @@
+"""A stored model → a model of any task."""
+
+import dataclasses
+
+from kbert.config import BertConfig
+from kbert.text.tokenizer import BertTokenizer
+from kbert.weights.casing import warn_of_wrong_casing
+from kbert.weights.checkpoint import Checkpoint
+from kbert.weights.description import FREE_FIELDS, TASKS, ModelDescription
+from kbert.weights.pretrained import Pretrained
+from kbert.weights.read_source import read_source
+from kbert.weights.report import all_loaded, transfer
+from kbert.weights.settings import ModelSettings
+
+_TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
+_ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
+_MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
+
+
+def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrides):
+    """Loads a model, with its tokenizer and settings, from a directory, file or name of any family.
+
+    The family is recognised by content: what `save_pretrained` or a recipe left, a Hugging Face directory (or a name on
+    its hub), Google's TensorFlow checkpoints, KerasHub presets. Nothing executes code out of a checkpoint. What became
+    of each variable is printed, and kept in the report.
+
+    For another task than the stored one, the encoder is loaded and so is every head that both have (of a pre-trained
+    model the masked-LM head, for ``task="masked_lm"``); what is new is named, a line each. Nothing is built before all
+    files have been checked.
+
+    Args:
+        source: a kbert directory, or a recipe's output with one in ``model/``; a Hugging Face directory, or the path of
+            its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, where
+            ``huggingface_hub`` is installed and there is a network, a name such as ``google-bert/bert-base-uncased``.
+        task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
+            multiple_choice``; None: the stored one.
+        dtype: dtype policy, such as ``"mixed_bfloat16"``.
+        vocabulary: path of a ``vocab.txt``, for a checkpoint of another family that has none, or a wrong one.
+        **overrides: replace what is stored, or say what the new task needs: arguments of the model's constructor
+            (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``), fields of
+            `ModelSettings` (``labels, sequence_length, pair`` ...), arguments of `BertTokenizer` (``lowercase`` ...),
+            and those fields of `BertConfig` that do not shape the weights (``hidden_dropout, attention_dropout`` ...).
+            ``labels`` gives ``num_labels``; with new labels of the old number a stored head is kept.
+
+    Returns:
+        The model; ``model.pretrained`` is a `Pretrained`: ``tokenizer`` (None for a checkpoint without a vocabulary),
+        ``settings`` and ``report``, which says of every variable whether it was loaded, newly initialised, or not used.
+
+    Raises:
+        FileNotFoundError: nothing there, or files missing.
+        ValueError: damaged files, a vocabulary that does not fit, an encoder that is not whole, something that kbert
+            cannot represent (the reason is told), an unknown task or override.
+
+    Example::
+
+        model = kbert.load_pretrained("runs/pretrain", task="classification", labels=["bad", "good"])
+        pipeline = kbert.build_pipeline(model)
+    """
+    stored = read_source(source, vocabulary)
+    description, settings = _wanted(stored, task, overrides)
+    tokenizer = None
+    if stored.vocabulary is not None:
+        warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
+        tokenizer = BertTokenizer(stored.vocabulary, **settings.tokenizer)
+    model = description.build(dtype)
+    report = _load_weights(stored, description, model)
+    for line in report.lines():
+        print(line, flush=True)
+    model.pretrained = Pretrained(tokenizer, settings, report)
+    return model
+
+
+def _load_weights(stored, description, model):
+    if isinstance(stored, Checkpoint):
+        return stored.load_into(model)
+    if description.has_the_variables_of(stored.description):
+        stored.load_into(model)
+        return all_loaded(model, str(stored.path))
+    original = stored.description.build()
+    stored.load_into(original)
+    return transfer(original, model, str(stored.path))
+
+
+def _wanted(stored, task, overrides):
+    """Description and settings of the model to build."""
+    task = task or stored.description.task
+    if task not in TASKS:
+        raise ValueError(f"load_pretrained: `task` must be one of {TASKS}. Received: {task!r}")
+    overrides = dict(overrides)
+    asked_for = overrides.get("sequence_length")
+    settings = _with_settings(stored.settings, task, overrides)
+    config = _with_fields(stored.description.config, overrides)
+    if asked_for is not None and asked_for > config.max_sequence_length:
+        raise ValueError(
+            "load_pretrained: `sequence_length` must be at most the model's position table, "
+            f"{config.max_sequence_length}. Received: {asked_for}"
+        )
+    same_task = task == stored.description.task
+    kept = stored.description.arguments if same_task else _MASKED_LM_ARGUMENTS
+    arguments = {}
+    for name in ModelDescription.argument_names(task):
+        if name in overrides:
+            arguments[name] = overrides.pop(name)
+        elif name in kept and name in stored.description.arguments:
+            arguments[name] = stored.description.arguments[name]
+    encoder_arguments = stored.description.encoder_arguments if same_task else None
+    given = {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}
+    if given:
+        encoder_arguments = {**(encoder_arguments or {}), **given}
+    if overrides:
+        raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
+    _fit_labels(task, settings, arguments)
+    return ModelDescription(task, config, arguments, encoder_arguments), settings
+
+
+def _with_settings(settings, task, overrides):
+    tokenizer = dict(settings.tokenizer)
+    tokenizer |= {name: overrides.pop(name) for name in _TOKENIZER_ARGUMENTS if name in overrides}
+    fields = {"task": task, "tokenizer": tokenizer}
+    if task != settings.task:
+        fields["null_threshold"] = None  # belongs to the head that is left behind
+    if task != settings.task or overrides.get("num_labels") not in (None, len(settings.labels or ())):
+        fields["labels"] = None  # as do labels of which another number is wanted
+    fields |= {name: overrides.pop(name) for name in _settings_names() if name in overrides}
+    return dataclasses.replace(settings, **fields)
+
+
+def _with_fields(config, overrides):
+    fixed = sorted(set(overrides) & (set(config.to_dict()) - set(FREE_FIELDS)))
+    if fixed:
+        raise ValueError(
+            f"load_pretrained: {fixed} cannot be overridden, the stored weights have that shape. "
+            f"What can: {list(FREE_FIELDS)}"
+        )
+    fields = {name: overrides.pop(name) for name in FREE_FIELDS if name in overrides}
+    return BertConfig.from_dict({**config.to_dict(), **fields})
+
+
+def _fit_labels(task, settings, arguments):
+    if settings.labels is None or "num_labels" not in ModelDescription.argument_names(task):
+        return
+    number = arguments.setdefault("num_labels", len(settings.labels))
+    if number != len(settings.labels):
+        raise ValueError(
+            f"load_pretrained: expected as many `labels` as `num_labels`. Received: {len(settings.labels)} labels "
+            f"{settings.labels} and num_labels={number}"
+        )
+
+
+def _settings_names():
+    return [name for name in ModelSettings.field_names() if name not in ("task", "tokenizer")]
+
+
+def _known(task):
+    return sorted(
+        {*_settings_names(), *FREE_FIELDS, *ModelDescription.argument_names(task), *_TOKENIZER_ARGUMENTS}
+        | set(_ENCODER_ARGUMENTS)
+    )

@@ -1,0 +1,23 @@
+"""What `load_pretrained` finds beside the weights."""
+
+import dataclasses
+
+from kbert.text.tokenizer import BertTokenizer
+from kbert.weights.report import LoadReport
+from kbert.weights.settings import ModelSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """The value of ``model.pretrained``: what makes a loaded model a pipeline.
+
+    Example::
+
+        model = kbert.load_pretrained("runs/sst2/model")
+        model.pretrained.settings.labels  # ["negative", "positive"]
+        print(model.pretrained.report)
+    """
+
+    tokenizer: BertTokenizer | None  # None: the checkpoint has no vocabulary
+    settings: ModelSettings
+    report: LoadReport

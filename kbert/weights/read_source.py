@@ -1,0 +1,62 @@
+"""Whatever lies at a path or bears a name, recognised by its content and read, but for the weights' values."""
+
+import os
+import pathlib
+
+from kbert.weights.checkpoint import Checkpoint
+from kbert.weights.google import is_google_checkpoint, read_google_checkpoint
+from kbert.weights.hub import download_from_hub, is_hub_name
+from kbert.weights.huggingface import is_huggingface_directory, read_huggingface_directory
+from kbert.weights.kbert_directory import KbertDirectory, is_kbert_directory, read_kbert_directory
+from kbert.weights.kerashub import is_kerashub_preset, read_kerashub_preset
+
+_READERS = (  # recognises the content of a path; reads it
+    (is_kerashub_preset, read_kerashub_preset),
+    (is_huggingface_directory, read_huggingface_directory),
+    (is_google_checkpoint, read_google_checkpoint),
+)
+
+
+def read_source(source: str | os.PathLike, vocabulary=None) -> KbertDirectory | Checkpoint:
+    """Reads a model's description, settings and vocabulary, and opens its weights.
+
+    Args:
+        source: a kbert directory, or a recipe's output with one in ``model/``; a directory or file of Google's, Hugging
+            Face's or KerasHub's format; a name on the Hugging Face hub.
+        vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
+
+    Raises:
+        FileNotFoundError: nothing there, and no such name on the hub; or files are missing.
+        ValueError: nothing that kbert recognises; damaged files.
+    """
+    path = pathlib.Path(source)
+    if not path.exists() and not _is_prefix(path):
+        if not is_hub_name(source):
+            raise FileNotFoundError(f"Expected the path of a model. Received: {str(source)!r}, which does not exist")
+        path = download_from_hub(source)
+    for candidate in (path, path / "model"):
+        if is_kbert_directory(candidate):
+            if vocabulary is not None:
+                raise ValueError("A kbert directory has a vocabulary of its own: `vocabulary` cannot replace it.")
+            return read_kbert_directory(candidate)
+        for recognises, read in _READERS:
+            if recognises(candidate):
+                return read(candidate, vocabulary)
+    raise ValueError(
+        "Expected a kbert directory (config.json, vocab.txt, model.weights.h5, manifest.json), a recipe's output with "
+        "one in model/, a Hugging Face directory (config.json, model.safetensors or pytorch_model.bin), Google's "
+        "checkpoint (bert_config.json, bert_model.ckpt.index) or a KerasHub preset (config.json, model.weights.h5). "
+        f"Received: {str(source)!r}, {_what_is_there(path)}"
+    )
+
+
+def _is_prefix(path):
+    return path.with_name(path.name + ".index").is_file()
+
+
+def _what_is_there(path):
+    if path.suffix in (".keras", ".h5"):
+        return "which keras.models.load_model or model.load_weights reads"
+    if path.is_file():
+        return "which is none of their files, or lies without the config that belongs to it"
+    return f"which holds {sorted(entry.name for entry in path.iterdir())[:8] or 'nothing'}"

@@ -1,0 +1,111 @@
+"""What became of every variable when weights were loaded."""
+
+import dataclasses
+import re
+from collections import Counter
+from typing import Any
+
+LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
+_LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all families
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportRow:
+    """One variable: its name in the model, its name in the source ("" where there is none), and what happened."""
+
+    variable: str
+    source: str
+    status: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """The table of a load: a row for each variable of the model, then one for each unused variable of the source.
+
+    `remarks` are lines on what the source left open, and how it was decided.
+
+    Example::
+
+        report = load_pretrained("runs/pretrain/model", task="classification").pretrained.report
+        [row.variable for row in report.newly_initialised]  # ["classifier_head/dense/kernel", ...]
+    """
+
+    source: str
+    rows: list[ReportRow]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def newly_initialised(self) -> list[ReportRow]:
+        """Variables of the model that the source does not hold."""
+        return [row for row in self.rows if row.status == NEW]
+
+    @property
+    def unused(self) -> list[ReportRow]:
+        """Variables of the source that the model does not have."""
+        return [row for row in self.rows if row.status == UNUSED]
+
+    def lines(self) -> list[str]:
+        """What a load prints: the table, if the source has names of its own, and a line for each part that is new."""
+        foreign = any(row.source not in ("", row.variable) for row in self.rows if row.variable)
+        parts = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
+        return (self.table() if foreign else []) + [
+            f"{part}: newly initialised ({count} variables not in {self.source})" for part, count in parts.items()
+        ]
+
+    def table(self) -> list[str]:
+        """The rows as text, those of equal layers as one, under a line of totals and the remarks."""
+        totals = Counter(row.status for row in self.rows)
+        head = [f"{self.source}: " + ", ".join(f"{totals[status]} {status}" for status in (LOADED, NEW, UNUSED))]
+        head += [f"  {remark}" for remark in self.remarks]
+        groups = Counter((_LAYER.sub(r"\1*", r.variable), _LAYER.sub(r"\1*", r.source), r.status) for r in self.rows)
+        width = max((len(variable) for variable, _, _ in groups), default=0)
+        return head + [
+            f"  {variable or '-':<{width}}  {source or '-'}  {status}" + (f" ({count} layers)" if count > 1 else "")
+            for (variable, source, status), count in groups.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for a JSON file."""
+        return {
+            "source": self.source,
+            "remarks": list(self.remarks),
+            "variables": [dataclasses.asdict(row) for row in self.rows],
+        }
+
+    def __str__(self):
+        width = max((len(row.variable or row.source) for row in self.rows), default=0)
+        return "\n".join(
+            f"{row.variable or row.source:<{width}}  {row.status}"
+            + (f"  {row.source}" if row.variable and row.source not in ("", row.variable) else "")
+            for row in self.rows
+        )
+
+
+def transfer(source_model, target_model, source: str) -> LoadReport:
+    """Assigns every variable of `target_model` that `source_model` has under the same name and shape.
+
+    Raises:
+        ValueError: a variable of the encoder is missing (its pooler may be).
+    """
+    stored = {variable.path: variable for variable in source_model.weights}
+    rows, missing = [], []
+    needed = {v.path for v in target_model.encoder.weights if not v.path.startswith("pooler/")}
+    for variable in target_model.weights:
+        match = stored.get(variable.path)
+        if match is not None and match.shape == variable.shape:
+            variable.assign(match)
+            rows.append(ReportRow(variable.path, variable.path, LOADED))
+            del stored[variable.path]
+        else:
+            rows.append(ReportRow(variable.path, "", NEW))
+            if variable.path in needed:
+                missing.append(variable.path)
+    if missing:
+        raise ValueError(f"{source} lacks variables of the encoder. Missing: {missing}")
+    rows += [ReportRow("", path, UNUSED) for path in stored]
+    return LoadReport(source, rows)
+
+
+def all_loaded(model, source: str) -> LoadReport:
+    """The report of a load in which every variable found its own."""
+    return LoadReport(source, [ReportRow(v.path, v.path, LOADED) for v in model.weights])

@@ -1,0 +1,54 @@
+"""What every file of tensors offers, whatever its format: names with shapes at once, values one at a time."""
+
+import dataclasses
+import os
+import pathlib
+from typing import Protocol
+
+import numpy as np
+
+_LFS_POINTER = b"version https://git-lfs"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Shape and element type of a tensor that has not been read yet."""
+
+    shape: tuple[int, ...]
+    dtype: str  # NumPy's name, or "bfloat16"
+
+
+class TensorFile(Protocol):
+    """Named tensors on disk. Opening reads the names and shapes and checks the sizes; values are read when asked for.
+
+    Attributes:
+        path: the file, for messages.
+        tensors: what it holds, by name.
+    """
+
+    path: pathlib.Path
+    tensors: dict[str, TensorInfo]
+
+    def read(self, name: str) -> np.ndarray:
+        """The values of one tensor: an array of its own, bfloat16 widened to float32 (which is exact)."""
+        ...
+
+
+def checked_file(path: str | os.PathLike) -> pathlib.Path:
+    """The path, if there is a file with content; what Git LFS leaves in the place of a large file is named as such."""
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No file at {str(path)!r}.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{str(path)!r} is empty. Download or write it again.")
+    with path.open("rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise ValueError(
+                f"{str(path)!r} is not the weights but a Git LFS pointer to them. Fetch them with `git lfs pull`."
+            )
+    return path
+
+
+def widened(raw: np.ndarray) -> np.ndarray:
+    """bfloat16 bits (uint16) as float32: the same number, as bfloat16 is the upper half of a float32."""
+    return (raw.astype(np.uint32) << 16).view(np.float32)

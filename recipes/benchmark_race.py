@@ -1,0 +1,42 @@
+"""Measures several systems in turn, in one process, so that their ratio holds on a loaded machine too."""
+
+import statistics
+import time
+
+
+def race(systems, seconds, rounds):
+    """Runs each system for `seconds`, one after the other, `rounds` times.
+
+    Args:
+        systems: name → function that does one piece of work and returns (nominal tokens, real tokens).
+        seconds: time for one system in one round; at least one piece of work is done.
+        rounds: how often everybody has a turn.
+
+    Returns:
+        name → (nominal tokens/s, real tokens/s), the medians over all pieces of work. The first piece of each system
+        (tracing, compilation, allocation) is not counted.
+    """
+    rates = {name: [] for name in systems}
+    for name, work in systems.items():
+        print(f"warming up {name}", flush=True)
+        work()
+    for number in range(rounds):
+        for name, work in systems.items():
+            start = now = time.perf_counter()
+            while now - start < seconds:
+                nominal, real = work()
+                before, now = now, time.perf_counter()
+                rates[name].append((nominal / (now - before), real / (now - before)))
+            print(f"round {number + 1}/{rounds}  {name:28s} {_median(rates[name], 0):14,.0f} tokens/s", flush=True)
+    return {name: (_median(samples, 0), _median(samples, 1)) for name, samples in rates.items()}
+
+
+def _median(samples, column):
+    return statistics.median(sample[column] for sample in samples)
+
+
+def summary(rates):
+    """The result's common fields: kbert's rates, and the nominal rate of each peer."""
+    peers = {name: nominal for name, (nominal, _) in rates.items() if name != "kbert"}
+    nominal, real = rates["kbert"]
+    return {"tokens_per_second": nominal, "real_tokens_per_second": real} | ({"peers": peers} if peers else {})

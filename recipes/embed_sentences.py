@@ -1,0 +1,112 @@
+"""Turn sentences into vectors, and see how near they are to each other: strings in, embeddings out.
+
+    python recipes/embed_sentences.py "A man plays." "Somebody makes music." --model all-MiniLM-L6-v2
+    python recipes/embed_sentences.py --sts-b glue --model all-MiniLM-L6-v2 --output runs/sts
+    python recipes/embed_sentences.py --input sentences.txt --model all-MiniLM-L6-v2 --output runs/embeddings
+
+--model: an encoder that kbert loads, best one trained for sentence similarity (BERT as pre-trained is a poor one); how
+its hidden states are pooled is read from the checkpoint, where it says so (sentence-transformers), else it is their
+mean. Sentences on the command line: prints the cosine similarity of each pair. --sts-b: the dev set of STS-B (GLUE), of
+which Spearman's correlation of cosine similarity and human judgement is reported. --input: a file with a sentence a
+line. --output DIR: embeddings.npy, float32 [sentences, hidden], settings.json and metrics.json.
+"""
+
+import argparse
+import itertools
+import json
+import pathlib
+import time
+
+import numpy as np
+from flags import add_flags, plain_errors, settings_of
+from flags import file as existing_file
+
+POOLINGS = ("mean", "max", "cls", "pooler")
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sentences", metavar="SENTENCE", nargs="*", help="sentences to compare")
+    parser.add_argument("--model", metavar="PATH", required=True, help="the encoder")
+    parser.add_argument("--input", metavar="FILE", type=existing_file, help="a file with a sentence a line")
+    parser.add_argument("--sts-b", metavar="DIR", type=pathlib.Path, help="the GLUE directory, or STS-B's own")
+    parser.add_argument("--pooling", choices=POOLINGS, help="how hidden states become a vector (default: the model's)")
+    parser.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None,
+                        help="scale the vectors to length 1 (default: the model's)")  # fmt: skip
+    add_flags(parser, "output", "batch-size", "sequence-length", "json", "overwrite",
+              output={"required": False, "help": "where embeddings, metrics and settings go"},
+              batch_size={"help": "sentences a forward pass"},
+              sequence_length={"default": None, "help": "tokens of a sentence; longer ones are truncated (default: as "
+                               "many as the longest has, up to the model's)"})  # fmt: skip
+    args = parser.parse_args(argv)
+    given = [bool(args.sentences), bool(args.input), bool(args.sts_b)]
+    if sum(given) != 1:
+        parser.error("give sentences, --input FILE or --sts-b DIR: one of them")
+    return args
+
+
+def load(args, sentences):
+    """The pipeline: sentences in, embeddings out. Made no longer than they need: padding is computed too."""
+    import kbert
+
+    poolings = {"outputs": ("sequence_output", "pooled_output")} if args.pooling == "pooler" else {}
+    model = kbert.load_pretrained(args.model, task="encoder", **poolings)
+    settings = {"pair": False, "pooling": args.pooling, "normalize": args.normalize}
+    pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, **settings)
+    longest = int(max(pipeline.tokenizer(sentences).row_lengths())) + 2  # [CLS] and [SEP]
+    if args.sequence_length or longest >= pipeline.preprocessor.sequence_length:
+        return pipeline
+    return kbert.build_pipeline(model, sequence_length=longest, **settings)
+
+
+def read_sts_b(directory):
+    """First sentences, second sentences and scores of STS-B's dev set."""
+    from kbert.tasks.table import read_table
+
+    path = next((p for p in (directory / "STS-B/dev.tsv", directory / "dev.tsv") if p.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"Expected the GLUE directory, with STS-B/dev.tsv in it. Received: {str(directory)!r}")
+    table = read_table(path, ["sentence1", "sentence2", "score"], format="tsv")
+    return table["sentence1"], table["sentence2"], np.array([float(score) for score in table["score"]])
+
+
+def cosine(one, other):
+    """Cosine similarity of rows."""
+    lengths = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
+    return np.sum(one * other, axis=-1) / np.maximum(lengths, 1e-12)
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    with plain_errors():
+        from kbert.tasks.metrics import pearson, spearman
+        from kbert.training.run_directory import open_run
+
+        first, second, scores = read_sts_b(args.sts_b) if args.sts_b else ([], [], None)
+        sentences = args.sentences or [*first, *second]
+        if args.input:
+            sentences = args.input.read_text("utf-8-sig", errors="replace").splitlines()
+        if not sentences:
+            raise ValueError(f"{args.input} holds no sentence")
+        pipeline = load(args, sentences)
+        run = open_run(args.output, settings_of(args), args.overwrite) if args.output else None
+    start = time.monotonic()
+    embeddings = pipeline.predict(sentences, batch_size=args.batch_size, verbose=0)["embedding"]  # [sentences, H]
+    metrics = {"sentences": len(sentences), "sentences_per_second": len(sentences) / (time.monotonic() - start)}
+    if args.sentences:
+        for i, j in itertools.combinations(range(len(sentences)), 2):
+            print(f"{cosine(embeddings[i], embeddings[j]):6.3f}  {sentences[i]}  |  {sentences[j]}")
+    if args.sts_b:
+        similarity = cosine(embeddings[: len(first)], embeddings[len(first) :])
+        metrics |= {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}
+        print(f"STS-B dev, {len(first)} pairs: Spearman {metrics['spearman']:.4f}, Pearson {metrics['pearson']:.4f}")
+    if run:
+        np.save(run.path / "embeddings.npy", embeddings)
+        run.finish(metrics)
+        print(f"Wrote {run.path / 'embeddings.npy'}: {embeddings.shape[0]} x {embeddings.shape[1]}.")
+    if args.json:
+        print(json.dumps(metrics))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Fine-tune BERT on one's own table of labelled texts, as section 3.2 and appendix A.3 of the paper: every weight is
+trained, with one new layer on [CLS]; the learning rate rises over the first tenth of the steps and falls linearly to 0.
+
+    python recipes/finetune_classifier.py --train reviews.csv --text-column text --label-column label \\
+        --init runs/tiny --output runs/reviews
+
+The table is .csv, .tsv (without quoting) or .jsonl. --text-pair-column: pairs of texts; --regression: labels are
+numbers. Without --dev a tenth of --train is held out, the same rows whatever the --seed. The paper chooses on dev among
+batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run goes on from its last
+checkpoint when the same command is given again. --output receives model/ (a kbert directory, for predict.py,
+evaluate.py and export.py), metrics.json, settings.json, history.jsonl, logs/ (TensorBoard) and, until the run is
+finished, checkpoints/.
+"""
+
+import argparse
+import json
+import shutil
+import time
+
+from flags import add_flags, file, plain_errors, positive_int, rate, settings_of
+
+WARMUP_SHARE = 0.1  # of the steps
+LOG_EVERY = 50  # steps
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", metavar="FILE", type=file, required=True, help="table of labelled texts")
+    parser.add_argument("--dev", metavar="FILE", type=file, help="another table, to evaluate on")
+    parser.add_argument("--dev-share", metavar="X", type=rate, default=0.1,
+                        help="held out of --train where there is no --dev (default: 0.1)")  # fmt: skip
+    parser.add_argument("--text-column", metavar="NAME", required=True, help="column of the text")
+    parser.add_argument("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
+    parser.add_argument("--label-column", metavar="NAME", required=True, help="column of the label")
+    parser.add_argument("--regression", action="store_true", help="labels are numbers: learn them by squared error")
+    add_finetuning_flags(parser)
+    return parser.parse_args(argv)
+
+
+def add_finetuning_flags(parser):
+    """The flags of every fine-tuning."""
+    add_flags(
+        parser, "init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed",
+        init={"required": True}, epochs={"default": 3.0}, learning_rate={"default": 5e-5},
+    )  # fmt: skip
+    parser.add_argument("--dropout", metavar="X", type=rate, help="instead of the dropout rates of --init")
+    parser.add_argument("--random-weights", action="store_true",
+                        help="only architecture and vocabulary of --init: what is pre-training worth?")  # fmt: skip
+    parser.add_argument("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
+    add_flags(parser, "strategy", "precision", "log-dir", "json", "overwrite")
+
+
+def read_data(args):
+    """The labelled texts for training and for evaluation, and the label list (None for regression)."""
+    from kbert.tasks.labelled_text import from_table
+    from kbert.tasks.labels import check_labels_given, learn_labels
+    from kbert.tasks.table import read_table
+
+    columns = {"text": args.text_column, "text_pair": args.text_pair_column, "label": args.label_column}
+    wanted = [name for name in columns.values() if name]
+    table = read_table(args.train, wanted)
+    check_labels_given(table, args.label_column)
+    labels = None if args.regression else learn_labels(table[args.label_column])
+    train = from_table(table, labels=labels, **columns)
+    if args.dev:
+        return train, from_table(read_table(args.dev, wanted), labels=labels, **columns), labels
+    dev, train = train.split(max(1, round(args.dev_share * len(train))))
+    return train, dev, labels
+
+
+def build(args, seed, labels, pair):
+    """The pipeline to train, from strings to answers, and its hardware. `seed`: of new weights and dropout."""
+    import keras
+
+    import kbert
+    from kbert.training.hardware import choose_hardware
+    from kbert.weights.description import ModelDescription
+
+    hardware = choose_hardware(args.strategy, args.precision)
+    overrides = {} if labels is None else {"labels": list(labels), "num_labels": len(labels)}
+    if args.dropout is not None:
+        overrides |= {name: args.dropout for name in ("dropout", "hidden_dropout", "attention_dropout")}
+    keras.utils.set_random_seed(seed)
+    with hardware.scope():
+        model = kbert.load_pretrained(
+            args.init, "regression" if labels is None else "classification", pair=pair,
+            sequence_length=args.sequence_length, **overrides,
+        )  # fmt: skip
+        if args.random_weights:
+            loaded, model = model, ModelDescription.of(model).build()
+            model.pretrained = loaded.pretrained
+        return kbert.build_pipeline(model), hardware
+
+
+def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=None):
+    """Trains, evaluates and saves: one run of section 3.2. Returns what metrics.json holds."""
+    import kbert
+    from kbert.optim.schedule import WarmupLinearDecay
+    from kbert.optim.tasks import task_losses, task_metrics
+    from kbert.tasks.baseline import constant_baseline
+    from kbert.tasks.evaluation import evaluate
+    from kbert.tasks.finetuning_data import training_dataset, training_steps
+    from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
+    from kbert.training.resume import fit_steps
+
+    model, start = pipeline.model, time.perf_counter()
+    steps = args.steps or training_steps(len(train), args.batch_size, args.epochs)
+    schedule = WarmupLinearDecay(args.learning_rate, int(WARMUP_SHARE * steps), steps)
+    with hardware.scope():
+        model.compile(
+            kbert.AdamW(schedule), task_losses(model.task), weighted_metrics=task_metrics(model.task),
+            jit_compile=hardware.jit_compile,
+        )  # fmt: skip
+
+    def make_dataset(start_step):
+        return training_dataset(
+            train, pipeline.preprocessor, batch_size=args.batch_size, seed=seed, start_step=start_step,
+            num_labels=getattr(model, "num_labels", None),
+        )  # fmt: skip
+
+    window = min(LOG_EVERY, args.checkpoint_every)
+    callbacks = [ConsoleProgress(), TensorBoardScalars(log_dir or run.path / "logs")]
+    fit_steps(
+        model, make_dataset, steps, run.path, window=window, checkpoint_every=args.checkpoint_every // window,
+        callbacks=callbacks,
+    )  # fmt: skip
+    scores = {
+        "dev": evaluate(model, pipeline.preprocessor, dev, metrics, batch_size=args.batch_size),
+        "constant_answer": constant_baseline(train, dev, metrics),
+        "train_examples": len(train), "steps": steps, "minutes": (time.perf_counter() - start) / 60,
+    }  # fmt: skip
+    kbert.save_pretrained(pipeline, run.path / "model", made_by=settings_of(args) | {"seed": seed}, overwrite=True)
+    run.finish(scores)
+    shutil.rmtree(run.path / "checkpoints")
+    return scores
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    with plain_errors():
+        from kbert.tasks.metrics import OWN_METRICS
+        from kbert.training.run_directory import open_run
+
+        train, dev, labels = read_data(args)
+        pipeline, hardware = build(args, args.seed, labels, train.pair)
+        run = open_run(args.output, settings_of(args), args.overwrite)
+    print(hardware.describe())
+    print(f"{len(train):,} examples to learn from, {len(dev):,} to evaluate on; labels: {labels or 'numbers'}")
+    metrics = OWN_METRICS[pipeline.model.task]
+    scores = finetune(args, pipeline, hardware, run, train, dev, metrics, args.seed, args.log_dir)
+    for name in metrics:
+        print(f"{name}: {scores['dev'][name]:.4f}  (a constant answer: {scores['constant_answer'][name]:.4f})")
+    print(f"{scores['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
+    if args.json:
+        print(json.dumps(scores))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The command line flags that recipes share: one name, one meaning and one check for each."""
+
+import argparse
+import contextlib
+import math
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported: warnings and errors only
+
+
+def positive_int(text: str) -> int:
+    """A whole number of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1. Received: {text}")
+    return value
+
+
+def positive_float(text: str) -> float:
+    """A finite number above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0. Received: {text}")
+    return value
+
+
+def rate(text: str) -> float:
+    """A number in [0, 1)."""
+    value = float(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number in [0, 1). Received: {text}")
+    return value
+
+
+def kbert_directory(text: str) -> pathlib.Path:
+    """A kbert directory, or the output of a recipe, which keeps it in model/; or a checkpoint of another library."""
+    for path in (pathlib.Path(text), pathlib.Path(text) / "model"):
+        if (path / "config.json").is_file() or (path / "bert_config.json").is_file():
+            return path
+    if pathlib.Path(text + ".index").is_file():  # Google's bert_model.ckpt
+        return pathlib.Path(text)
+    raise argparse.ArgumentTypeError(
+        "expected a kbert directory (config.json, vocab.txt, model.weights.h5), a recipe's output with one in model/, "
+        f"or a checkpoint of Hugging Face, Google or KerasHub. Received: {text!r}, which has no config.json"
+    )
+
+
+def directory(text: str) -> pathlib.Path:
+    """A directory that exists."""
+    if not pathlib.Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"expected a directory. Received: {text!r}, which is none")
+    return pathlib.Path(text)
+
+
+def file(text: str) -> pathlib.Path:
+    """A file that exists."""
+    if not pathlib.Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"expected a file. Received: {text!r}, which is none")
+    return pathlib.Path(text)
+
+
+_FLAGS = {
+    "init": dict(metavar="DIR", type=kbert_directory,
+                 help="model to start from: a kbert directory, the output of a recipe, or a checkpoint of another "
+                      "library (Hugging Face, Google, KerasHub)"),
+    "output": dict(metavar="DIR", type=pathlib.Path, required=True,
+                   help="where everything goes; an unfinished run of the same settings there is continued"),
+    "epochs": dict(metavar="N", type=positive_float, help="passes over the training examples"),
+    "steps": dict(metavar="N", type=positive_int, help="weight updates, instead of --epochs"),
+    "batch-size": dict(metavar="N", type=positive_int, default=32, help="examples an update, over all replicas"),
+    "learning-rate": dict(metavar="X", type=positive_float, help="the peak, reached at the end of the warm-up"),
+    "sequence-length": dict(metavar="N", type=positive_int, default=128,
+                            help="tokens of a packed text or pair; longer ones are truncated"),
+    "seed": dict(metavar="N", type=int, default=0, help="decides new weights, dropout and the order of the examples"),
+    "strategy": dict(choices=("auto", "one", "mirrored", "multiworker", "tpu"), default="auto",
+                     help="how the devices of this machine share the work"),
+    "precision": dict(choices=("auto", "float32", "mixed_bfloat16", "mixed_float16"), default="auto",
+                      help="of the arithmetic; weights are float32 always"),
+    "log-dir": dict(metavar="DIR", type=pathlib.Path, help="TensorBoard logs; default: logs/ in the output"),
+    "json": dict(action="store_true", help="print the metrics as one JSON object on the last line"),
+    "overwrite": dict(action="store_true", help="delete what another run left in --output"),
+}  # fmt: skip
+
+
+def add_flags(parser: argparse.ArgumentParser, *names: str, **overrides: dict) -> None:
+    """Adds shared flags by name, in that order; an override changes arguments of one flag's `add_argument`.
+
+    Example::
+
+        add_flags(parser, "init", "output", "epochs", init={"required": True}, epochs={"default": 3.0})
+    """
+    unknown = set(overrides) - {name.replace("-", "_") for name in names}
+    if unknown:
+        raise ValueError(f"Overrides are for flags that are added ({names}). Received: {sorted(unknown)}")
+    for name in names:
+        arguments = {**_FLAGS[name], **overrides.get(name.replace("-", "_"), {})}
+        default = arguments.get("default")
+        if default is not None and "help" in arguments:
+            arguments["help"] += f" (default: {default})"
+        parser.add_argument(f"--{name}", **arguments)
+
+
+def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
+    """What a run is defined by, as JSON: all flags but those that only say where to look or write."""
+    dropped = {"output", "overwrite", "json", "log_dir", *without}
+    return {
+        name: str(value) if isinstance(value, pathlib.Path) else value
+        for name, value in sorted(vars(arguments).items())
+        if name not in dropped
+    }
+
+
+@contextlib.contextmanager
+def plain_errors():
+    """What is wrong with a user's files is one line, not a traceback. For reading and checking, not for training."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

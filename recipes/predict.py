@@ -1,0 +1,161 @@
+"""Answer every text of a file with a trained model.
+
+    python recipes/predict.py --model runs/reviews --input texts.csv --text-column review --output answers.jsonl
+    python recipes/predict.py --model runs/pretrained --input sentences.txt --output answers.jsonl
+
+A classifier gives label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK] in the text,
+an encoder an embedding.
+--input: .csv, .tsv or .jsonl, read by columns; any other file is read line by line, each line a text (for models of
+pairs: two texts with a tab between them). --output: .jsonl, or .csv (not for fill-mask); one row a text, in the order
+of the input. It appears when all is done, or not at all.
+"""
+
+import argparse
+import contextlib
+import csv
+import itertools
+import json
+import os
+import sys
+import time
+
+from flags import add_flags, kbert_directory, plain_errors, positive_int
+from flags import file as existing_file
+
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", metavar="DIR", type=kbert_directory, required=True,
+                        help="kbert directory, or the output of a recipe")  # fmt: skip
+    parser.add_argument("--input", metavar="FILE", type=existing_file, required=True, help="the texts")
+    parser.add_argument("--text-column", metavar="NAME", default="text", help="column of the text (default: text)")
+    parser.add_argument("--text-pair-column", metavar="NAME", default="text_pair",
+                        help="column of the second text, for models of pairs (default: text_pair)")  # fmt: skip
+    parser.add_argument("--keep", metavar="NAME", nargs="+", default=[],
+                        help="columns of the input to copy to the output, beside the texts")  # fmt: skip
+    parser.add_argument("--sequence-length", metavar="N", type=positive_int,
+                        help="tokens of a text or pair; longer ones are truncated (default: the model's)")  # fmt: skip
+    parser.add_argument("--top-k", metavar="N", type=positive_int,
+                        help="tokens to propose for each [MASK] (default: the model's)")  # fmt: skip
+    add_flags(parser, "output", "batch-size", "precision", "overwrite",
+              output={"metavar": "FILE", "help": "where the answers go: .jsonl or .csv"},
+              batch_size={"help": "texts a forward pass"}, overwrite={"help": "replace --output"})  # fmt: skip
+    args = parser.parse_args(argv)
+    if args.output.suffix.lower() not in (".jsonl", ".csv"):
+        parser.error(f"--output must end in .jsonl or .csv. Received: {args.output}")
+    if args.output.exists() and not args.overwrite:
+        parser.error(f"{args.output} exists; --overwrite replaces it")
+    if args.keep and args.input.suffix.lower() not in TABLES:
+        parser.error("--keep needs an input with columns")
+    return args
+
+
+def load(args):
+    """The pipeline of the model."""
+    import kbert
+    from kbert.training.hardware import choose_hardware
+
+    with choose_hardware("one", args.precision).scope():
+        model = kbert.load_pretrained(args.model)
+        pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, top_k=args.top_k)
+    if args.output.suffix.lower() == ".csv" and {"tokens", "embedding"} & set(pipeline.output):
+        raise ValueError("neither tokens for each [MASK] nor embeddings fit a table; give --output a name in .jsonl")
+    return pipeline
+
+
+def read_rows(args, pair):
+    """The input as an iterator of dicts: the texts under their columns' names, then the columns kept."""
+    names = [args.text_column, *([args.text_pair_column] if pair else [])]
+    if args.input.suffix.lower() in TABLES:
+        from kbert.tasks.table import read_table
+
+        names += [name for name in args.keep if name not in names]
+        table = read_table(args.input, names)
+        return (dict(zip(names, cells, strict=True)) for cells in zip(*(table[name] for name in names), strict=True))
+    return read_lines(args.input, names)
+
+
+def read_lines(path, names):
+    """Each line of a file as a text, or as two with a tab between them; bytes that are no UTF-8 become U+FFFD."""
+    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            texts = [line.removesuffix("\n").removesuffix("\r")]
+            if len(names) == 2:
+                texts = texts[0].split("\t")
+                if len(texts) != 2:
+                    raise ValueError(
+                        f"{path}, line {number}: expected two texts with a tab between them. Received: {len(texts)}"
+                    )
+            yield dict(zip(names, texts, strict=True))
+
+
+def answer(args, pipeline, rows):
+    """Each row with its answers, batch by batch."""
+    from kbert.pipelines.answer_rows import answer_rows
+
+    columns = dict(zip(pipeline.preprocessor.input_names, (args.text_column, args.text_pair_column), strict=False))
+    start = shown = time.monotonic()
+    done = 0
+    while batch := list(itertools.islice(rows, args.batch_size)):
+        # Always full batches, so that nothing is traced or compiled twice; the fill's answers are dropped.
+        padded = batch + batch[-1:] * (args.batch_size - len(batch))
+        answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
+        for row, result in zip(batch, answer_rows(pipeline, answers), strict=False):
+            if clash := set(row) & set(result):
+                raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
+            yield row | result
+        done += len(batch)
+        if time.monotonic() - shown > 2:
+            shown = time.monotonic()
+            print(f"{done:,} texts, {done / (shown - start):,.0f} a second", file=sys.stderr, flush=True)
+    if not done:
+        raise ValueError(f"{args.input} holds no text")
+    print(f"{done:,} texts in {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def written_whole(path):
+    """A file to write that gets its name only when all went well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_jsonl(file, rows):
+    """One JSON object a line."""
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def write_csv(file, rows):
+    """A table with a header; the probability of each label in a column of its own."""
+    writer = None
+    for row in rows:
+        probabilities = row.pop("probabilities", {})
+        row |= {f"probability_{label}": value for label, value in probabilities.items()}
+        if writer is None:
+            writer = csv.DictWriter(file, row)
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    with plain_errors():
+        pipeline = load(args)
+        rows = read_rows(args, pair="text_pair" in pipeline.preprocessor.input_names)
+        write = write_csv if args.output.suffix.lower() == ".csv" else write_jsonl
+        with written_whole(args.output) as file:
+            write(file, answer(args, pipeline, rows))
+    print(f"Wrote {args.output}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The quickstart's corpus and its labelled sentences, from the prose of the installation."""
+
+import csv
+import random
+import re
+from collections import Counter
+
+from kbert.data.installed_prose import installed_documents
+
+LIBRARIES = ("python", "numpy", "keras", "tensorflow", "keras_hub", "tensorboard")
+MARK = "corpus.txt"  # what tells an earlier quickstart from somebody's own directory
+SENTENCES_OF_A_LIBRARY = 12_000  # TensorFlow alone has as many as all others together
+TRAIN_OF_A_LIBRARY = 30  # labelled sentences: few, so that what pre-training knows can show
+TEST_OF_A_LIBRARY = 200
+_NAMES = re.compile(r"\b(c?python\d?|numpy|np|keras([_ ]?(hub|nlp|cv))?|tensorflow|tf\d?|tensorboard|tb)\b", re.I)
+
+
+def write(output):
+    """Writes corpus.txt (one sentence a line, a blank line between modules), train.csv and test.csv.
+
+    Modules, not sentences, are divided: every third module is for testing and is in no other file. The libraries' names
+    are removed from labelled sentences.
+
+    Returns:
+        Accuracy of always answering the most frequent library of test.csv.
+    """
+    corpus, train, test = [], {}, {}
+    shuffled = random.Random(0)
+    for number, (library, _, sentences) in enumerate(installed_documents(LIBRARIES, SENTENCES_OF_A_LIBRARY)):
+        (test if number % 3 == 0 else train).setdefault(library, []).extend(sentences)
+        if number % 3:
+            corpus.append(sentences)
+    shuffled.shuffle(corpus)
+    with open(output / MARK, "w", encoding="utf-8") as file:
+        file.write("\n\n".join("\n".join(sentences) for sentences in corpus) + "\n")
+    _write_labelled(output / "train.csv", train, TRAIN_OF_A_LIBRARY, shuffled)
+    labels = _write_labelled(output / "test.csv", test, TEST_OF_A_LIBRARY, shuffled)
+    print(f"{sum(map(len, corpus)):,} sentences of {len(corpus):,} modules for pre-training; {TRAIN_OF_A_LIBRARY} "
+          f"labelled sentences a library for fine-tuning, {len(labels):,} in all for testing")  # fmt: skip
+    return max(Counter(labels).values()) / len(labels)
+
+
+def _write_labelled(path, sentences_of, number, shuffled):
+    rows = []
+    for library in LIBRARIES:
+        anonymous = {" ".join(_NAMES.sub(" ", s).split()) for s in sentences_of[library]}
+        distinct = sorted(s for s in anonymous if len(s.split()) >= 6)
+        rows += [(text, library) for text in shuffled.sample(distinct, min(number, len(distinct)))]
+    shuffled.shuffle(rows)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "library"), *rows])
+    return [library for _, library in rows]

@@ -1,0 +1,103 @@
+"""Answers from logits: values, ties, shapes, configs, errors."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
+
+from kbert.answers.classification import ClassificationAnswers
+from kbert.answers.fill_mask import FillMaskAnswers
+from kbert.answers.regression import RegressionAnswers
+
+LOGITS = np.random.default_rng(0).normal(0, 3, [7, 3]).astype("float32")
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_classification():
+    answers = ClassificationAnswers(["a", "b", "ß 中"])({"logits": tf.constant(LOGITS)})
+    assert [label.decode() for label in answers["label"].numpy()] == [
+        ["a", "b", "ß 中"][i] for i in LOGITS.argmax(axis=1)
+    ]
+    np.testing.assert_allclose(answers["probabilities"], softmax(LOGITS), atol=1e-6)
+
+
+def test_of_equal_logits_the_first_label_wins():
+    assert ClassificationAnswers(["a", "b"])({"logits": tf.zeros([1, 2])})["label"].numpy() == [b"a"]
+
+
+def test_extreme_logits_stay_finite():
+    logits = tf.constant([[1e30, -1e30], [-3e38, -3e38]])
+    np.testing.assert_allclose(
+        ClassificationAnswers(["a", "b"])({"logits": logits})["probabilities"], [[1, 0], [0.5, 0.5]]
+    )
+
+
+def test_half_precision_scores_give_float32_probabilities():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        layer = ClassificationAnswers(["a", "b", "c"])
+        answers = layer({"logits": tf.constant(LOGITS)})
+    finally:
+        keras.config.set_dtype_policy("float32")
+    np.testing.assert_allclose(answers["probabilities"], softmax(LOGITS), atol=1e-6)  # not rounded to float16 before
+
+
+def test_regression():
+    answers = RegressionAnswers()({"score": tf.constant([1.5, -2.0], tf.float16)}, {"token_ids": tf.zeros([2, 3])})
+    assert answers["score"].dtype == tf.float32 and answers["score"].numpy().tolist() == [1.5, -2.0]
+
+
+def test_fill_mask():
+    logits = np.random.default_rng(1).normal(0, 4, [3, 2, len(VOCABULARY)]).astype("float32")
+    answers = FillMaskAnswers(tiny_tokenizer(), k=4)(
+        {"mlm_logits": tf.constant(logits)}, {"count": tf.constant([2, 1, 0])}
+    )
+    tokens, probabilities = answers["tokens"].numpy(), answers["probabilities"].numpy()
+    assert tokens.shape == probabilities.shape == (3, 2, 4) and answers["count"].numpy().tolist() == [2, 1, 0]
+    for row, mask in [(0, 0), (0, 1), (1, 0)]:
+        best = np.argsort(-logits[row, mask])[:4]
+        assert [token.decode() for token in tokens[row, mask]] == [VOCABULARY[i] for i in best]
+        np.testing.assert_allclose(probabilities[row, mask], softmax(logits)[row, mask][best], rtol=1e-5)
+    for row, mask in [(1, 1), (2, 0), (2, 1)]:
+        assert set(tokens[row, mask]) == {b""} and not probabilities[row, mask].any()
+
+
+def test_on_symbols_as_on_values():
+    layers = [
+        (ClassificationAnswers(["a", "b", "c"]), {"logits": (3,)}, {}),
+        (RegressionAnswers(), {"score": ()}, {}),
+        (FillMaskAnswers(tiny_tokenizer(), k=2), {"mlm_logits": (4, len(VOCABULARY))}, {"count": ()}),
+    ]
+    for layer, outputs, batch in layers:
+        symbols = {name: keras.Input(shape) for name, shape in outputs.items()}
+        extra = {name: keras.Input(shape, dtype="int32") for name, shape in batch.items()}
+        specs = layer(symbols, extra) if extra else layer(symbols)
+        values = {name: tf.zeros([5, *shape]) for name, shape in outputs.items()}
+        extra = {name: tf.zeros([5, *shape], tf.int32) for name, shape in batch.items()}
+        answers = layer(values, extra) if extra else layer(values)
+        assert specs.keys() == answers.keys()
+        for name, spec in specs.items():
+            assert (None, *answers[name].shape[1:]) == spec.shape and answers[name].dtype.name == spec.dtype
+
+
+def test_configs():
+    for layer in (ClassificationAnswers(["a", "b"]), RegressionAnswers(), FillMaskAnswers(tiny_tokenizer(), k=3)):
+        copy = type(layer).from_config(layer.get_config())
+        assert copy.get_config() == layer.get_config()
+
+
+def test_errors():
+    for labels in ("ab", [], [0, 1]):
+        with pytest.raises(ValueError, match="list of strings"):
+            ClassificationAnswers(labels)
+    with pytest.raises(ValueError, match=r"as many labels as logits \(3\)"):
+        ClassificationAnswers(["a", "b"])({"logits": tf.constant(LOGITS)})
+    with pytest.raises(ValueError, match="`k` must be a positive integer"):
+        FillMaskAnswers(tiny_tokenizer(), k=0)
+    with pytest.raises(ValueError, match=r"more than the vocabulary \(25 tokens\)"):
+        FillMaskAnswers(tiny_tokenizer(), k=26)({"mlm_logits": tf.zeros([1, 1, 25])}, {"count": tf.constant([1])})

@@ -1,0 +1,36 @@
+"""What every test shares: quiet TensorFlow, fixed seeds, the real data beside the project, and no silent skips in CI."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import pytest
+from helpers.paths import ROOT
+
+REQUIRE_OPTIONAL = os.environ.get("KBERT_REQUIRE_OPTIONAL") == "1"
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The directory of real data beside the project; tests that need it are skipped where it is absent."""
+    path = ROOT.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("../shared/data is absent: this test needs the real data")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    import keras
+
+    keras.utils.set_random_seed(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Under KBERT_REQUIRE_OPTIONAL=1 (.ci/run) a parity test that skips for a missing package is a failure."""
+    report = yield
+    if REQUIRE_OPTIONAL and report.skipped and item.get_closest_marker("parity") and "shared" not in str(report.longrepr):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where it must run: {report.longrepr}"
+    return report

@@ -1,0 +1,129 @@
+"""What every model must do for a user of Keras, in one call."""
+
+import json
+
+import keras
+import numpy as np
+
+from helpers.compare import assert_tree_equal, to_numpy
+
+
+def run_model_test(make, batch, labels, losses, tmp_path, xla):
+    """Checks a model of kbert as a user of Keras would meet it.
+
+    Args:
+        make: makes the model, dropout 0; takes `dtype`.
+        batch: the inputs, a dict of arrays.
+        labels: by output name, as `fit` takes them.
+        losses: by output name, as `compile` takes them.
+        tmp_path: a directory to save into.
+        xla: whether to compare with jit_compile=True, which takes as long as all the rest.
+    """
+    model = make()
+    outputs = to_numpy(model(batch))
+    check_config(model, batch, outputs)
+    check_lengths(model, batch)
+    check_saving(model, make, batch, outputs, tmp_path)
+    if xla:
+        check_xla(make, batch, labels, losses)
+    check_training(model, batch, labels, losses, tmp_path)
+    check_mixed_precision(make, batch, outputs)
+
+
+def variable_specs(model):
+    return [(v.path, tuple(v.shape)) for v in model.weights]
+
+
+def check_config(model, batch, outputs):
+    """The config is plain data and builds the same model; cloning copies it too (all but a tied table)."""
+    config = model.get_config()
+    json.dumps(config)
+    again = type(model).from_config(config)
+    assert again.get_config() == config and again.config == model.config and again.task == model.task
+    assert variable_specs(again) == variable_specs(model)
+    assert again.pretrained is None
+    lines = []
+    model.summary(print_fn=lines.append)
+    assert model.name in "".join(lines)
+    copies = [again]
+    if not getattr(model, "tied", False):
+        copies.append(keras.models.clone_model(model))  # a plain functional model, as of every subclass in Keras
+    for copy in copies:
+        copy.set_weights(model.get_weights())
+        assert_tree_equal(to_numpy(copy(batch)), outputs)
+
+
+def check_lengths(model, batch):
+    """The model takes any batch size and length, and the symbolic shapes are those of the outputs."""
+    shorter = {name: array[:2, ..., :5] for name, array in batch.items()}
+    if "mask_positions" in shorter:
+        shorter["mask_positions"] = shorter["mask_positions"] % 5
+    actual = to_numpy(model(shorter))
+    for symbol, array in zip(keras.tree.flatten(model.output), keras.tree.flatten(actual), strict=True):
+        assert len(symbol.shape) == array.ndim
+        assert all(s in (None, n) for s, n in zip(symbol.shape, array.shape, strict=True)), (symbol.shape, array.shape)
+        assert keras.backend.standardize_dtype(symbol.dtype) == array.dtype.name
+
+
+def check_saving(model, make, batch, outputs, tmp_path):
+    """predict, .keras, .weights.h5 and a SavedModel agree with the eager call."""
+    assert_tree_equal(model.predict(batch, verbose=0, batch_size=3), outputs, 1e-6)
+    model.pretrained = {"not": object()}  # cannot be saved, need not be
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(model) and loaded.pretrained is None
+    assert_tree_equal(to_numpy(loaded(batch)), outputs)
+    model.save_weights(tmp_path / "model.weights.h5")
+    other = make()
+    other.load_weights(tmp_path / "model.weights.h5")
+    assert_tree_equal(to_numpy(other(batch)), outputs)
+    check_export(model, batch, outputs, tmp_path / "exported")
+
+
+def check_export(model, batch, outputs, path):
+    import tensorflow as tf
+
+    model.export(path, verbose=False)
+    artifact = tf.saved_model.load(path)
+    served = artifact.serve({name: tf.constant(array) for name, array in batch.items()})
+    assert_tree_equal(tf.nest.map_structure(lambda x: x.numpy(), served), outputs, 1e-6)
+
+
+def check_xla(make, batch, labels, losses):
+    """A training step compiled by XLA has the loss and the new weights of one that is not."""
+    plain, compiled = make(), make()
+    compiled.set_weights(plain.get_weights())
+    values = {}
+    for model in (plain, compiled):
+        model.compile(keras.optimizers.SGD(0.1), loss=losses, jit_compile=model is compiled)
+        values[model] = model.train_on_batch(batch, labels)
+    np.testing.assert_allclose(values[compiled], values[plain], rtol=1e-5)
+    assert_tree_equal(compiled.get_weights(), plain.get_weights(), 1e-5)
+
+
+def check_training(model, batch, labels, losses, tmp_path):
+    """fit lowers the loss and evaluate sees it; the whole state survives .keras."""
+    rows = {"batch_size": len(batch["token_ids"]), "verbose": 0}
+    model.compile(keras.optimizers.SGD(0.1), loss=losses, jit_compile=False)
+    first = model.fit(batch, labels, epochs=6, **rows).history["loss"][0]
+    after = model.evaluate(batch, labels, **rows, return_dict=True)["loss"]
+    assert after < first
+    model.save(tmp_path / "trained.keras")
+    loaded = keras.models.load_model(tmp_path / "trained.keras")
+    assert int(loaded.optimizer.iterations.numpy()) == 6
+    assert loaded.evaluate(batch, labels, **rows, return_dict=True)["loss"] == after
+
+
+def check_mixed_precision(make, batch, outputs):
+    """Weights stay float32, outputs stay near; the policy survives the config."""
+    half = make(dtype="mixed_bfloat16")
+    assert all(keras.backend.standardize_dtype(w.dtype) == "float32" for w in half.weights)
+    assert half.dtype_policy.name == "mixed_bfloat16"
+    assert type(half).from_config(half.get_config()).encoder.blocks[0].compute_dtype == "bfloat16"
+    full = make()
+    full.set_weights(half.get_weights())
+    expected, actual = to_numpy(full(batch)), half(batch)
+    if full.task != "encoder":
+        assert all(keras.backend.standardize_dtype(x.dtype) == "float32" for x in keras.tree.flatten(actual))
+    actual = to_numpy(keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), actual))
+    assert_tree_equal(actual, expected, 0.1)

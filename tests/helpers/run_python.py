@@ -1,0 +1,38 @@
+"""A Python process of its own: for another backend, other devices, or a world without TensorFlow."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+from helpers.paths import ROOT
+
+BLOCK_TENSORFLOW = """
+import sys
+
+class _NoTensorFlow:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tensorflow", "tensorflow_text", "tf_keras"):
+            raise ImportError(f"{name} is blocked in this test")
+
+sys.meta_path.insert(0, _NoTensorFlow())
+"""
+
+
+def run_python(script, *arguments, backend="tensorflow", timeout=300):
+    """Runs the script; returns what its last line, a JSON object, says."""
+    environment = os.environ | {
+        "KERAS_BACKEND": backend,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert run.returncode == 0, run.stderr[-4000:]
+    return json.loads(run.stdout.splitlines()[-1])

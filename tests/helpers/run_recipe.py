@@ -1,0 +1,38 @@
+"""Recipes as tests run them: in this process, or in one of their own."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+
+from helpers.paths import ROOT
+
+RECIPES = ROOT / "recipes"
+
+
+def import_recipe(name):
+    """The module recipes/<name>.py; recipes find each other as they do when run as scripts."""
+    if str(RECIPES) not in sys.path:
+        sys.path.insert(0, str(RECIPES))
+    return importlib.import_module(name)
+
+
+def run_recipe(name, *arguments):
+    """Runs a recipe here; starting TensorFlow anew would take longer than most tests."""
+    import_recipe(name).main([str(argument) for argument in arguments])
+
+
+def run_recipe_alone(name, *arguments, **environment):
+    """Runs a recipe in a process of its own; returns what it printed and raises if it failed."""
+    command = [sys.executable, str(RECIPES / f"{name}.py"), *map(str, arguments)]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def read_json(path):
+    """The content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))

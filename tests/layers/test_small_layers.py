@@ -1,0 +1,133 @@
+"""Attention bias, pooler, normalisation, activations, initialiser: their values."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kbert.config import ACTIVATIONS
+from kbert.layers.activation import activation_function
+from kbert.layers.attention_bias import AttentionBias
+from kbert.layers.initializer import truncated_normal
+from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.matmul_transposed import matmul_transposed
+from kbert.layers.pooler import Pooler
+from kbert.layers.task_head import TaskHead
+
+MASK = np.array([[True, True, False]])
+PARTS = np.array([[1, 2, 2, 0, 0], [3, 3, 1, 1, 1]], "int32")
+NO = -10000.0
+
+
+def test_attention_bias_hides_padding_keys_from_every_query():
+    np.testing.assert_array_equal(AttentionBias()(MASK), [[[[0.0, 0.0, NO]]]])
+
+
+def test_causal_attention_bias_hides_what_is_to_the_right_too():
+    expected = [[[[0.0, NO, NO], [0.0, 0.0, NO], [0.0, 0.0, NO]]]]
+    np.testing.assert_array_equal(AttentionBias(causal=True)(MASK), expected)
+
+
+def test_packed_attention_bias_is_block_diagonal():
+    bias = np.array(AttentionBias()(PARTS > 0, PARTS))
+    assert bias.shape == (2, 1, 5, 5)
+    visible = (PARTS[:, :, None] == PARTS[:, None, :]) & (PARTS > 0)[:, None, :]
+    np.testing.assert_array_equal(bias[:, 0] == 0.0, visible)
+    assert set(np.unique(bias)) == {0.0, NO}
+
+
+def test_pooler_takes_the_first_token_of_each_part_and_zeros_where_there_is_none():
+    x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
+    pooler, plain = Pooler(num_parts=3), Pooler()
+    pooler(x, PARTS), plain(x)
+    plain.set_weights(pooler.get_weights())
+    pooled = np.array(pooler(x, PARTS))
+    for row, part, place in ((0, 1, 0), (0, 2, 1), (1, 1, 2), (1, 3, 0)):
+        np.testing.assert_allclose(pooled[row, part - 1], np.array(plain(x[:, place:]))[row], atol=1e-6)
+    assert np.all(pooled[0, 2] == 0.0) and np.all(pooled[1, 1] == 0.0)
+
+
+def test_layer_norm_has_bert_epsilon_and_computes_in_float32():
+    x = np.array([[1e-5, -1e-5, 3e-5, -3e-5]], "float32")  # variance 5e-10: Keras' own epsilon would swallow it
+    np.testing.assert_allclose(LayerNorm()(x), x / math.sqrt(5e-10 + 1e-12), rtol=1e-5)
+    wide = np.array([[1000.0, 1001.0, 1002.0, 1003.0]], "float32")
+    y = LayerNorm(dtype="mixed_bfloat16")(keras.ops.cast(wide, "bfloat16"))
+    rounded = np.array(keras.ops.cast(keras.ops.cast(wide, "bfloat16"), "float32"))
+    expected = (rounded - rounded.mean()) / np.sqrt(rounded.var() + 1e-12)
+    np.testing.assert_allclose(keras.ops.cast(y, "float32"), expected, atol=0.02)
+
+
+@pytest.mark.parametrize("axes", [(5, 12), (2, 5, 12)])
+def test_layer_norm_in_training_equals_inference_and_its_derived_gradient(axes):
+    rng = np.random.default_rng(1)
+    layer, x, dy = LayerNorm(), *(tf.constant(rng.normal(2.0, 3.0, axes).astype("float32")) for _ in range(2))
+    layer(x)
+    layer.set_weights([rng.normal(size=12), rng.normal(size=12)])
+    results = {}
+    for training in (False, True):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=training)
+        results[training] = [y, *tape.gradient(y, [x, layer.gamma.value, layer.beta.value], dy)]
+    for plain, by_hand in zip(results[False], results[True], strict=True):
+        np.testing.assert_allclose(by_hand, plain, atol=5e-5)
+
+
+def test_layer_norm_in_training_under_xla_and_with_unknown_axes():
+    layer, x = LayerNorm(), np.random.default_rng(1).normal(size=(4, 5, 12)).astype("float32")
+    expected = layer(x)
+    for jit in (False, True):
+        run = tf.function(
+            lambda x: layer(x, training=True), input_signature=[tf.TensorSpec((None, None, 12))], jit_compile=jit
+        )
+        np.testing.assert_allclose(run(x), expected, atol=1e-5)
+
+
+def test_gelu_tanh_in_training_equals_inference_and_its_derived_gradient():
+    x, gelu, results = tf.linspace(-9.0, 9.0, 999), activation_function("gelu_tanh"), {}
+    for training in (False, True):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = gelu(x, training=training)
+        results[training] = y, tape.gradient(y, x)
+    for plain, by_hand in zip(results[False], results[True], strict=True):
+        np.testing.assert_allclose(by_hand, plain, atol=1e-5)  # TensorFlow's own form is 0 where the value is -4e-6
+
+
+def test_activations():
+    x = np.linspace(-4, 4, 41).astype("float32")
+    formula = {
+        "gelu_tanh": lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
+        "gelu_erf": lambda v: 0.5 * v * (1 + math.erf(v / math.sqrt(2))),
+        "relu": lambda v: max(v, 0.0),
+        "silu": lambda v: v / (1 + math.exp(-v)),
+        "tanh": math.tanh,
+    }
+    assert set(formula) == set(ACTIVATIONS)
+    for name, function in formula.items():
+        np.testing.assert_allclose(activation_function(name)(x), [function(float(v)) for v in x], atol=1e-6)
+    with pytest.raises(ValueError, match="Received: 'gelu'"):
+        activation_function("gelu")
+
+
+def test_initialiser_is_cut_at_two_deviations_and_fresh_every_time():
+    a, b = (np.array(truncated_normal(0.02)((300, 200))) for _ in range(2))
+    assert np.abs(a).max() <= 0.04
+    assert abs(a.std() - 0.02 * 0.8796) < 2e-4  # the deviation of a normal cut at 2
+    assert abs(a.mean()) < 3e-4
+    assert not np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("axes", [(5, 4), (2, 5, 4)])
+def test_matmul_transposed(axes):
+    rng = np.random.default_rng(3)
+    x, table = rng.normal(size=axes).astype("float32"), rng.normal(size=(7, 4)).astype("float32")
+    np.testing.assert_allclose(matmul_transposed(x, table), x @ table.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("units", [0, -1, 2.0, True])
+def test_task_head_needs_a_number_of_outputs(units):
+    with pytest.raises(ValueError, match="`units` must be a positive integer. Received:"):
+        TaskHead(units)

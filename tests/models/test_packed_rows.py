@@ -1,0 +1,98 @@
+"""Packed rows give what the same sequences give in rows of their own."""
+
+import numpy as np
+import pytest
+from helpers.batches import BATCH, LENGTH, PARTS, config, packed_batch
+
+from kbert.models.encoder import BertEncoder
+from kbert.models.pretrainer import BertPretrainer
+
+TOLERANCE = 1e-5
+
+
+def separate(packed):
+    """Every part of every row as a row of its own: the batch, and (row, part, its places in the packed row) of each."""
+    owners = []
+    for row in range(BATCH):
+        for part in range(1, PARTS + 1):
+            places = np.flatnonzero(packed["part_ids"][row] == part)
+            if len(places):
+                owners.append((row, part, places))
+    batch = {
+        "token_ids": np.zeros((len(owners), LENGTH), "int32"),
+        "segment_ids": np.zeros((len(owners), LENGTH), "int32"),
+        "padding_mask": np.zeros((len(owners), LENGTH), bool),
+    }
+    for i, (row, _, places) in enumerate(owners):
+        batch["token_ids"][i, : len(places)] = packed["token_ids"][row, places]
+        batch["segment_ids"][i, : len(places)] = packed["segment_ids"][row, places]
+        batch["padding_mask"][i, : len(places)] = True
+    return batch, owners
+
+
+def twins(causal, model_class=BertEncoder, **arguments):
+    """A model for packed rows and one for plain rows, with the same weights, large enough to matter."""
+    packed_model = model_class(config(causal=causal), num_parts=PARTS, **arguments)
+    plain_model = model_class(config(causal=causal), **arguments)
+    rng = np.random.default_rng(6)
+    packed_model.set_weights([rng.normal(size=w.shape) * 0.4 for w in packed_model.get_weights()])
+    plain_model.set_weights(packed_model.get_weights())
+    return packed_model, plain_model
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_hidden_states_and_pooled_outputs(causal):
+    packed_model, plain_model = twins(causal)
+    packed, (batch, owners) = packed_batch(), separate(packed_batch())
+    actual, expected = packed_model(packed), plain_model(batch)
+    for i, (row, part, places) in enumerate(owners):
+        np.testing.assert_allclose(
+            np.array(actual["sequence_output"])[row, places],
+            np.array(expected["sequence_output"])[i, : len(places)],
+            atol=TOLERANCE,
+        )
+        np.testing.assert_allclose(actual["pooled_output"][row, part - 1], expected["pooled_output"][i], atol=TOLERANCE)
+
+
+def test_parts_that_a_row_does_not_hold_pool_to_zeros():
+    packed_model, _ = twins(causal=False)
+    packed = packed_batch()
+    pooled = np.array(packed_model(packed)["pooled_output"])
+    present = np.any(packed["part_ids"][:, None] == np.arange(1, PARTS + 1)[None, :, None], axis=-1)
+    assert 0 < present.sum() < present.size
+    np.testing.assert_array_equal(np.any(pooled != 0.0, axis=-1), present)
+
+
+def test_pretraining_logits():
+    packed_model, plain_model = twins(causal=False, model_class=BertPretrainer)
+    packed, (batch, owners) = packed_batch(), separate(packed_batch())
+    everywhere = np.tile(np.arange(LENGTH, dtype="int32"), (BATCH, 1))
+    actual = packed_model(packed | {"mask_positions": everywhere})
+    expected = plain_model(batch | {"mask_positions": np.tile(np.arange(LENGTH, dtype="int32"), (len(owners), 1))})
+    for i, (row, part, places) in enumerate(owners):
+        np.testing.assert_allclose(
+            np.array(actual["mlm_logits"])[row, places],
+            np.array(expected["mlm_logits"])[i, : len(places)],
+            atol=TOLERANCE,
+        )
+        np.testing.assert_allclose(actual["nsp_logits"][row, part - 1], expected["nsp_logits"][i], atol=TOLERANCE)
+
+
+def test_a_part_cannot_see_its_neighbour():
+    packed_model, _ = twins(causal=False)
+    packed = packed_batch()
+    changed = packed | {"token_ids": np.where(packed["part_ids"] == 2, packed["token_ids"] // 2, packed["token_ids"])}
+    before, after = (np.array(packed_model(b)["sequence_output"]) for b in (packed, changed))
+    np.testing.assert_array_equal(before[packed["part_ids"] == 1], after[packed["part_ids"] == 1])
+    assert np.any(before[packed["part_ids"] == 2] != after[packed["part_ids"] == 2])
+
+
+def test_left_to_right_attention_cannot_see_the_future():
+    encoder = twins(causal=True)[1]
+    batch, _ = separate(packed_batch())
+    batch["padding_mask"][:] = True
+    changed = batch | {"token_ids": batch["token_ids"].copy()}
+    changed["token_ids"][:, 4] = (changed["token_ids"][:, 4] + 1) % 37
+    before, after = (np.array(encoder(b)["sequence_output"]) for b in (batch, changed))
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    assert np.all(np.any(before[:, 4:] != after[:, 4:], axis=-1))

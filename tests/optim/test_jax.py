@@ -1,0 +1,68 @@
+"""The same optimizer and losses on Keras' JAX backend, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+
+SCRIPT = """
+import json
+import numpy as np, keras
+from helpers.numpy_adamw import NumpyAdamW, clip_by_global_norm, learning_rate
+from kbert.optim.adamw import AdamW
+from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
+from kbert.optim.schedule import WarmupLinearDecay
+
+rng = np.random.default_rng(3)
+variables = [keras.Variable(rng.normal(size=shape).astype("float32"), name=name)
+             for name, shape in (("kernel", (5, 3)), ("bias", (3,)), ("table", (70000, 1)))]
+optimizer = AdamW(WarmupLinearDecay(0.01, 7, 60))
+optimizer.build(variables)
+reference = NumpyAdamW({v.name: v.numpy() for v in variables})
+weights, state = [v.value for v in variables], [v.value for v in optimizer.variables]
+for step in range(50):
+    gradients = [(10.0 ** rng.uniform(-3, 1) * rng.normal(size=v.shape)).astype("float32") for v in variables]
+    weights, state = optimizer.stateless_apply(state, gradients, weights)
+    clipped, norm = clip_by_global_norm([g.astype("float64") for g in gradients], 1.0)
+    reference.apply(clipped, learning_rate(step, 0.01, 7, 60))
+pairs = list(zip(weights, reference.weights.values()))
+error = max(float(np.max(np.abs(np.asarray(w) - r) / np.maximum(1, np.abs(r)))) for w, r in pairs)
+
+x = np.linspace(-1, 1, 12).reshape(3, 4).astype("float32")
+labels = {"mlm_logits": np.array([[1, 4], [0, 2], [3, 3]]), "nsp_logits": np.array([0, 1, 1])}
+weight = {"mlm_logits": np.array([[1, 1], [1, 0], [0, 0]], "float32"), "nsp_logits": np.ones(3, "float32")}
+inputs = keras.Input((4,))
+tokens = keras.layers.Reshape((2, 5))(keras.layers.Dense(10, name="tokens")(inputs))
+model = keras.Model(inputs, {"mlm_logits": tokens, "nsp_logits": keras.layers.Dense(2, name="pair")(inputs)})
+model.compile(AdamW(0.1), loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
+logits = {name: value.tolist() for name, value in model.predict(x, verbose=0).items()}
+first = model.fit(x, labels, sample_weight=weight, batch_size=3, verbose=0).history
+last = model.fit(x, labels, sample_weight=weight, batch_size=3, epochs=30, verbose=0).history
+print(json.dumps({"backend": keras.backend.backend(), "error": error, "logits": logits,
+                  "first": {k: v[0] for k, v in first.items()}, "last": {k: v[-1] for k, v in last.items()}}))
+"""
+
+
+@pytest.mark.parity
+def test_on_jax():
+    pytest.importorskip("jax")
+    environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    result = json.loads(run.stdout.splitlines()[-1])
+    assert result["backend"] == "jax"
+    assert result["error"] < 2e-6
+    logits = np.array(result["logits"]["mlm_logits"])
+    kept = logits[[0, 0, 1], [0, 1, 0]]
+    nll = np.log(np.exp(kept).sum(-1)) - kept[[0, 1, 2], [1, 4, 0]]
+    np.testing.assert_allclose(result["first"]["mlm_logits_loss"], nll.sum() / (3 + 1e-5), rtol=1e-5)
+    np.testing.assert_allclose(result["first"]["mlm_logits_perplexity"], np.exp(nll.mean()), rtol=1e-5)
+    assert result["last"]["loss"] < 0.5 * result["first"]["loss"]
+    assert result["last"]["mlm_logits_accuracy"] == 1.0

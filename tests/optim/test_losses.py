@@ -1,0 +1,151 @@
+"""Every loss against its formula in NumPy, by itself and as `model.fit` reports it and trains on it."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from kbert.optim.cross_entropy import check_labels
+from kbert.optim.losses import (
+    ClassificationLoss,
+    MaskedLanguageModelLoss,
+    NextSentenceLoss,
+    RegressionLoss,
+    SpanLoss,
+)
+from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
+from kbert.optim.tasks import task_losses
+
+B, P, V = 5, 3, 11
+
+
+def nll(labels, logits):
+    logits = np.asarray(logits, "float64")
+    log_normaliser = np.log(np.sum(np.exp(logits), axis=-1))
+    return log_normaliser - np.take_along_axis(logits, np.asarray(labels)[..., None], axis=-1)[..., 0]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(11)
+
+
+def test_masked_lm_is_the_papers_ratio(rng):
+    logits, labels = rng.normal(size=(B, P, V)).astype("float32"), rng.integers(0, V, (B, P))
+    weights = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0]], "float32")
+    expected = np.sum(weights * nll(labels, logits)) / (weights.sum() + 1e-5)
+    np.testing.assert_allclose(float(MaskedLanguageModelLoss()(labels, logits, weights)), expected, rtol=1e-6)
+    few = np.zeros((B, P), "float32")
+    few[0, 0] = 1e-5  # where the 1e-5 below the line shows
+    np.testing.assert_allclose(
+        float(MaskedLanguageModelLoss()(labels, logits, few)), 0.5 * nll(labels, logits)[0, 0], rtol=1e-5
+    )
+    assert float(MaskedLanguageModelLoss()(labels, logits, 0 * weights)) == 0.0
+
+
+@pytest.mark.parametrize("loss_class", [ClassificationLoss, NextSentenceLoss])
+@pytest.mark.parametrize("shape", [(B,), (B, P)])
+def test_classification_is_the_mean(rng, loss_class, shape):
+    logits, labels = rng.normal(size=(*shape, 2)).astype("float32"), rng.integers(0, 2, shape)
+    np.testing.assert_allclose(float(loss_class()(labels, logits)), np.mean(nll(labels, logits)), rtol=1e-6)
+    weights = rng.uniform(size=shape)
+    np.testing.assert_allclose(
+        float(loss_class()(labels, logits, weights)), np.average(nll(labels, logits), weights=weights), rtol=1e-6
+    )
+    np.testing.assert_allclose(float(loss_class()(labels[..., None], logits)), np.mean(nll(labels, logits)), rtol=1e-6)
+
+
+def test_labels_outside_the_range_are_left_out(rng):
+    logits = rng.normal(size=(B, P, V)).astype("float32")
+    labels = rng.integers(0, V, (B, P))
+    marked = labels.copy()
+    marked[0, 1], marked[2, 2], marked[4] = -1, V, -100
+    kept = np.ones((B, P), bool)
+    kept[0, 1] = kept[2, 2] = kept[4] = False
+    variable = tf.Variable(logits)
+    with tf.GradientTape() as tape:
+        loss = ClassificationLoss()(marked, variable)
+    np.testing.assert_allclose(float(loss), np.mean(nll(labels, logits)[kept]), rtol=1e-6)
+    gradient = tape.gradient(loss, variable).numpy()
+    assert np.all(gradient[~kept] == 0.0) and np.all(np.any(gradient[kept] != 0.0, axis=-1))
+    assert float(ClassificationLoss()(np.full((B, P), -1), logits)) == 0.0
+
+
+def test_one_weight_per_row_reaches_all_its_labels(rng):
+    logits, labels = rng.normal(size=(B, P, V)).astype("float32"), rng.integers(0, V, (B, P))
+    weights = np.array([1.0, 0.0, 2.0, 0.0, 1.0])
+    expected = np.average(nll(labels, logits), weights=np.repeat(weights[:, None], P, axis=1))
+    np.testing.assert_allclose(float(ClassificationLoss()(labels, logits, weights)), expected, rtol=1e-6)
+
+
+def test_spans_add_up_to_the_mean_of_both_ends(rng):
+    starts, ends = rng.normal(size=(2, B, 7)).astype("float32")
+    first, last = rng.integers(0, 7, (2, B))
+    expected = (np.mean(nll(first, starts)) + np.mean(nll(last, ends))) / 2
+    np.testing.assert_allclose(float(SpanLoss()(first, starts)) + float(SpanLoss()(last, ends)), expected, rtol=1e-6)
+
+
+def test_regression_is_the_mean_squared_error(rng):
+    labels, scores = rng.normal(size=(2, B))
+    np.testing.assert_allclose(float(RegressionLoss()(labels, scores)), np.mean((labels - scores) ** 2), rtol=1e-6)
+    np.testing.assert_allclose(
+        float(RegressionLoss()(labels[:, None], scores)), np.mean((labels - scores) ** 2), rtol=1e-6
+    )
+
+
+def test_half_precision_logits_are_summed_in_float32(rng):
+    logits = tf.cast(rng.normal(size=(2000, V)) * 5, "bfloat16")
+    labels = rng.integers(0, V, 2000)
+    loss = ClassificationLoss()(labels, logits)
+    assert loss.dtype == "float32"
+    np.testing.assert_allclose(float(loss), np.mean(nll(labels, tf.cast(logits, "float32").numpy())), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss", [MaskedLanguageModelLoss(), NextSentenceLoss(), ClassificationLoss(), SpanLoss(), RegressionLoss()]
+)
+def test_round_trip(loss):
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert type(again) is type(loss) and again.get_config() == loss.get_config()
+
+
+def test_fit_reports_and_descends_the_formula(rng):
+    """One step of plain gradient descent: the reported losses and the weights equal NumPy's."""
+    x = rng.normal(size=(B, 4)).astype("float32")
+    labels = {"mlm_logits": rng.integers(0, V, (B, P)), "nsp_logits": rng.integers(0, 2, B)}
+    weights = {"mlm_logits": rng.integers(0, 2, (B, P)).astype("float32"), "nsp_logits": np.ones(B, "float32")}
+    inputs = keras.Input((4,))
+    tokens = keras.layers.Reshape((P, V))(keras.layers.Dense(P * V, use_bias=False, name="tokens")(inputs))
+    pair = keras.layers.Dense(2, use_bias=False, name="pair")(inputs)
+    model = keras.Model(inputs, {"mlm_logits": tokens, "nsp_logits": pair})
+    model.compile(keras.optimizers.SGD(0.5), loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
+    before = [w.astype("float64") for w in model.get_weights()]
+    logits = (x @ before[0]).reshape(B, P, V), x @ before[1]
+    history = model.fit(x, labels, sample_weight=weights, batch_size=B, verbose=0).history
+    mlm = np.sum(weights["mlm_logits"] * nll(labels["mlm_logits"], logits[0])) / (weights["mlm_logits"].sum() + 1e-5)
+    nsp = np.mean(nll(labels["nsp_logits"], logits[1]))
+    np.testing.assert_allclose(history["mlm_logits_loss"], [mlm], rtol=1e-5)
+    np.testing.assert_allclose(history["nsp_logits_loss"], [nsp], rtol=1e-5)
+    np.testing.assert_allclose(history["loss"], [mlm + nsp], rtol=1e-5)
+    softmax = [np.exp(z) / np.exp(z).sum(-1, keepdims=True) for z in logits]
+    d_mlm = softmax[0] - np.eye(V)[labels["mlm_logits"]]
+    d_mlm *= (weights["mlm_logits"] / (weights["mlm_logits"].sum() + 1e-5))[..., None]
+    d_nsp = (softmax[1] - np.eye(2)[labels["nsp_logits"]]) / B
+    after = model.get_weights()
+    np.testing.assert_allclose(after[0], before[0] - 0.5 * x.T @ d_mlm.reshape(B, -1), atol=1e-6)
+    np.testing.assert_allclose(after[1], before[1] - 0.5 * x.T @ d_nsp, atol=1e-6)
+
+
+def test_check_labels():
+    check_labels(np.array([0, 2, 1]), 3)
+    with pytest.raises(ValueError, match=r"\[0, 3\).*Received: \[-1, 3\] among 2"):
+        check_labels(np.array([0, 3, -1]), 3)
+    with pytest.raises(ValueError, match="integers"):
+        check_labels(np.array([0.0, 1.0]), 3)
+
+
+def test_every_task_has_losses():
+    assert set(task_losses("span")) == {"start_logits", "end_logits"}
+    assert set(task_losses("next_sentence")) == {"nsp_logits"}
+    with pytest.raises(ValueError, match="parsing"):
+        task_losses("parsing")

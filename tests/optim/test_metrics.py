@@ -1,0 +1,72 @@
+"""The metrics against NumPy over several batches of unequal size."""
+
+import keras
+import numpy as np
+import pytest
+
+from kbert.optim.metrics import Accuracy, CrossEntropy, Perplexity, SquaredError
+from kbert.optim.tasks import task_losses, task_metrics
+
+V = 7
+
+
+def batches(rng):
+    for rows in (5, 3, 1):
+        logits = rng.normal(size=(rows, 4, V)).astype("float32")
+        yield rng.integers(-1, V, (rows, 4)), logits, rng.integers(0, 2, (rows, 4)).astype("float32")
+
+
+def expected(rng):
+    nll, hits, weights = [], [], []
+    for labels, logits, weight in batches(rng):
+        kept = (weight > 0) & (labels >= 0)
+        logits, labels = logits[kept].astype("float64"), labels[kept]
+        nll.append(np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(labels)), labels])
+        hits.append(logits.argmax(-1) == labels)
+        weights.append(weight[kept])
+    return np.concatenate(nll).mean(), np.concatenate(hits).mean()
+
+
+@pytest.mark.parametrize(
+    "metric, of",
+    [
+        (CrossEntropy, lambda nll, hits: nll),
+        (Perplexity, lambda nll, hits: np.exp(nll)),
+        (Accuracy, lambda nll, hits: hits),
+    ],
+)
+def test_over_all_labels_seen(metric, of):
+    metric = metric()
+    assert float(metric.result()) == 0.0
+    for batch in batches(np.random.default_rng(2)):
+        metric.update_state(*batch)
+    np.testing.assert_allclose(float(metric.result()), of(*expected(np.random.default_rng(2))), rtol=1e-6)
+    metric.reset_state()
+    assert float(metric.result()) == 0.0
+
+
+def test_perplexity_of_a_uniform_guess_is_the_vocabulary():
+    metric = Perplexity()
+    metric.update_state(np.array([[1, 2]]), np.zeros((1, 2, V)))
+    np.testing.assert_allclose(float(metric.result()), V, rtol=1e-6)
+
+
+def test_squared_error():
+    metric = SquaredError()
+    metric.update_state(np.array([1.0, 2.0]), np.array([1.5, 4.0]), np.array([1.0, 3.0]))
+    np.testing.assert_allclose(float(metric.result()), (0.25 + 3 * 4.0) / 4)
+
+
+@pytest.mark.parametrize("metric", [CrossEntropy(), Perplexity(), Accuracy(), SquaredError()])
+def test_round_trip(metric):
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert type(again) is type(metric) and again.name == metric.name
+
+
+def test_losses_and_metrics_of_a_task_have_the_same_outputs():
+    tasks = ("pretraining", "masked_lm", "next_sentence", "classification", "tagging", "multiple_choice", "regression",
+             "span")  # fmt: skip
+    for task in tasks:
+        assert task_losses(task).keys() == task_metrics(task).keys()
+    with pytest.raises(ValueError, match="one of"):
+        task_metrics("parsing")

@@ -1,0 +1,39 @@
+"""The learning rate against the transcription, and the values paper.md names."""
+
+import keras
+import numpy as np
+import pytest
+from helpers.numpy_adamw import learning_rate
+
+from kbert.optim.schedule import WarmupLinearDecay
+
+
+def test_equals_the_original_at_every_step():
+    schedule = WarmupLinearDecay(3e-4, 13, 57)
+    for step in range(60):
+        np.testing.assert_allclose(float(schedule(step)), learning_rate(step, 3e-4, 13, 57), rtol=1e-6, atol=0.0)
+
+
+def test_the_papers_values():
+    schedule = WarmupLinearDecay(1e-4, 10_000, 1_000_000)
+    assert float(schedule(0)) == 0.0
+    np.testing.assert_allclose(float(schedule(9_999)), 0.9999e-4, rtol=1e-6)
+    np.testing.assert_allclose(float(schedule(10_000)), 0.99e-4, rtol=1e-6)  # the jump
+    assert float(schedule(1_000_000)) == 0.0
+    assert float(schedule(2_000_000)) == 0.0
+
+
+def test_without_warm_up_starts_at_the_peak():
+    assert float(WarmupLinearDecay(0.5, 0, 10)(0)) == 0.5
+
+
+def test_round_trip():
+    schedule = WarmupLinearDecay(1e-3, 3, 17)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
+    assert isinstance(again, WarmupLinearDecay) and again.get_config() == schedule.get_config()
+
+
+@pytest.mark.parametrize("arguments", [(1e-3, 11, 10), (1e-3, -1, 10), (1e-3, 0, 0), (-1.0, 1, 10)])
+def test_bad_arguments(arguments):
+    with pytest.raises(ValueError, match="Received"):
+        WarmupLinearDecay(*arguments)

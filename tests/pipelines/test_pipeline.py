@@ -1,0 +1,205 @@
+"""Pipelines: strings to answers, the way a Keras user works with a model."""
+
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
+
+from kbert import BertClassifier, BertPretrainer, BertRegressor, Pipeline, build_pipeline
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LABELS = ["bad", "good", "neither ß"]
+
+
+def make(kind):
+    config, tokenizer = tiny_config(), tiny_tokenizer()
+    if kind == "single":
+        model = BertClassifier(config, num_labels=3)
+        return build_pipeline(randomise(model), tokenizer, labels=LABELS, sequence_length=11), {"text": TEXTS}
+    if kind == "pair":
+        model = BertClassifier(config, num_labels=2)
+        pipeline = build_pipeline(randomise(model), tokenizer, sequence_length=13, pair=True)
+        return pipeline, {"text": TEXTS, "text_pair": PAIRS}
+    if kind == "regression":
+        return build_pipeline(randomise(BertRegressor(config)), tokenizer, pair=True), {
+            "text": TEXTS,
+            "text_pair": PAIRS,
+        }
+    model = BertPretrainer(config, next_sentence=kind == "pretraining")
+    pipeline = build_pipeline(randomise(model), tokenizer, max_masks=3, top_k=4)
+    return pipeline, {"text": ["Paris is [MASK].", "the [MASK] [MASK] of [MASK] [MASK]", "no mask", ""]}
+
+
+KINDS = ["single", "pair", "regression", "masked_lm", "pretraining"]
+
+
+def same(got, expected):
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        if value.dtype == object:
+            np.testing.assert_array_equal(got[name], value, err_msg=name)
+        else:
+            np.testing.assert_allclose(got[name], value, atol=1e-5, err_msg=name)
+
+
+def strings(answers):
+    return {
+        name: np.asarray(value).astype(object) if value.dtype == tf.string else value for name, value in answers.items()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answers_are_those_of_its_parts(kind):
+    pipeline, columns = make(kind)
+    batch = pipeline.preprocessor(columns)
+    outputs = pipeline.model.predict({name: batch[name] for name in pipeline.model.input}, verbose=0)
+    answers = pipeline.predict(columns, verbose=0)
+    if kind == "regression":
+        np.testing.assert_allclose(answers["score"], outputs["score"], atol=1e-5)
+    elif kind in ("single", "pair"):
+        odds = np.exp(outputs["logits"])
+        np.testing.assert_allclose(answers["probabilities"], odds / odds.sum(axis=1, keepdims=True), atol=1e-5)
+        names = LABELS if kind == "single" else ["0", "1"]
+        assert answers["label"].tolist() == [names[i] for i in outputs["logits"].argmax(axis=1)]
+        assert len(set(answers["label"])) > 1  # else the comparison would say little
+    else:
+        assert answers["count"].tolist() == [1, 3, 0, 0]
+        odds = np.exp(outputs["mlm_logits"])
+        probabilities = odds / odds.sum(axis=-1, keepdims=True)
+        best = np.argsort(-probabilities[1, 2])[:4]
+        np.testing.assert_allclose(answers["probabilities"][1, 2], probabilities[1, 2][best], atol=1e-5)
+        assert answers["tokens"][1, 2].tolist() == [pipeline.tokenizer.id_to_token(int(i)) for i in best]
+        assert set(answers["tokens"][2].ravel()) == {""} and not answers["probabilities"][2].any()
+
+
+@pytest.mark.parametrize("kind", ["single", "pair", "masked_lm"])
+def test_all_ways_to_give_strings(kind):
+    pipeline, columns = make(kind)
+    expected = pipeline.predict(columns, verbose=0)
+    names = list(columns)
+    dataset = tf.data.Dataset.from_tensor_slices(columns).batch(3)
+    ways = [
+        {name: np.array(columns[name]) for name in names},
+        {name: np.array(columns[name], object) for name in names},
+        {name: tf.constant(columns[name]) for name in names},
+        {name: tf.constant(columns[name])[:, tf.newaxis] for name in names},
+        {**columns, "other": [1, 2, 3, 4]},
+        dataset,
+        dataset.map(lambda x: (x, 0)),
+    ]
+    if kind != "pair":
+        ways += [columns["text"], np.array(columns["text"])]
+    for way in ways:
+        same(pipeline.predict(way, verbose=0), expected)
+    same(pipeline.predict(columns, batch_size=3, verbose=0), expected)
+    same(pipeline.predict_on_batch(columns), expected)
+    same(pipeline.predict(dataset, steps=1, verbose=0), {name: value[:3] for name, value in expected.items()})
+    for way in ways[:5]:
+        called = pipeline(way)
+        assert all(tf.is_tensor(value) for value in called.values())
+        same(called, {name: _as_bytes(value) for name, value in expected.items()})
+
+
+def _as_bytes(value):
+    if value.dtype != object:
+        return value
+    return np.array([x.encode() for x in value.ravel()], object).reshape(value.shape)
+
+
+def test_an_answer_does_not_depend_on_its_batch():
+    pipeline, columns = make("pair")
+    together = pipeline.predict(columns, verbose=0)
+    for i in range(4):
+        alone = pipeline.predict({name: column[i : i + 1] for name, column in columns.items()}, verbose=0)
+        same(alone, {name: value[i : i + 1] for name, value in together.items()})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saving_in_the_keras_format(kind, tmp_path):
+    pipeline, columns = make(kind)
+    expected = pipeline.predict(columns, verbose=0)
+    pipeline.save(tmp_path / "pipeline.keras")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "pipeline.keras").rename(tmp_path / "elsewhere" / "moved.keras")
+    loaded = keras.saving.load_model(tmp_path / "elsewhere" / "moved.keras")
+    assert isinstance(loaded, Pipeline) and type(loaded.model) is type(pipeline.model)
+    same(loaded.predict(columns, verbose=0), expected)
+    assert loaded.settings() == pipeline.settings()
+    assert loaded.tokenizer.vocabulary == pipeline.tokenizer.vocabulary
+    if kind == "masked_lm":
+        assert loaded.answers.tokenizer is loaded.preprocessor.tokenizer
+
+
+def test_loading_in_another_process(tmp_path):
+    pipeline, columns = make("pair")
+    expected = pipeline.predict(columns, verbose=0)
+    pipeline.save(tmp_path / "pipeline.keras")
+    np.save(tmp_path / "columns.npy", np.array([columns["text"], columns["text_pair"]]))
+    program = """
+import sys, keras, numpy as np
+from kbert import Pipeline
+text, pair = np.load(sys.argv[1] + "/columns.npy")
+answers = keras.saving.load_model(sys.argv[1] + "/pipeline.keras").predict({"text": text, "text_pair": pair}, verbose=0)
+np.savez(sys.argv[1] + "/answers.npz", label=answers["label"].astype(str), probabilities=answers["probabilities"])
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True)
+    answers = np.load(tmp_path / "answers.npz")
+    assert answers["label"].tolist() == expected["label"].tolist()
+    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5)
+
+
+def test_export_has_kerass_meaning(tmp_path):
+    pipeline, columns = make("pair")
+    expected = pipeline(columns)
+    pipeline.export(tmp_path / "exported", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "exported")
+    tensors = {name: tf.constant(column) for name, column in columns.items()}
+    for answers in (loaded.serve(tensors), loaded.signatures["serving_default"](**tensors)):
+        same(answers, expected)
+
+
+def test_training_with_the_parts_changes_the_pipeline():
+    config = tiny_config(hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
+    pipeline = build_pipeline(BertClassifier(config, num_labels=2), tiny_tokenizer(), labels=LABELS[:2])
+    texts, labels = ["good film", "bad film", "very good", "very bad"] * 8, [1, 0, 1, 0] * 8
+    data = tf.data.Dataset.from_tensor_slices(({"text": texts}, labels)).batch(8)
+    data = data.map(lambda x, y: (pipeline.preprocessor(x), {"logits": y}))
+    pipeline.model.compile(
+        keras.optimizers.Adam(0.01),
+        loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
+        metrics={"logits": ["accuracy"]},
+    )
+    pipeline.model.fit(data, epochs=10, verbose=0)
+    assert pipeline.predict(["good film", "bad film"], verbose=0)["label"].tolist() == ["good", "bad"]
+    assert pipeline.model.evaluate(data, verbose=0, return_dict=True)["accuracy"] == 1.0
+
+
+def test_mixed_precision_gives_float32_answers():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        pipeline, columns = make("single")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert pipeline.model.encoder.dtype_policy.name == "mixed_bfloat16"
+    probabilities = pipeline.predict(columns, verbose=0)["probabilities"]
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-5)
+    assert probabilities.dtype == np.float32
+
+
+def test_errors():
+    pipeline, columns = make("pair")
+    with pytest.raises(ValueError, match=r"missing: \['text_pair'\]"):
+        pipeline.predict({"text": TEXTS})
+    with pytest.raises(ValueError, match="expected a dict"):
+        pipeline.predict(TEXTS)
+    with pytest.raises(ValueError, match="a list of one"):
+        make("single")[0].predict("one text")
+    with pytest.raises(TypeError, match="must hold strings"):
+        make("single")[0].predict(np.zeros(3))
+    with pytest.raises(ValueError, match=r"missing: \['mask_positions'\]"):
+        Pipeline(pipeline.preprocessor, BertPretrainer(tiny_config()), pipeline.answers)

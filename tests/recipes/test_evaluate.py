@@ -1,0 +1,83 @@
+"""Scores of a stored model."""
+
+import json
+
+import pytest
+from helpers.run_recipe import read_json, run_recipe
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+import kbert
+from kbert import BertTokenizer
+from kbert.weights.settings import ModelSettings
+
+ROWS = sentences(13)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """model/ (a classifier), init/ (no classifier), test.csv."""
+    from helpers.tiny_directory import VOCABULARY
+
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_tiny_directory(path / "plain", task="classification", num_labels=2)
+    settings = ModelSettings(labels=["bad", "good"], sequence_length=9)
+    model = kbert.load_pretrained(path / "plain")
+    kbert.save_pretrained(model, path / "model", tokenizer=BertTokenizer(VOCABULARY), settings=settings)
+    write_table(path / "test.csv", ROWS)
+    return path
+
+
+def _arguments(home, *more):
+    return ("--model", home / "model", "--data", home / "test.csv", "--text-column", "text", "--label-column", "label",
+            *more)  # fmt: skip
+
+
+def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
+    run_recipe("evaluate", *_arguments(home, "--output", tmp_path / "out", "--batch-size", 4, "--json"))
+    scores = read_json(tmp_path / "out" / "metrics.json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == scores
+    answers = kbert.build_pipeline(kbert.load_pretrained(home / "model")).predict([text for text, _ in ROWS])["label"]
+    assert scores["accuracy"] == sum(a == b for a, (_, b) in zip(answers, ROWS, strict=True)) / 13
+    assert (scores["examples"], set(scores)) == (13, {"examples", "loss", "accuracy", "macro_f1", "matthews"})
+    assert read_json(tmp_path / "out" / "settings.json")["model"] == str(home / "model")
+
+
+def test_a_glue_task(home, tmp_path, capsys):
+    write_tiny_directory(tmp_path / "model", task="classification", num_labels=2)  # labels "0" and "1"
+    (tmp_path / "glue" / "SST-2").mkdir(parents=True)
+    rows = [(text, int(label == "good")) for text, label in ROWS]
+    write_table(tmp_path / "glue" / "SST-2" / "dev.tsv", rows, header=("sentence", "label"))
+    run_recipe("evaluate", "--model", tmp_path, "--data", tmp_path / "glue", "--task", "SST-2", "--json")
+    scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(scores) == {"examples", "loss", "accuracy"}
+    with pytest.raises(SystemExit, match=r"expected a model for SST-2, labels .* Received: \['bad', 'good'\]"):
+        run_recipe("evaluate", "--model", home / "model", "--data", tmp_path / "glue", "--task", "SST-2")
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--model", "{home}/init"), "expected a fine-tuned classifier or regressor. Received: a pretraining model"),
+        (("--text-pair-column", "label"), "was trained on single texts. Received: pairs of texts"),
+        (("--data", "{home}/none.csv"), "none.csv.*is no file"),
+        (("--label-column", "stars"), "test.csv, line 1: .*missing: .'stars'"),
+        (("--data", "{home}/other.csv"), r"other.csv, line 2: .*\['bad', 'good'\]. Received: 'ugly'"),
+    ],
+)
+def test_what_is_wrong_is_named(home, tmp_path, flags, message):
+    write_table(home / "other.csv", [("a", "ugly")])
+    flags = [flag.format(home=home) for flag in flags]
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        run_recipe("evaluate", *_arguments(home, *flags, "--output", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [(("--task", "SST-2"), "knows its columns"), (("--label-column", ""), "needs --text-column and --label-column")],
+)
+def test_flags_that_do_not_go_together(home, capsys, flags, message):
+    with pytest.raises(SystemExit):
+        run_recipe("evaluate", *_arguments(home, *flags))
+    assert message in capsys.readouterr().err

@@ -1,0 +1,235 @@
+"""Fine-tuning on one's own table: what it learns, leaves behind, takes up again and refuses."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+from helpers.run_recipe import RECIPES, import_recipe, read_json, run_recipe, run_recipe_alone
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+import kbert
+from kbert.tasks import finetuning_data
+from kbert.training.run_directory import open_run
+from kbert.weights.kbert_directory import read_kbert_directory
+
+QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 2e-3, "--checkpoint-every", 10)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """init/ (a pre-trained model), train.csv and dev.csv."""
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_table(path / "train.csv", sentences(61))
+    write_table(path / "dev.csv", sentences(21, start=61))
+    return path
+
+
+def _arguments(home, output, *more):
+    return ("--train", home / "train.csv", "--text-column", "text", "--label-column", "label",
+            "--init", home / "init", "--output", output, *QUICK, *more)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(home):
+    run_recipe(
+        "finetune_classifier", *_arguments(home, home / "run", "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
+    )
+    return home / "run"
+
+
+def test_it_learns(run):
+    metrics = read_json(run / "metrics.json")
+    assert metrics["dev"]["accuracy"] == 1.0
+    assert metrics["dev"]["loss"] < 0.05
+    assert metrics["dev"]["examples"] == 21
+    assert metrics["constant_answer"]["accuracy"] == pytest.approx(14 / 21)
+    assert (metrics["train_examples"], metrics["steps"]) == (61, 60)
+
+
+def test_what_it_leaves_answers_strings(run):
+    model = kbert.load_pretrained(run)
+    pipeline = kbert.build_pipeline(model)
+    assert pipeline.predict(["the kind film .", "the grim film ."])["label"].tolist() == ["good", "bad"]
+    assert model.pretrained.settings.labels == ["bad", "good"]
+    assert model.pretrained.settings.sequence_length == 9
+    assert model.config.hidden_dropout == 0.0  # --dropout
+
+
+def test_settings_history_logs_but_no_checkpoints(run, home):
+    settings = read_json(run / "settings.json")
+    assert settings["train"] == str(home / "train.csv")
+    assert settings["learning_rate"] == 2e-3
+    assert read_json(run / "model" / "manifest.json")["made_by"] == settings
+    assert [json.loads(line)["step"] for line in (run / "history.jsonl").open()] == [10, 20, 30, 40, 50, 60]
+    assert {path.name for path in run.iterdir()} == {"model", "metrics.json", "settings.json", "history.jsonl", "logs"}
+    assert any((run / "logs").rglob("events*"))
+
+
+def test_a_finished_run_is_not_touched(run, home, capsys):
+    before = (run / "metrics.json").read_bytes()
+    with pytest.raises(SystemExit, match="holds the finished run of these settings.*--overwrite, which would delete"):
+        run_recipe(
+            "finetune_classifier", *_arguments(home, run, "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
+        )
+    assert (run / "metrics.json").read_bytes() == before
+
+
+def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
+    ones, twos = sentences(40), sentences(40, start=1)
+    rows = [(f'"{a}', b, int(x == y)) for (a, x), (b, y) in zip(ones, twos, strict=True)]  # a lone " is text
+    write_table(tmp_path / "pairs.tsv", rows, header=("one", "two", "same"))
+    run_recipe(
+        "finetune_classifier", "--train", tmp_path / "pairs.tsv", "--text-column", "one", "--text-pair-column", "two",
+        "--label-column", "same", "--init", home / "init", "--output", tmp_path / "run", *QUICK, "--epochs", 1,
+    )  # fmt: skip
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
+    stored = read_kbert_directory(tmp_path / "run" / "model")
+    assert stored.settings.pair
+    assert stored.settings.labels == ["0", "1"]
+
+
+def test_regression_from_json_lines(home, tmp_path):
+    rows = [{"text": text, "stars": 1 if label == "good" else -0.5} for text, label in sentences(61)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run_recipe(
+        "finetune_classifier", "--train", tmp_path / "a.jsonl", "--text-column", "text", "--label-column", "stars",
+        "--regression", "--init", home / "init", "--output", tmp_path / "run", *QUICK, "--steps", 60, "--dropout", 0,
+    )  # fmt: skip
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert set(metrics["dev"]) == {"examples", "loss", "pearson", "spearman"}
+    assert metrics["dev"]["pearson"] > 0.9
+    assert metrics["dev"]["loss"] < 0.1  # a constant answer's is 0.5
+    assert kbert.load_pretrained(tmp_path / "run").task == "regression"
+
+
+def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch, capsys):
+    whole = finetuning_data.training_dataset
+    arguments = _arguments(home, tmp_path / "run", "--dev", home / "dev.csv", "--steps", 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuning_data, "training_dataset", lambda *a, **k: whole(*a, **k).take(27))
+        with pytest.raises(ValueError, match="ended after step 27"):
+            run_recipe("finetune_classifier", *arguments)
+    assert not (tmp_path / "run" / "model").exists()
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    run_recipe("finetune_classifier", *arguments)
+    assert "going on from the checkpoint of step 20 of 60" in capsys.readouterr().out
+    expected, received = (kbert.load_pretrained(path).get_weights() for path in (run, tmp_path / "run"))
+    for a, b in zip(expected, received, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert read_json(tmp_path / "run" / "metrics.json")["dev"] == read_json(run / "metrics.json")["dev"]
+
+
+def test_other_settings_do_not_go_on(home, tmp_path):
+    recipe, flags = import_recipe("finetune_classifier"), import_recipe("flags")
+    args = recipe.parse_arguments([str(a) for a in _arguments(home, tmp_path / "run")])
+    open_run(tmp_path / "run", flags.settings_of(args))  # broken off before the first step
+    with pytest.raises(SystemExit, match="an unfinished run with other settings .*seed: 0 there, 1 now"):
+        run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", "--seed", 1))
+
+
+def _built(home, *more):
+    recipe = import_recipe("finetune_classifier")
+    args = recipe.parse_arguments([str(a) for a in _arguments(home, home / "nowhere", *more)])
+    return recipe.build(args, args.seed, ["bad", "good", "so so"], False)[0].model
+
+
+def test_random_weights_keep_only_the_architecture(home):
+    stored = kbert.load_pretrained(home / "init", task="encoder")
+    loaded, fresh = _built(home), _built(home, "--random-weights", "--dropout", 0)
+    again, other = (_built(home, "--random-weights", "--dropout", 0, "--seed", seed) for seed in (0, 1))
+    kernels = [
+        next(v.numpy() for v in m.encoder.weights if v.path.endswith("attention/query/kernel"))
+        for m in (stored, loaded, fresh, again, other)
+    ]
+    np.testing.assert_array_equal(kernels[0], kernels[1])
+    np.testing.assert_array_equal(kernels[2], kernels[3])
+    assert np.abs(kernels[2] - kernels[0]).max() > 0.01
+    assert np.abs(kernels[2] - kernels[4]).max() > 0.01
+    assert (fresh.num_labels, fresh.dropout, fresh.config.attention_dropout) == (3, 0.0, 0.0)
+    assert (loaded.dropout, loaded.config.attention_dropout) == (0.1, 0.1)
+    assert fresh.count_params() == loaded.count_params()
+
+
+BAD = [
+    (("--label-column", "stars"), {}, r"train.csv, line 1: expected the columns \['text', 'stars'\]"),
+    (("--text-pair-column", "two"), {}, r"missing: \['two'\]"),
+    (("--regression",), {}, "train.csv, line 2: expected a number in 'label'. Received: 'bad'"),
+    (("--dev", "dev.csv"), {"dev.csv": "text,label\na,good\nb,dull\n"}, "dev.csv, line 3: .*Received: 'dull'"),
+    (("--train", "empty.csv"), {"empty.csv": ""}, "empty.csv is empty"),
+    (
+        ("--train", "one.csv"),
+        {"one.csv": "text,label\na,1\nb,1\n"},
+        r"at least two different labels. Received: \['1'\]",
+    ),
+    (("--train", "gap.csv"), {"gap.csv": "text,label\na,1\nb,\n"}, "gap.csv, line 3: expected a label in 'label'"),
+    (("--train", "latin.csv"), {"latin.csv": b"text,label\nna\xefve,1\n"}, "latin.csv, line 2: invalid UTF-8"),
+    (("--sequence-length", 17), {}, "at most the model's position table, 16. Received: 17"),
+    (("--sequence-length", 2), {}, "`sequence_length` must be at least 3"),
+]
+
+
+@pytest.mark.parametrize("flags, files, message", BAD, ids=lambda value: value[0] if isinstance(value, tuple) else None)
+def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkeypatch, flags, files, message):
+    monkeypatch.chdir(tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", *flags))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_model_is_an_error(home, tmp_path):
+    write_tiny_directory(tmp_path / "init")
+    with (tmp_path / "init" / "model.weights.h5").open("r+b") as weights:
+        weights.truncate(1000)
+    with pytest.raises(SystemExit, match="error: .*model.weights.h5 is damaged"):
+        run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", "--init", tmp_path / "init"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_content_in_the_output_is_an_error(home, tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(SystemExit, match="error: .*holds other files than a run's"):
+        run_recipe("finetune_classifier", *_arguments(home, tmp_path))
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
+
+
+def test_two_replicas_are_one(home, tmp_path):
+    more = ("--dev", home / "dev.csv", "--steps", 12, "--dropout", 0)
+    run_recipe("finetune_classifier", *_arguments(home, tmp_path / "one", *more))
+    arguments = _arguments(home, tmp_path / "two", *more, "--strategy", "mirrored")
+    printed = run_recipe_alone("finetune_classifier", *arguments, KBERT_LOGICAL_CPUS="2")
+    assert "strategy mirrored: 2 replicas" in printed
+    one, two = ([json.loads(x) for x in (tmp_path / n / "history.jsonl").open()] for n in ("one", "two"))
+    assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 12]
+    for a, b in zip(one, two, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+        assert a["accuracy"] == pytest.approx(b["accuracy"], abs=1e-6)
+    one, two = (read_json(tmp_path / name / "metrics.json")["dev"] for name in ("one", "two"))
+    assert one == pytest.approx(two, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_exactly(home, tmp_path):
+    more = ("--dev", home / "dev.csv", "--steps", 2000)
+    run_recipe("finetune_classifier", *_arguments(home, tmp_path / "whole", *more))
+    arguments = _arguments(home, tmp_path / "killed", *more)
+    command = [sys.executable, str(RECIPES / "finetune_classifier.py"), *map(str, arguments)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
+        while not list((tmp_path / "killed").glob("checkpoints/step-*100")):
+            time.sleep(0.01)
+            assert process.poll() is None
+        process.kill()
+    assert not (tmp_path / "killed" / "metrics.json").exists()
+    run_recipe("finetune_classifier", *arguments)
+    one, two = (read_json(tmp_path / name / "metrics.json") for name in ("whole", "killed"))
+    assert one["dev"] == two["dev"]
+    one, two = (kbert.load_pretrained(tmp_path / name).get_weights() for name in ("whole", "killed"))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))

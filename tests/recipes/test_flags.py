@@ -1,0 +1,90 @@
+"""The flags that recipes share."""
+
+import argparse
+import importlib.util
+import pathlib
+import re
+
+import pytest
+from helpers.paths import ROOT
+
+
+@pytest.fixture(scope="module")
+def flags():
+    spec = importlib.util.spec_from_file_location("flags", ROOT / "recipes" / "flags.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _parser(flags, *names, **overrides):
+    parser = argparse.ArgumentParser()
+    flags.add_flags(parser, *names, **overrides)
+    return parser
+
+
+def test_every_flag_of_the_design_explains_itself(flags):
+    names = [
+        "init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "strategy",
+        "precision", "log-dir", "json", "overwrite",
+    ]  # fmt: skip
+    parser = _parser(flags, *names, epochs={"default": 3.0})
+    help_text = parser.format_help()
+    assert all(f"--{name}" in help_text for name in names)
+    assert all(action.help for action in parser._actions)
+    assert "(default: 3.0)" in help_text
+    args = parser.parse_args(["--output", "out"])
+    assert (args.epochs, args.batch_size, args.seed, args.strategy, args.json) == (3.0, 32, 0, "auto", False)
+
+
+@pytest.mark.parametrize(
+    "flag, value, message",
+    [
+        ("steps", "0", "at least 1. Received: 0"),
+        ("steps", "1.5", "invalid"),
+        ("batch-size", "-3", "at least 1. Received: -3"),
+        ("epochs", "0", "above 0. Received: 0"),
+        ("learning-rate", "nan", "above 0. Received: nan"),
+        ("strategy", "two", "invalid choice"),
+        ("precision", "float16", "invalid choice"),
+        ("init", "nowhere", "expected a kbert directory .* 'nowhere', which has no config.json"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_else(flags, capsys, flag, value, message):
+    with pytest.raises(SystemExit):
+        _parser(flags, flag).parse_args([f"--{flag}", value])
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_recipe_output_stands_for_the_model_in_it(flags, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    assert flags.kbert_directory(str(tmp_path)) == tmp_path / "model"
+    assert flags.kbert_directory(str(tmp_path / "model")) == tmp_path / "model"
+
+
+def test_overrides_are_for_flags_that_are_there(flags):
+    with pytest.raises(ValueError, match="Received: .'learning_rate'"):
+        _parser(flags, "seed", learning_rate={"default": 1.0})
+
+
+def test_settings_are_what_decides_the_result(flags):
+    parser = _parser(flags, "output", "seed", "json", "log-dir", "overwrite", "batch-size")
+    args = parser.parse_args(["--output", "a", "--json", "--log-dir", "b", "--overwrite", "--seed", "3"])
+    args.init = pathlib.Path("runs") / "tiny"
+    assert flags.settings_of(args) == {"batch_size": 32, "init": str(args.init), "seed": 3}
+    assert flags.settings_of(args, "seed") == {"batch_size": 32, "init": str(args.init)}
+
+
+def test_plain_errors_are_one_line(flags):
+    with pytest.raises(SystemExit, match="^error: a.csv, line 3: no$"), flags.plain_errors():
+        raise ValueError("a.csv, line 3: no")
+    with pytest.raises(KeyError), flags.plain_errors():
+        raise KeyError("a bug keeps its traceback")
+
+
+def test_a_model_of_another_library_stands_for_itself(flags, tmp_path):
+    (tmp_path / "bert_config.json").write_text("{}")
+    (tmp_path / "bert_model.ckpt.index").write_text("")
+    assert flags.kbert_directory(str(tmp_path)) == tmp_path
+    assert flags.kbert_directory(str(tmp_path / "bert_model.ckpt")) == tmp_path / "bert_model.ckpt"

@@ -1,0 +1,100 @@
+import gzip
+import itertools
+
+import pytest
+from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
+
+from kbert.text.vocabulary import read_vocabulary
+
+SYLLABLES = (("Ka", "mi", "tho"), ("ri", "ün", "da"), ("s", "lo", "ny"), ("", "x", "ter", "ve"))
+WORDS = ["".join(word) for word in itertools.product(*SYLLABLES)]
+SENTENCES = ["The pieces of " + " ".join(WORDS[i::5]) + ", counted in Zürich." for i in range(5)]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(SENTENCES) + "\n\n" + "\n".join(SENTENCES[:4]) + "\n", encoding="utf-8")
+    with gzip.open(tmp_path / "b.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(reversed(SENTENCES)) + "\n")
+    return tmp_path
+
+
+def learn(corpus, *arguments, output="out/vocab.txt"):
+    run_recipe("learn_vocabulary", *arguments, "--output", corpus / output)
+    return read_vocabulary(corpus / output)
+
+
+def test_learns_and_says_how(corpus, capsys):
+    tokens = learn(corpus, "--corpus", corpus / "*.txt", corpus / "*.gz", "--size", 110, "--json")
+    printed = capsys.readouterr().out.strip().split("\n")
+    assert len(tokens) == 110 and "pieces" in tokens and "zurich" in "".join(tokens)
+    assert sorted(path.name for path in (corpus / "out").iterdir()) == ["vocab.json", "vocab.txt"]
+    about = read_json(corpus / "out" / "vocab.json")
+    assert about["tokens"] == 110 and about["settings"]["size"] == 110 and about["tokenizer"]["lowercase"] is True
+    assert '"tokens": 110' in printed[-1]
+    assert any("different" in line for line in printed) and any("--vocab" in line for line in printed)
+
+
+def test_the_order_of_files_changes_nothing(corpus):
+    first = learn(corpus, "--corpus", corpus / "a.txt", corpus / "b.txt.gz", "--size", 105, output="1.txt")
+    (corpus / "z.txt").write_bytes((corpus / "a.txt").read_bytes())
+    second = learn(corpus, "--corpus", corpus / "b.txt.gz", corpus / "z.txt", "--size", 105, output="2.txt")
+    assert first == second
+    # Python's hashes differ from process to process.
+    run_recipe_alone(
+        "learn_vocabulary", "--corpus", corpus / "a.txt", corpus / "b.txt.gz", "--size", 105, "--output",
+        corpus / "3.txt", PYTHONHASHSEED="7",
+    )  # fmt: skip
+    assert (corpus / "3.txt").read_bytes() == (corpus / "1.txt").read_bytes()
+
+
+def test_cased(corpus, capsys):
+    tokens = learn(corpus, "--corpus", corpus / "a.txt", "--size", 100, "--cased")
+    assert "T" in tokens and "ü" in tokens
+    assert read_json(corpus / "out" / "vocab.json")["tokenizer"]["lowercase"] is False
+    assert "--vocab" in capsys.readouterr().out.split("--cased")[0]
+
+
+def test_says_when_there_is_too_little_text(corpus, capsys):
+    tokens = learn(corpus, "--corpus", corpus / "a.txt", "--size", 30522)
+    assert 104 < len(tokens) < 1000
+    assert f"has only {len(tokens):,} different tokens" in capsys.readouterr().out
+
+
+def fails(corpus, message, *arguments):
+    before = sorted(corpus.rglob("*"))
+    with pytest.raises(SystemExit) as error:
+        run_recipe("learn_vocabulary", *arguments)
+    assert message in str(error.value)
+    assert sorted(corpus.rglob("*")) == before
+
+
+def test_nothing_is_overwritten_by_accident(corpus):
+    learn(corpus, "--corpus", corpus / "a.txt", "--size", 100)
+    old = (corpus / "out" / "vocab.txt").read_bytes()
+    arguments = ("--corpus", corpus / "b.txt.gz", "--size", 105, "--output", corpus / "out" / "vocab.txt")
+    fails(corpus, "--overwrite", *arguments)
+    assert (corpus / "out" / "vocab.txt").read_bytes() == old
+    run_recipe("learn_vocabulary", *arguments, "--overwrite")
+    assert len(read_vocabulary(corpus / "out" / "vocab.txt")) == 105
+
+
+def test_bad_input(corpus):
+    output = ("--output", corpus / "new" / "vocab.txt")
+    fails(corpus, "No file matches", "--corpus", corpus / "absent*.txt", *output)
+    (corpus / "empty.txt").write_text("")
+    fails(corpus, "empty", "--corpus", corpus / "empty.txt", *output)
+    (corpus / "blank.txt").write_text("\n \n\x00\n")
+    fails(corpus, "", "--corpus", corpus / "blank.txt", *output)
+    fails(corpus, "at least 100", "--corpus", corpus / "a.txt", "--size", 50, *output)
+    fails(corpus, "is a directory", "--corpus", corpus / "a.txt", "--output", corpus)
+    fails(corpus, "names the vocabulary", "--corpus", corpus / "a.txt", "--output", corpus / "vocab.json")
+    fails(corpus, "not a directory", "--corpus", corpus / "a.txt", "--output", corpus / "a.txt" / "vocab.txt")
+
+
+def test_help_explains(capsys):
+    with pytest.raises(SystemExit):
+        run_recipe("learn_vocabulary", "--help")
+    text = capsys.readouterr().out
+    assert all(f"--{name}" in text for name in ("corpus", "size", "output", "cased", "overwrite"))
+    assert "[UNK] 100" in text

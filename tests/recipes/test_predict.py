@@ -1,0 +1,130 @@
+"""predict.py: every kind of input and output; nothing half written."""
+
+import csv
+import json
+
+import pytest
+from helpers.run_recipe import import_recipe, run_recipe
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+
+TEXTS = ["The film is good.", "", 'a "very, bad" film\u2028!', "中 é", "good", "never never", "was bad"]
+PAIRS = ["Good?", "never", "", "paris", "the capital", "x", "is"]
+LABELS = ["bad", "good"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The directory with a model of every kind, and their pipelines."""
+    path, tokenizer, config = tmp_path_factory.mktemp("models"), tiny_tokenizer(), tiny_config()
+    pipelines = {
+        "single": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS),
+        "pair": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS, pair=True),
+        "regression": kbert.build_pipeline(kbert.BertRegressor(config), tokenizer),
+        "fill_mask": kbert.build_pipeline(kbert.BertPretrainer(config), tokenizer, top_k=2),
+    }
+    for name, pipeline in pipelines.items():
+        randomise(pipeline.model)
+        kbert.save_pretrained(pipeline, path / name)
+    return path, pipelines
+
+
+def predict(models, kind, source, output, *more):
+    run_recipe("predict", "--model", models[0] / kind, "--input", source, "--output", output, "--batch-size", 3, *more)
+
+
+def read_jsonl(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def write_table(path, **columns):
+    rows = list(zip(*columns.values(), strict=True))
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+    elif path.suffix == ".csv":
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([list(columns), *rows])
+    else:
+        path.write_text("\n".join("\t".join(row) for row in [list(columns), *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_lines_to_jsonl(models, tmp_path):
+    source = tmp_path / "texts.txt"
+    source.write_bytes("\ufeff".encode() + "\r\n".join(TEXTS).encode() + b"\nbyte \xff film")
+    predict(models, "single", source, tmp_path / "deep/er/answers.jsonl")
+    rows = read_jsonl(tmp_path / "deep/er/answers.jsonl")
+    texts = [*TEXTS, "byte \ufffd film"]
+    assert [row["text"] for row in rows] == texts
+    expected = models[1]["single"].predict([*TEXTS, b"byte \xff film".decode("utf-8", "replace")], verbose=0)
+    assert [row["label"] for row in rows] == expected["label"].tolist()
+    for row, probabilities in zip(rows, expected["probabilities"], strict=True):
+        assert list(row["probabilities"].values()) == pytest.approx(probabilities, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".jsonl"])
+def test_tables_of_pairs_to_csv(models, tmp_path, kind):
+    columns = {"id": [f"{i}" for i in range(7)], "one": TEXTS, "two": PAIRS, "other": ["x"] * 7}
+    source = write_table(tmp_path / f"pairs{kind}", **columns)
+    more = ("--text-column", "one", "--text-pair-column", "two", "--keep", "id")
+    predict(models, "pair", source, tmp_path / "answers.csv", *more)
+    with open(tmp_path / "answers.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["one", "two", "id", "label", "probability_bad", "probability_good"]
+    assert [row["one"] for row in rows] == TEXTS and [row["id"] for row in rows] == columns["id"]
+    expected = models[1]["pair"].predict({"text": TEXTS, "text_pair": PAIRS}, verbose=0)
+    assert [row["label"] for row in rows] == expected["label"].tolist()
+    assert [float(row["probability_good"]) for row in rows] == pytest.approx(expected["probabilities"][:, 1], abs=1e-5)
+
+
+def test_lines_of_pairs_and_a_replaced_output(models, tmp_path):
+    source, output = tmp_path / "pairs.txt", tmp_path / "answers.jsonl"
+    source.write_text("good film\tbad film\n\tParis\n")
+    output.write_text("old")
+    with pytest.raises(SystemExit):
+        predict(models, "pair", source, output)
+    assert output.read_text() == "old"
+    predict(models, "pair", source, output, "--overwrite")
+    assert [(row["text"], row["text_pair"]) for row in read_jsonl(output)] == [("good film", "bad film"), ("", "Paris")]
+
+
+def test_scores_and_masks(models, tmp_path):
+    source = tmp_path / "texts.txt"
+    source.write_text("good [MASK]\nnone\n")
+    predict(models, "regression", source, tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_text().splitlines()[0] == "text,score"
+    predict(models, "fill_mask", source, tmp_path / "masks.jsonl", "--top-k", 3, "--sequence-length", 9)
+    rows = read_jsonl(tmp_path / "masks.jsonl")
+    assert [len(row["masks"]) for row in rows] == [1, 0] and len(rows[0]["masks"][0]) == 3
+    best = models[1]["fill_mask"].predict(["good [MASK]"], verbose=0)
+    assert rows[0]["masks"][0][0]["token"] == best["tokens"][0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "kind,name,content,more,message",
+    [
+        ("pair", "p.txt", "a\tb\nonly one\n", (), "line 2: expected two texts with a tab"),
+        ("single", "t.csv", "txt,label\na,b\n", (), "missing: .'text'"),
+        ("single", "t.csv", "text,label\na,b\n", ("--keep", "label"), "have the names of answers: .'label'"),
+        ("single", "t.txt", "", (), "holds no text"),
+        ("fill_mask", "t.txt", "[MASK]\n", ("--output", "answers.csv"), "give --output a name in .jsonl"),
+        ("single", "t.txt", "good\n", ("--sequence-length", "99"), "at most the model's position table"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(models, tmp_path, monkeypatch, kind, name, content, more, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(SystemExit, match=message):
+        predict(models, kind, name, "answers.jsonl", *more)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("arguments", [("--output", "answers.txt"), ("--output", "a.jsonl", "--keep", "id")])
+def test_wrong_flags(models, tmp_path, capsys, arguments):
+    (tmp_path / "t.txt").write_text("good\n")
+    with pytest.raises(SystemExit):
+        import_recipe("predict").parse_arguments(
+            ["--model", str(models[0] / "single"), "--input", str(tmp_path / "t.txt"), *arguments]
+        )
+    assert "error: --" in capsys.readouterr().err

@@ -1,0 +1,59 @@
+"""prepare_records.py: a corpus becomes records with a report; a second run and bad input are answered clearly."""
+
+import json
+
+import pytest
+from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+
+from kbert.data.records import Records
+from kbert.text.vocabulary import write_vocabulary
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    write_lines(tmp_path / "a.txt", make_documents(80))
+    write_vocabulary(tmp_path / "vocab.txt", make_tokenizer().vocabulary)
+    corpus, vocabulary = str(tmp_path / "*a.txt"), tmp_path / "vocab.txt"
+    return ["--corpus", corpus, "--vocab", vocabulary, "--output", tmp_path / "records", "--sequence-length", 32]
+
+
+def test_prepares(arguments, tmp_path, capsys):
+    run_recipe("prepare_records", *arguments, "--held-out", 0.1, "--shard-tokens", 500, "--json")
+    printed = capsys.readouterr().out
+    records = Records(tmp_path / "records")
+    records.check_hashes()
+    assert len(records.training) > 2 and records.held_out
+    metrics = read_json(tmp_path / "records" / "metrics.json")
+    assert json.loads(printed.splitlines()[-1]) == metrics
+    assert metrics["documents"] == 80 and 0.7 < metrics["pipeline"]["mask_share"] < 0.9
+    assert "random next sentence" in printed and "tokens a sequence" in printed
+    settings = read_json(tmp_path / "records" / "settings.json")
+    assert settings["held_out"] == 0.1 and settings["shard_tokens"] == 500
+    with pytest.raises(SystemExit, match="overwrite"):
+        run_recipe("prepare_records", *arguments, "--held-out", 0.1, "--shard-tokens", 500)
+    run_recipe("prepare_records", *arguments, "--held-out", 0.0, "--overwrite")
+    assert not Records(tmp_path / "records").held_out
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("--corpus", "nowhere*.txt"), "No file matches"),
+        (("--corpus", "blank.txt"), "no sentence"),
+        (("--vocab", "bad.txt"), r"\[MASK\]"),
+    ],
+)
+def test_bad_input_leaves_nothing(arguments, tmp_path, monkeypatch, change, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blank.txt").write_text("\n \n")
+    (tmp_path / "bad.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
+    arguments[arguments.index(change[0]) + 1] = change[1]
+    with pytest.raises(SystemExit, match=message):
+        run_recipe("prepare_records", *arguments)
+    assert not (tmp_path / "records").exists()
+
+
+def test_help_explains():
+    printed = run_recipe_alone("prepare_records", "--help")
+    assert "Tokenise a corpus once" in printed and "--held-out SHARE" in printed

@@ -1,0 +1,166 @@
+"""Pre-training from the command line: what it learns, leaves behind, takes up again and refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+from helpers.run_recipe import RECIPES, read_json, run_recipe, run_recipe_alone
+from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
+
+import kbert
+
+QUICK = ("--batch-size", 8, "--sequence-length", 24, "--predictions", 4, "--learning-rate", 5e-4, "--held-out", 0.2,
+         "--evaluation-batches", 2, "--log-every", 5, "--checkpoint-every", 10)  # fmt: skip
+
+
+def _document(number):
+    """Sentences that go on with the alphabet, letter by letter: a masked letter follows from its neighbours."""
+    letters = [LETTERS[(number * 7 + i) % len(LETTERS)] for i in range(6 * (3 + number % 5))]
+    return [" ".join(letters[i : i + 6]) + " ." for i in range(0, len(letters), 6)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_lines(path / "corpus.txt", [_document(number) for number in range(150)])
+    (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    return path
+
+
+def _arguments(home, output, *more, steps=20):
+    return ("--corpus", home / "corpus.txt", "--vocab", home / "vocab.txt", "--steps", steps, "--output", output,
+            *QUICK, *more)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(home):
+    run_recipe("pretrain", *_arguments(home, home / "run", "--dropout", 0, steps=160))
+    return home / "run"
+
+
+def _weights(run):
+    weights = {}
+    with h5py.File(run / "model" / "model.weights.h5") as file:
+        file.visititems(lambda name, item: weights.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    assert weights and not any("optimizer" in name for name in weights)  # it would be two thirds of the file
+    return weights
+
+
+def test_it_learns_and_compares_itself_with_token_frequencies(run):
+    metrics = read_json(run / "metrics.json")
+    assert metrics["steps"] == 160
+    assert metrics["mlm_cross_entropy"] < metrics["unigram"]["cross_entropy"] - 0.2
+    assert 0.4 < metrics["pipeline"]["random_next_share"] < 0.7
+    history = [json.loads(line)["mlm_loss"] for line in (run / "history.jsonl").open()]
+    assert history[-1] < history[0] - 0.5
+
+
+def test_the_reported_loss_is_the_mean_over_the_evaluation_set(run):
+    # Keras used to count a batch that is none into the mean of the loss, but not into weighted metrics.
+    metrics = read_json(run / "metrics.json")
+    assert metrics["mlm_loss"] == pytest.approx(metrics["mlm_cross_entropy"], rel=1e-2)
+    assert metrics["mlm_perplexity"] == pytest.approx(np.exp(metrics["mlm_cross_entropy"]), rel=1e-4)
+
+
+def test_what_it_leaves(run):
+    assert {path.name for path in run.iterdir()} == {"model", "metrics.json", "settings.json", "history.jsonl", "logs"}
+    model = kbert.load_pretrained(run)
+    assert model.task == "pretraining"
+    assert model.pretrained.tokenizer.vocabulary == VOCABULARY
+    assert model.pretrained.settings.sequence_length == 24
+    assert any((run / "logs").rglob("events*"))
+
+
+def test_a_second_run_says_what_is_there(home, run):
+    before = (run / "metrics.json").read_bytes()
+    with pytest.raises(SystemExit, match="finished run.*--overwrite"):
+        run_recipe("pretrain", *_arguments(home, run, "--dropout", 0, steps=160))
+    assert (run / "metrics.json").read_bytes() == before
+
+
+def test_init_goes_on_from_weights_at_another_length(home, run, tmp_path):
+    run_recipe(
+        "pretrain", "--corpus", home / "corpus.txt", "--init", run, "--steps", 1, "--output", tmp_path / "on", *QUICK,
+        "--sequence-length", 40, "--learning-rate", 1e-9,
+    )  # fmt: skip
+    before, after = _weights(run), _weights(tmp_path / "on")
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_allclose(value, after[name], atol=1e-6, err_msg=name)
+
+
+def test_ablations_of_section_5(home, tmp_path):
+    ablations = ("--no-next-sentence", "--left-to-right", "--whole-word")
+    run_recipe("pretrain", *_arguments(home, tmp_path, *ablations, steps=2))
+    model = kbert.load_pretrained(tmp_path)
+    assert (model.task, model.config.causal) == ("masked_lm", True)
+    assert "nsp_accuracy" not in read_json(tmp_path / "metrics.json")
+
+
+def test_two_replicas_train_as_one(home, tmp_path):
+    run_recipe("pretrain", *_arguments(home, tmp_path / "one", "--dropout", 0, steps=10))
+    printed = run_recipe_alone(
+        "pretrain", *_arguments(home, tmp_path / "mirrored", "--dropout", 0, "--strategy", "mirrored", steps=10),
+        KBERT_LOGICAL_CPUS="2",
+    )  # fmt: skip
+    assert "2 replicas" in printed
+    one, mirrored = (read_json(tmp_path / strategy / "metrics.json") for strategy in ("one", "mirrored"))
+    for name in ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
+        assert mirrored[name] == pytest.approx(one[name], abs=1e-4), name
+    weights = _weights(tmp_path / "one")
+    for name, value in _weights(tmp_path / "mirrored").items():
+        np.testing.assert_allclose(value, weights[name], atol=2e-4, err_msg=name)
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path):
+    arguments = [str(a) for a in _arguments(home, tmp_path / "killed", steps=30)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, RECIPES / "pretrain.py", *arguments], env=environment, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    history = tmp_path / "killed" / "history.jsonl"
+    while not (history.exists() and len(history.read_text().splitlines()) >= 3):
+        assert time.monotonic() < deadline and process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed" / "metrics.json").exists()
+    printed = run_recipe_alone("pretrain", *arguments)
+    assert "going on from the checkpoint of step" in printed
+    run_recipe("pretrain", *_arguments(home, tmp_path / "whole", steps=30))
+    whole = _weights(tmp_path / "whole")
+    for name, value in _weights(tmp_path / "killed").items():
+        np.testing.assert_array_equal(value, whole[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--corpus": "missing-*.txt"}, "missing-"),
+        ({"--corpus": "empty.txt"}, "empty.txt"),
+        ({"--vocab": "without-mask.txt"}, r"\[MASK\]"),
+        ({"--vocab": "twice.txt"}, "twice.txt"),
+        ({"--output": "others"}, "others"),
+    ],
+)
+def test_bad_input_is_named_before_training_and_leaves_nothing(home, tmp_path, monkeypatch, change, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("\n\n")
+    (tmp_path / "without-mask.txt").write_text("\n".join(t for t in VOCABULARY if t != "[MASK]") + "\n")
+    (tmp_path / "twice.txt").write_text("\n".join([*VOCABULARY, "a"]) + "\n")
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "letter.txt").write_text("dear")
+    arguments = dict(zip(_arguments(home, "run")[::2], _arguments(home, "run")[1::2], strict=True)) | change
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SystemExit, match=message):
+        run_recipe("pretrain", *(part for pair in arguments.items() for part in pair))
+    assert sorted(tmp_path.rglob("*")) == before

@@ -1,0 +1,78 @@
+"""The quickstart: its corpus and labelled sentences, its care for what is there, and (slow) all of it."""
+
+import csv
+
+import pytest
+from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """What the quickstart writes before it trains, from two libraries only."""
+    quickstart_data = import_recipe("quickstart_data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quickstart_data, "LIBRARIES", ("numpy", "keras"))
+        patch.setattr(quickstart_data, "SENTENCES_OF_A_LIBRARY", 900)
+        patch.setattr(quickstart_data, "TEST_OF_A_LIBRARY", 40)
+        paths = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
+        majorities = [quickstart_data.write(path) for path in paths]
+    return paths, majorities
+
+
+def _rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_same_installation_gives_the_same_files(data):
+    (first, second), majorities = data
+    for name in ("corpus.txt", "train.csv", "test.csv"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+    assert majorities == [0.5, 0.5]
+
+
+def test_labelled_sentences_do_not_name_libraries_and_the_test_is_unseen(data):
+    (path, _), _ = data
+    corpus = (path / "corpus.txt").read_text(encoding="utf-8")
+    train, test = _rows(path / "train.csv"), _rows(path / "test.csv")
+    assert (len(train), len(test)) == (60, 80)
+    assert {row["library"] for row in train} == {"numpy", "keras"}
+    for row in train + test:
+        assert not {"numpy", "np", "keras", "tf", "tensorflow"} & set(row["text"].lower().replace(".", " ").split())
+    assert not {row["text"] for row in train} & {row["text"] for row in test}
+    # Names are cut out of some sentences, so only those without any are to be found in the corpus as they stand.
+    assert sum(row["text"] in corpus for row in train) > 30
+    assert sum(row["text"] in corpus for row in test) == 0
+
+
+def test_the_corpus_is_prose_of_many_documents(data):
+    (path, _), _ = data
+    documents = (path / "corpus.txt").read_text(encoding="utf-8").strip().split("\n\n")
+    sentences = [line for document in documents for line in document.splitlines()]
+    assert len(documents) > 20 and len(sentences) > 500
+    assert all(line[0].isupper() and line[-1] in ".!?" for line in sentences)
+    assert not any(">>>" in line for line in sentences)
+
+
+def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(SystemExit, match="(?s)letter.txt.*did not finish.*--overwrite"):
+        run_recipe("quickstart", "--output", tmp_path)
+    with pytest.raises(SystemExit, match="was not made by quickstart"):
+        run_recipe("quickstart", "--output", tmp_path, "--overwrite")
+    (tmp_path / "metrics.json").write_text('{"minutes": 4}')
+    with pytest.raises(SystemExit, match='"minutes": 4'):
+        run_recipe("quickstart", "--output", tmp_path)
+    assert (tmp_path / "letter.txt").read_text() == "dear"
+
+
+@pytest.mark.slow
+def test_the_whole_of_it(tmp_path):
+    printed = run_recipe_alone("quickstart", "--output", tmp_path / "run")
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    pretraining, accuracy = metrics["pretraining"], metrics["accuracy"]
+    assert pretraining["mlm_cross_entropy"] < pretraining["unigram"]["cross_entropy"] - 0.4
+    assert pretraining["nsp_accuracy"] > 0.65
+    assert min(accuracy["pre-trained"]) > max(accuracy["random weights"]) > metrics["majority_accuracy"]
+    assert "A fresh process that does not import kbert answers:" in printed
+    assert "Returns the element-wise sine of the array." in printed.split("answers:")[1]

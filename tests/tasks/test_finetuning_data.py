@@ -1,0 +1,79 @@
+"""The batches of fine-tuning: order, epochs, taking up a run, filled-up evaluation."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from kbert.tasks.finetuning_data import evaluation_dataset, training_dataset, training_steps
+from kbert.tasks.labelled_text import LabelledText
+
+N, BATCH = 11, 3
+EXAMPLES = LabelledText([f"é{n}" for n in range(N)], np.arange(N, dtype="int32"))
+PAIRS = LabelledText(EXAMPLES.texts, EXAMPLES.labels + np.float32(0.5), [f"pair {n}" for n in range(N)])
+
+
+def _rows(batches, start_step=0, seed=7, examples=EXAMPLES):
+    data = training_dataset(examples, dict, batch_size=BATCH, seed=seed, start_step=start_step)
+    return [labels["logits"].numpy().tolist() for _, labels in data.take(batches)]
+
+
+def test_every_epoch_has_every_example_once_and_another_order():
+    rows = list(itertools.chain.from_iterable(_rows(N)))  # N batches of 3 are 3 epochs of N
+    epochs = [rows[i : i + N] for i in range(0, len(rows), N)]
+    assert len(epochs) == BATCH
+    assert all(sorted(epoch) == list(range(N)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == BATCH
+
+
+def test_the_order_is_a_function_of_the_seed():
+    assert _rows(5) == _rows(5)
+    assert _rows(5, seed=8) != _rows(5)
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 4, 11, 50])
+def test_a_run_taken_up_sees_what_it_would_have_seen(start):
+    assert _rows(6, start_step=start) == _rows(start + 6)[start:]
+
+
+def test_labels_stay_with_their_texts():
+    for inputs, labels in training_dataset(EXAMPLES, dict, batch_size=BATCH).take(8):
+        assert [t.decode() for t in inputs["text"].numpy()] == [f"é{n}" for n in labels["logits"].numpy()]
+        assert list(inputs) == ["text"]
+    for inputs, labels in training_dataset(PAIRS, dict, batch_size=BATCH).take(8):
+        assert labels["score"].dtype == "float32"
+        n = (labels["score"].numpy() - 0.5).astype(int)
+        assert [t.decode() for t in inputs["text_pair"].numpy()] == [f"pair {i}" for i in n]
+
+
+def test_batches_are_full_and_static():
+    data = training_dataset(EXAMPLES, dict, batch_size=BATCH)
+    assert data.element_spec[1]["logits"].shape == (BATCH,)
+    assert {len(batch) for batch in _rows(9)} == {BATCH}
+
+
+def test_fewer_examples_than_a_batch():
+    rows = _rows(4, examples=EXAMPLES.take([0, 1]))
+    assert sorted(itertools.chain.from_iterable(rows)) == [0] * 6 + [1] * 6
+
+
+def test_steps_are_those_of_the_original():
+    assert training_steps(67349, 32, 3) == 6313  # int(67349 / 32 * 3)
+    assert training_steps(3668, 32, 3.0) == 343
+    assert training_steps(10, 32, 3) == 1  # int gives 0, which is no training
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 11, 16])
+def test_evaluation_has_every_example_in_order_and_is_filled_up(batch_size):
+    data = list(evaluation_dataset(EXAMPLES, dict, batch_size=batch_size))
+    labels = np.concatenate([labels["logits"] for _, labels in data])
+    assert {len(labels["logits"]) for _, labels in data} == {batch_size}
+    assert labels[:N].tolist() == list(range(N))
+    assert set(labels[N:]) <= {N - 1}
+    assert len(data) == -(-N // batch_size)
+
+
+def test_a_label_outside_the_range_is_an_error():
+    training_dataset(EXAMPLES, dict, batch_size=BATCH, num_labels=N)
+    with pytest.raises(ValueError, match=rf"must be in \[0, {N - 1}\). Received: \[{N - 1}\]"):
+        training_dataset(EXAMPLES, dict, batch_size=BATCH, num_labels=N - 1)

@@ -1,0 +1,122 @@
+"""Tables: every format reads the same rows, and whatever is wrong is named by file and line."""
+
+import json
+
+import pytest
+
+from kbert.tasks.table import read_table
+
+ROWS = [("It is a charming journey.", "1"), ('He said "no, never" — naïve', "0"), ("日本語のテキスト", "10")]
+
+
+def _file(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def _csv(rows):
+    def cell(value):
+        return '"' + value.replace('"', '""') + '"' if any(c in value for c in ',"\n') else value
+
+    return "\n".join(",".join(cell(v) for v in row) for row in [("text", "label"), *rows]) + "\n"
+
+
+def _tsv(rows):
+    return "\n".join("\t".join(row) for row in [("text", "label"), *rows]) + "\n"
+
+
+def _jsonl(rows):
+    return "".join(json.dumps({"text": t, "label": n}) + "\n" for t, n in rows)
+
+
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("name, write", [("a.csv", _csv), ("a.TSV", _tsv), ("a.jsonl", _jsonl), ("a.ndjson", _jsonl)])
+def test_every_format_gives_the_same_columns(tmp_path, name, write, newline, bom):
+    path = _file(tmp_path, name, bom + write(ROWS).replace("\n", newline).encode())
+    table = read_table(path)
+    assert table == {"text": [t for t, _ in ROWS], "label": [n for _, n in ROWS]}
+    assert table.lines == ([1, 2, 3] if write is _jsonl else [2, 3, 4])
+    assert list(read_table(path, ["label"])) == ["label"]
+
+
+def test_csv_cells_may_hold_separators_and_line_breaks_and_lines_are_still_right(tmp_path):
+    table = read_table(_file(tmp_path, "a.csv", 'text,label\n"a\nb, ""c""",1\n\n  \nd,0\n'))
+    assert table["text"] == ['a\nb, "c"', "d"]
+    assert table.where(1) == f"{tmp_path / 'a.csv'}, line 6"
+
+
+def test_tsv_has_no_quoting(tmp_path):
+    table = read_table(_file(tmp_path, "a.tsv", 'text\tlabel\n" never closed\t1\n""\t0\n'))
+    assert table["text"] == ['" never closed', '""']
+
+
+def test_only_line_feeds_end_a_line(tmp_path):
+    odd = "a\x0bb\x0cc\x85d\u2028e\u2029f\x1cg\0h"
+    assert read_table(_file(tmp_path, "a.tsv", f"text\tlabel\n{odd}\t1"))["text"] == [odd]
+    assert read_table(_file(tmp_path, "a.csv", f"text,label\n{odd},1"))["text"] == [odd]
+    assert read_table(_file(tmp_path, "a.jsonl", json.dumps({"text": odd}, ensure_ascii=False)))["text"] == [odd]
+
+
+def test_the_last_line_needs_no_end(tmp_path):
+    assert read_table(_file(tmp_path, "a.csv", "text,label\na,1"))["label"] == ["1"]
+    assert read_table(_file(tmp_path, "a.csv", 'text,label\na,"1"'))["label"] == ["1"]
+
+
+def test_a_megabyte_in_a_cell(tmp_path):
+    import csv
+
+    limit = csv.field_size_limit()
+    long = "word " * 200_000
+    assert read_table(_file(tmp_path, "a.csv", _csv([(long, "1")])))["text"] == [long]
+    assert csv.field_size_limit() == limit
+
+
+def test_json_numbers_keep_their_digits(tmp_path):
+    path = _file(tmp_path, "a.jsonl", '{"label": 1}\n{"label": 1.50}\n{"label": true}\n{"label": "x", "more": null}\n')
+    assert read_table(path)["label"] == ["1", "1.50", "true", "x"]
+
+
+def test_a_header_may_be_given(tmp_path):
+    path = _file(tmp_path, "a.tsv", "gj04\t1\t\tOur friends.\n")
+    table = read_table(path, ["text", "label"], header=["source", "label", "original", "text"])
+    assert table == {"text": ["Our friends."], "label": ["1"]}
+    assert table.lines == [1]
+
+
+@pytest.mark.parametrize(
+    "name, content, columns, message",
+    [
+        ("a.csv", "", None, "a.csv is empty"),
+        ("a.csv", " \n\r\n", None, "a.csv is empty"),
+        ("a.jsonl", "\n", None, "a.jsonl is empty"),
+        ("a.csv", "text,label\n", None, "a header and no rows"),
+        ("a.csv", "text,label\na,1\n", ["text", "stars"],
+         r"a.csv, line 1: .*\['text', 'stars'\].*\['text', 'label'\].*\['stars'\]"),
+        ("a.jsonl", '{"text": "a"}\n{"txt": "a"}\n', ["text"], r"a.jsonl, line 2: .*\['text'\].*\['txt'\]"),
+        ("a.csv", "text,text,label\na,b,1\n", ["text"], "more than once: .'text'"),
+        ("a.csv", "text,label\na,1\nb,c,1\n", None, "a.csv, line 3: expected 2 cells .text, label.. Received: 3"),
+        ("a.tsv", "text\tlabel\n\na\t1\nb\n", None, "a.tsv, line 4: expected 2 cells .* Received: 1"),
+        ("a.csv", 'text,label\na,1\n"b,1\nc,1\n', None, "a.csv, line 3: not a CSV row"),
+        ("a.csv", 'text,label\n"a" b,1\n', None, "a.csv, line 2: not a CSV row"),
+        ("a.csv", "text,label\ra,1\r", None, "a.csv, line 1: not a CSV row"),
+        ("a.csv", b"text,label\na,1\nna\xefve,0\n", None, "a.csv, line 3: invalid UTF-8. Received: byte 0xef"),
+        ("a.csv", "text,label\na,1\n".encode("utf-16"), None, "line 1: this file is UTF-16"),
+        ("a.jsonl", '{"text": "a"}\n{"text": }\n', None, "a.jsonl, line 2: not JSON"),
+        ("a.jsonl", "[1, 2]\n", None, "a.jsonl, line 1: expected one JSON object"),
+        ("a.jsonl", '{"text": ["a"]}\n', None,
+         r"a.jsonl, line 1: 'text' must be a string or a number. Received: \[\"a\"\]"),
+        ("a.jsonl", '{"text": null}\n', None, "must be a string or a number. Received: null"),
+        ("a.xlsx", "PK", None, "rename it, or give `format`. Received: .*a.xlsx"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(tmp_path, name, content, columns, message):
+    with pytest.raises(ValueError, match=message):
+        read_table(_file(tmp_path, name, content), columns)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises((FileNotFoundError, ValueError), match=tmp_path.name):
+            read_table(path)

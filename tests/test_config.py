@@ -1,0 +1,106 @@
+"""BertConfig: sizes, validation, JSON."""
+
+import dataclasses
+import json
+
+import pytest
+
+from kbert.config import ACTIVATIONS, BertConfig
+
+
+def test_the_defaults_are_bert_base():
+    assert BertConfig() == BertConfig.from_size("base")
+    assert (BertConfig().hidden_dropout, BertConfig().attention_dropout) == (0.1, 0.1)
+    assert (BertConfig().layer_norm_epsilon, BertConfig().initializer_stddev) == (1e-12, 0.02)
+    assert BertConfig().activation == "gelu_tanh" and not BertConfig().causal
+
+
+@pytest.mark.parametrize(
+    ("size", "layers", "hidden", "heads"),
+    [
+        ("tiny", 2, 128, 2),
+        ("mini", 4, 256, 4),
+        ("small", 4, 512, 8),
+        ("medium", 8, 512, 8),
+        ("base", 12, 768, 12),
+        ("large", 24, 1024, 16),
+    ],
+)
+def test_named_sizes(size, layers, hidden, heads):
+    config = BertConfig.from_size(size)
+    assert (config.num_layers, config.hidden_dim, config.num_heads) == (layers, hidden, heads)
+    assert config.intermediate_dim == 4 * hidden and config.head_dim == 64
+    assert (config.vocabulary_size, config.max_sequence_length, config.num_segments) == (30522, 512, 2)
+
+
+def test_single_fields_of_a_size_can_be_replaced():
+    config = BertConfig.from_size("tiny", vocabulary_size=100, hidden_dropout=0.0)
+    assert config.vocabulary_size == 100 and config.hidden_dropout == 0.0 and config.hidden_dim == 128
+
+
+def test_json_round_trip():
+    config = BertConfig.from_size("mini", causal=True, activation="gelu_erf", layer_norm_epsilon=1e-5)
+    assert BertConfig.from_json(config.to_json()) == config
+    assert json.loads(config.to_json())["activation"] == "gelu_erf"
+    assert BertConfig.from_dict(config.to_dict()) == config
+    assert hash(BertConfig.from_json(config.to_json())) == hash(config)
+
+
+def test_immutable():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BertConfig().hidden_dim = 3
+
+
+def test_unknown_fields_are_refused():
+    with pytest.raises(ValueError, match=r"unknown fields \['hidden_size'\]"):
+        BertConfig.from_dict({"hidden_size": 3})
+    with pytest.raises(ValueError, match="unknown fields"):
+        BertConfig.from_size("tiny", dropout=0.1)
+    with pytest.raises(ValueError, match="one of .*tiny.* Received: 'huge'"):
+        BertConfig.from_size("huge")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("vocabulary_size", 0),
+        ("num_layers", -1),
+        ("hidden_dim", 12.0),
+        ("num_heads", "3"),
+        ("intermediate_dim", None),
+        ("max_sequence_length", True),
+        ("num_segments", 0),
+        ("activation", "gelu"),
+        ("activation", None),
+        ("activation", ["relu"]),
+        ("hidden_dropout", 1.0),
+        ("hidden_dropout", "0.1"),
+        ("attention_dropout", -0.1),
+        ("attention_dropout", float("nan")),
+        ("attention_dropout", None),
+        ("layer_norm_epsilon", 0.0),
+        ("layer_norm_epsilon", None),
+        ("initializer_stddev", float("nan")),
+        ("initializer_stddev", "small"),
+        ("causal", 1),
+    ],
+)
+def test_a_value_that_no_bert_can_have_is_refused(field, value):
+    with pytest.raises(ValueError, match=f"`{field}` must be .*Received: "):
+        BertConfig(**{field: value})
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match="`num_heads` must divide `hidden_dim`. Received: num_heads=5, hidden_dim=12"):
+        BertConfig(hidden_dim=12, num_heads=5)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{", '{"causal": "yes"}'])
+def test_json_that_is_no_config_is_refused(text):
+    with pytest.raises(ValueError, match="BertConfig"):
+        BertConfig.from_json(text)
+
+
+def test_activations():
+    for name in ACTIVATIONS:
+        assert BertConfig(activation=name).activation == name

@@ -1,0 +1,56 @@
+"""README and docs say what is true: their commands exist with those flags, their links lead somewhere."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from helpers.paths import ROOT
+from helpers.run_recipe import RECIPES
+
+PAGES = [ROOT / "README.md", ROOT / "saved_models/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_COMMAND = re.compile(r"recipes/(\w+)\.py((?:[^\n`|#)]|\\\n)*)")
+
+
+def _commands():
+    """recipe → the flags that README, docs and the recipes' own texts use with it."""
+    flags = {}
+    for path in [*PAGES, *sorted(RECIPES.glob("*.py"))]:
+        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+        for name, arguments in _COMMAND.findall(text):
+            flags.setdefault(name, set()).update(re.findall(r"(?<![\w-])--[a-z][\w-]*", arguments))
+    return flags
+
+
+@pytest.mark.parametrize("name", sorted(_commands()))
+def test_every_command_that_is_shown_exists(name):
+    assert (RECIPES / f"{name}.py").is_file(), f"recipes/{name}.py is mentioned but is not there"
+    run = subprocess.run(
+        [sys.executable, RECIPES / f"{name}.py", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    unknown = [flag for flag in _commands()[name] if not re.search(rf"{flag}\b", run.stdout)]
+    assert not unknown, f"recipes/{name}.py has no {unknown}"
+    assert len(run.stdout) > 400, "its help explains nothing"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+        assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_opens_with_the_two_commands():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)\n```", readme, flags=re.DOTALL)
+    assert blocks[0].endswith("recipes/quickstart.py") and 'install -e ".[test]"' in blocks[1]
+    assert blocks[1].endswith("-m pytest")
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert "<!-- test command -->" in readme and "<!-- test command -->" in script
+
+
+def test_the_readme_example_runs():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    names = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert names["classifier"].task == "classification"

@@ -1,0 +1,76 @@
+"""The rooms of the house: imports point upwards only, and importing kbert costs nothing."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from helpers.paths import ROOT
+
+ROOMS = (
+    "config", "text", "data", "layers", "optim", "models", "answers", "pipelines", "tasks", "weights", "training",
+    "serving", "inspection",
+)  # fmt: skip
+BACKEND_NEUTRAL = ("config", "layers", "optim", "models")
+
+
+def _files():
+    return sorted(p for p in (ROOT / "kbert").rglob("*.py") if p.parent.name != "kbert" or p.name == "config.py")
+
+
+def _room(path):
+    return path.relative_to(ROOT / "kbert").with_suffix("").parts[0]
+
+
+def _imported_rooms(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" if node.module == "kbert" else node.module for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "kbert":
+                yield parts[1] if len(parts) > 1 else "kbert", node.lineno
+
+
+def test_every_folder_is_a_room():
+    folders = {p.name for p in (ROOT / "kbert").iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert folders | {"config"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("path", _files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_upwards(path):
+    for room, line in _imported_rooms(path):
+        assert room in ROOMS, f"{path.name}:{line} imports kbert.{room}, which is not a room"
+        assert ROOMS.index(room) <= ROOMS.index(_room(path)), (
+            f"{path.relative_to(ROOT)}:{line} ({_room(path)}) imports {room}, which comes after it"
+        )
+
+
+@pytest.mark.parametrize("path", [p for p in _files() if _room(p) in BACKEND_NEUTRAL], ids=lambda p: p.name)
+def test_the_model_side_imports_tensorflow_only_inside_functions(path):
+    for node in ast.parse(path.read_text()).body:
+        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module] if isinstance(node, ast.ImportFrom) else []
+        assert not any(m.split(".")[0].startswith("tensorflow") for m in modules), f"{path.name}:{node.lineno}"
+
+
+def test_importing_kbert_is_cheap():
+    code = (
+        "import sys, kbert; kbert.BertConfig;"
+        "heavy = {'tensorflow', 'tensorflow_text', 'keras', 'keras_hub', 'torch', 'jax', 'numpy'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_every_public_name_resolves():
+    import kbert
+
+    for name in kbert.__all__:
+        assert getattr(kbert, name).__name__ == name
+    with pytest.raises(AttributeError, match="Public names"):
+        kbert.nonsense  # noqa: B018

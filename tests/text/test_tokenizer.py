@@ -1,0 +1,269 @@
+"""BertTokenizer as a Keras layer: calls, saving, graphs, other environments."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+from helpers.paths import ROOT
+from helpers.reference_tokenizer import SPECIAL_TOKENS
+
+import kbert
+from kbert.text.tokenizer import BertTokenizer
+
+VOCABULARY = [
+    *SPECIAL_TOKENS,
+    "hello",
+    "world",
+    "##s",
+    ",",
+    "!",
+    "naive",
+    "Hello",
+    "中",
+    "[",
+    "]",
+    "mask",
+    "i",
+    "ς",
+    "##σ",
+]
+# What a stock TensorFlow Serving 2.12 registers, beside TensorFlow's own ops.
+TEXT_OPS = {"NormalizeUTF8", "FastWordpieceTokenizeWithOffsets"}
+TABLE_OPS = ("Table", "Hash", "Lookup", "PyFunc", "VarHandle")
+
+
+def python(script, **environment):
+    """Runs a script in a fresh process, from another directory, and returns what it prints."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd="/", timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def tokenizer():
+    return BertTokenizer(VOCABULARY)
+
+
+def test_the_example():
+    tokenizer = kbert.BertTokenizer(VOCABULARY, lowercase=True)
+    ids = tokenizer(tf.constant(["Hello, worlds!", "naïve foo"]))
+    assert isinstance(ids, tf.RaggedTensor) and ids.dtype == tf.int32 and ids.shape.as_list() == [2, None]
+    assert ids.to_list() == [[5, 8, 6, 7, 9], [10, 1]]
+    assert tokenizer.tokenize(tf.constant(["Hello, worlds!"])).to_list() == [[5, 8, 6, 7, 9]]
+    assert [text.decode() for text in tokenizer.detokenize(ids).numpy()] == ["hello , worlds !", "naive [UNK]"]
+
+
+def test_detokenize_takes_dense_and_empty_rows(tokenizer):
+    assert tokenizer.detokenize([[5, 7], [6, 0]]).numpy().tolist() == [b"hellos", b"world [PAD]"]
+    assert tokenizer.detokenize(tf.ragged.constant([[], [5]], dtype=tf.int32)).numpy().tolist() == [b"", b"hello"]
+    assert tokenizer.detokenize([5, 8]).numpy() == b"hello ,"
+
+
+def test_ranks(tokenizer):
+    assert tokenizer("hello world").numpy().tolist() == [5, 6]
+    assert tokenizer(["hello", "world world"]).to_list() == [[5], [6, 6]]
+    assert tokenizer([["hello", "world"], ["", "!"]]).to_list() == [[[5], [6]], [[], [9]]]
+    assert tokenizer(tf.ragged.constant([["hello"], [], ["!", "!!"]])).to_list() == [[[5]], [], [[9], [9, 9]]]
+    assert tokenizer(tf.constant([], tf.string)).to_list() == []
+
+
+def test_attributes(tokenizer):
+    assert tokenizer.vocabulary == VOCABULARY and tokenizer.vocabulary_size == len(VOCABULARY)
+    names = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+    assert [getattr(tokenizer, name) for name in names] == [0, 1, 2, 3, 4]
+    assert tokenizer.token_to_id("##s") == 7 and tokenizer.id_to_token(7) == "##s"
+    tokenizer.vocabulary.append("changed")
+    assert tokenizer.vocabulary == VOCABULARY
+    with pytest.raises(KeyError, match="does not hold 'absent'"):
+        tokenizer.token_to_id("absent")
+    with pytest.raises(IndexError, match="Received: -1"):
+        tokenizer.id_to_token(-1)
+
+
+def test_settings_make_the_same_tokenizer():
+    given = {
+        "lowercase": False,
+        "strip_accents": True,
+        "split_on_cjk": False,
+        "max_word_length": 100,
+        "special_tokens_in_text": True,
+    }
+    tokenizer = BertTokenizer(VOCABULARY, **given)
+    assert tokenizer.settings() == given
+    assert BertTokenizer(VOCABULARY).settings() == {
+        "lowercase": True,
+        "strip_accents": None,
+        "split_on_cjk": True,
+        "max_word_length": 200,
+        "special_tokens_in_text": False,
+    }
+    again = BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": VOCABULARY})
+    assert again.settings() == given and again.name == tokenizer.name
+    text = tf.constant(["Hello héllo 中hello [MASK]"])
+    assert again(text).to_list() == tokenizer(text).to_list() == [[11, 5, 1, 4]]
+
+
+def test_reads_a_file(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(VOCABULARY), encoding="utf-8")
+    for given in (path, str(path)):
+        assert BertTokenizer(given).vocabulary == VOCABULARY
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_special_tokens_in_text(lowercase):
+    text = ["[MASK]", "hello[SEP]world", "[mask] [CLS][PAD] [UNK]", "[MA\u00adSK] \ufaf0", "[[MASK]]"]
+    kept = BertTokenizer(VOCABULARY, lowercase=lowercase, special_tokens_in_text=True)
+    split = [13, 15, 14]  # [ mask ]
+    shy = split if lowercase else [13, 1, 14]
+    assert kept(text).to_list() == [[4], [5, 3, 6], [*split, 2, 0, 1], [*shy, 1], [13, 4, 14]]
+    plain = BertTokenizer(VOCABULARY, lowercase=lowercase)
+    assert plain(["[MASK]"]).to_list() == [shy]
+
+
+def test_bad_input(tmp_path, tokenizer):
+    with pytest.raises(FileNotFoundError, match="absent.txt"):
+        BertTokenizer(tmp_path / "absent.txt")
+    with pytest.raises(ValueError, match=r"without \[MASK\]"):
+        BertTokenizer(VOCABULARY[:4])
+    with pytest.raises(ValueError, match="'hello' stands on line 6 too"):
+        BertTokenizer([*VOCABULARY, "hello"])
+    for limit in (0, -1, 2.0, True, None):
+        with pytest.raises(ValueError, match="`max_word_length` must be a positive integer. Received"):
+            BertTokenizer(VOCABULARY, max_word_length=limit)
+    with pytest.raises(ValueError, match="expects strings. Received: int32"):
+        tokenizer(tf.constant([1, 2]))
+    with pytest.raises(ValueError, match="has no vocabulary"):
+        BertTokenizer.from_config(tokenizer.get_config())(["hello"])
+
+
+def functional_model(tokenizer):
+    text = keras.Input((), dtype="string", name="text")
+    return keras.Model({"text": text}, tokenizer(text))
+
+
+def test_functional_model(tokenizer):
+    symbol = tokenizer(keras.Input((), dtype="string"))
+    assert symbol.shape == (None, None) and symbol.dtype == "int32"
+    model = functional_model(tokenizer)
+    assert model({"text": tf.constant(["hello", "a !"])}).to_list() == [[5], [1, 9]]
+    assert model.predict({"text": tf.constant(["hello", "a !"])}, verbose=0).to_list() == [[5], [1, 9]]
+    assert model.get_layer(tokenizer.name) is tokenizer and not tokenizer.supports_jit
+
+
+def test_the_vocabulary_survives_saving(tmp_path):
+    settings = {"lowercase": False, "split_on_cjk": False, "max_word_length": 7}
+    model = functional_model(BertTokenizer(VOCABULARY, name="words", **settings))
+    path = tmp_path / "model.keras"
+    model.save(path)
+    moved = tmp_path / "elsewhere" / "renamed.keras"
+    moved.parent.mkdir()
+    path.rename(moved)
+    loaded = keras.models.load_model(moved)
+    assert loaded.get_layer("words").vocabulary == VOCABULARY
+    assert {**loaded.get_layer("words").settings()} == {**BertTokenizer(VOCABULARY, **settings).settings()}
+    script = f"""
+import keras, kbert.text.tokenizer, tensorflow as tf
+model = keras.models.load_model({str(moved)!r})
+print(model(dict(text=tf.constant(["Hello hello", "中"]))).to_list(), model.get_layer("words").mask_id)
+"""
+    assert python(script) == "[[11, 5], [12]] 4"
+
+
+def test_copies_keep_the_vocabulary(tokenizer):
+    assert copy.deepcopy(tokenizer)(["hello"]).to_list() == [[5]]
+
+
+def test_in_a_dataset(tokenizer):
+    texts = ["hello", "world !", "naïve", "中"] * 50
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(7).map(tokenizer, num_parallel_calls=2)
+    assert [row for batch in dataset for row in batch.to_list()] == [[5], [6, 9], [10], [12]] * 50
+    single = tf.data.Dataset.from_tensor_slices(texts).map(tokenizer)
+    assert next(iter(single)).numpy().tolist() == [5]
+    assert dataset.element_spec.dtype == tf.int32 and dataset.element_spec.shape.as_list() == [None, None]
+
+
+def test_made_inside_a_graph(tokenizer):
+    made = []
+
+    @tf.function
+    def first(strings):
+        made.append(BertTokenizer(VOCABULARY))
+        return made[0](strings)
+
+    assert first(tf.constant(["hello"])).to_list() == [[5]]
+    assert made[0](tf.constant(["world"])).to_list() == [[6]]
+
+
+def all_ops(graph_def):
+    nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
+    return {node.op for node in nodes}
+
+
+@pytest.mark.parametrize("split_on_cjk", [True, False])
+def test_only_ops_that_serving_links(split_on_cjk):
+    tokenizer = BertTokenizer(VOCABULARY, split_on_cjk=split_on_cjk, special_tokens_in_text=True)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def everything(strings):
+        ids, starts, ends = tokenizer.tokenize_with_offsets(strings)
+        return tokenizer.detokenize(tokenizer(strings)), ids, starts, ends
+
+    ops = all_ops(everything.get_concrete_function().graph.as_graph_def())
+    assert "FastWordpieceTokenizeWithOffsets" in ops and "NormalizeUTF8" in ops
+    assert ops - set(dir(tf.raw_ops)) == TEXT_OPS
+    assert not [op for op in ops for word in TABLE_OPS if word in op]
+
+
+def test_export_without_kbert(tokenizer, tmp_path):
+    archive = keras.export.ExportArchive()
+    archive.add_endpoint(
+        "serve",
+        lambda text: {"ids": tokenizer(text).to_tensor(), "text": tokenizer.detokenize(tokenizer(text))},
+        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
+    )
+    archive.write_out(str(tmp_path / "1"), verbose=False)
+    assert not [path for path in (tmp_path / "1" / "assets").iterdir()]
+    script = f"""
+import sys, tensorflow as tf, tensorflow_text
+answer = tf.saved_model.load({str(tmp_path / "1")!r}).signatures["serve"](text=tf.constant(["Hello, worlds!", "中\\0"]))
+print(answer["ids"].numpy().tolist(), answer["text"].numpy().tolist(), "kbert" in sys.modules)
+"""
+    assert python(script, PYTHONPATH="") == (
+        f"[[5, 8, 6, 7, 9], [12, 0, 0, 0, 0]] {[b'hello , worlds !', '中'.encode()]} False"
+    )
+
+
+@pytest.mark.parity
+def test_keras_on_jax():
+    pytest.importorskip("jax")
+    script = f"""
+import keras, tensorflow as tf, kbert
+tokenizer = kbert.BertTokenizer({VOCABULARY!r})
+texts = tf.data.Dataset.from_tensor_slices(["hello !", "naïve"]).batch(2)
+print(keras.backend.backend(), next(iter(texts.map(tokenizer.call))).to_list())
+print(next(iter(texts.map(tokenizer))).to_list(), tokenizer(["hello"]).to_list())
+"""
+    assert python(script, KERAS_BACKEND="jax") == "jax [[5, 9], [10]]\n[[5, 9], [10]] [[5]]"
+
+
+@pytest.mark.parametrize("language", ["tr_TR.UTF-8", "lt_LT.UTF-8"])
+def test_the_environment_s_language_changes_nothing(language):
+    # ICU would make a dotless i of I in Turkish, and add dots to accented capitals in Lithuanian.
+    vocabulary = [*SPECIAL_TOKENS, *"iįíìĩj", *(f"##{c}" for c in "iįíìĩj\u0307\u0300")]
+    script = f"""
+import kbert
+for settings in (dict(), dict(strip_accents=False)):
+    print(kbert.BertTokenizer({vocabulary!r}, **settings)(["I IJ", "İ IÍÌĨĮ\\u0300 J\\u0300"]).to_list())
+"""
+    i, d, piece = 5, 17, 11
+    stripped = [[i, i, piece + 5], [i, i, piece, piece, piece, piece, 10]]
+    accents = [[i, i, piece + 5], [i, d, i, piece + 2, piece + 3, piece + 4, piece + 1, d + 1, 10, d + 1]]
+    assert python(script, LANG=language, LC_ALL=language) == f"{stripped}\n{accents}"

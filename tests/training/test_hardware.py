@@ -1,0 +1,133 @@
+"""The choice of device, strategy, precision and XLA; what needs another process is in test_mirrored."""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+from helpers.paths import ROOT
+
+from kbert.training import hardware
+from kbert.training.hardware import check_tf_config, choose_hardware
+
+CLUSTER = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
+
+
+@pytest.fixture(autouse=True)
+def _policy():
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture
+def no_accelerator(monkeypatch):
+    if tf.config.list_physical_devices("GPU"):
+        pytest.skip("this machine has a GPU")
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+def test_auto_without_accelerator(no_accelerator):
+    chosen = choose_hardware()
+    assert (chosen.name, chosen.replicas, chosen.precision, chosen.jit_compile) == ("one", 1, "float32", False)
+    assert chosen.describe().splitlines() == [
+        "Hardware:",
+        f"  strategy one: the CPU, {os.cpu_count()} cores (auto: there is no GPU)",
+        "  precision float32 (auto: on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells)",
+        "  XLA off (auto: on a CPU it compiles long and gains little)",
+    ]
+    with chosen.scope():
+        assert not tf.distribute.has_strategy()
+
+
+def test_precision_becomes_the_policy(no_accelerator):
+    chosen = choose_hardware("one", precision="mixed_bfloat16", xla="on")
+    assert keras.config.dtype_policy().name == chosen.precision == "mixed_bfloat16"
+    assert chosen.jit_compile and "XLA on (asked for)" in chosen.describe()
+
+
+@pytest.mark.parametrize(
+    "capabilities, policy",
+    [([(9, 0)], "mixed_bfloat16"), ([(8, 0), (7, 5)], "mixed_float16"), ([(6, 1)], "float32"), ([], "float32")],
+)
+def test_precision_of_gpus(capabilities, policy):
+    assert hardware._choose_precision("auto", "one", capabilities)[0] == policy
+
+
+def test_auto_takes_what_is_there(monkeypatch):
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    assert hardware._choose_name("auto", [(8, 0)] * 4) == ("mirrored", "auto: there are 4 GPUs")
+    assert hardware._choose_name("auto", [(8, 0)]) == ("one", "auto: there is one GPU")
+    assert hardware._choose_xla("auto", "one", [(8, 0)])[0] is True
+    assert hardware._choose_xla("auto", "mirrored", [(8, 0)] * 2)[0] is False
+    monkeypatch.setenv("TPU_NAME", "my-tpu")
+    assert hardware._choose_name("auto", [])[0] == "tpu"
+    assert hardware._choose_precision("auto", "tpu", [])[0] == "mixed_bfloat16"
+
+
+def test_xla_does_not_go_with_replicas():
+    with pytest.raises(ValueError, match="Received: xla=\"on\" with strategy 'mirrored'"):
+        choose_hardware("mirrored", xla="on")
+
+
+@pytest.mark.parametrize("arguments", [{"strategy": "two"}, {"precision": "float8"}, {"xla": "maybe"}])
+def test_unknown_choices(arguments):
+    with pytest.raises(ValueError, match="must be one of.*Received"):
+        choose_hardware(**arguments)
+
+
+def test_devices_cannot_be_split_after_the_start():
+    tf.zeros(()).numpy()
+    with pytest.raises(RuntimeError, match="Call choose_hardware first"):
+        choose_hardware("mirrored", logical_cpus=3)
+
+
+def test_no_tpu(no_accelerator):
+    with pytest.raises(RuntimeError, match=r"tried TPUClusterResolver\(tpu='local'\).*no TPU_NAME"):
+        choose_hardware("tpu")
+
+
+def test_multiworker_without_tf_config(no_accelerator):
+    with pytest.raises(ValueError, match="TF_CONFIG.*Received: none"):
+        choose_hardware("multiworker")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (None, "Received: none"),
+        ("{", "JSONDecodeError"),
+        ('{"cluster": {}}', "KeyError: 'worker'"),
+        (json.dumps(CLUSTER | {"cluster": {"worker": "a:1"}}), "must list"),
+        (json.dumps(CLUSTER | {"task": {"type": "worker", "index": 2}}), "`task` must be one of the cluster's"),
+        (json.dumps(CLUSTER | {"task": {"type": "ps", "index": 0}}), "`task` must be one of the cluster's"),
+    ],
+)
+def test_malformed_tf_config(text, message):
+    with pytest.raises(ValueError, match=message):
+        check_tf_config(text)
+
+
+def test_well_formed_tf_config():
+    check_tf_config(json.dumps(CLUSTER))
+
+
+@pytest.mark.parity
+def test_on_jax():
+    pytest.importorskip("jax")
+    code = (
+        "import sys; from kbert.training.hardware import choose_hardware\n"
+        "h = choose_hardware(); print(h.name, h.replicas, h.precision, h.jit_compile, 'tensorflow' in sys.modules)\n"
+        "with h.scope(): pass\n"
+        "try: choose_hardware('mirrored')\n"
+        "except ValueError as error: print(error)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("one 1 float32 True ") and "keras.distribution.DataParallel" in run.stdout

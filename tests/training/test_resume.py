@@ -1,0 +1,164 @@
+"""A run that is killed and started again ends where an uninterrupted one ends, bit for bit."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import tiny_pretraining as tiny
+from helpers.paths import ROOT
+
+from kbert.training.resume import fit_steps
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    output = tmp_path_factory.mktemp("uninterrupted")
+    history, weights = tiny.run(output)
+    return output, history, weights
+
+
+def start_process(output, *arguments):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "helpers" / "tiny_pretraining.py"), str(output), *arguments],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def without_times(history):
+    timed = ("seconds", "steps_per_second", "tokens_per_second")
+    return [{name: value for name, value in record.items() if name not in timed} for record in history]
+
+
+def test_killed_and_started_again_is_bit_identical(tmp_path, uninterrupted):
+    _, history, weights = uninterrupted
+    killed = start_process(tmp_path, "6")  # in the middle of the second window
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert os.listdir(tmp_path / "checkpoints") == ["step-0000000004"]
+    again = start_process(tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "going on from the checkpoint of step 4 of 11" in again.stdout
+    with np.load(tmp_path / "weights.npz") as arrays:
+        assert_same(list(arrays.values()), weights)
+    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert without_times(lines) == without_times(history)
+
+
+def test_dropout_is_on_and_its_state_is_part_of_the_run(uninterrupted):
+    _, _, weights = uninterrupted
+    states = [value for value in weights if value.dtype.kind in "iu"]  # of dropout's generators: key, count of draws
+    assert len(states) > 2 and all(state[1] == tiny.STEPS for state in states)
+
+
+def test_history_and_logs(uninterrupted):
+    output, history, _ = uninterrupted
+    assert [record["step"] for record in history] == [4, 8, 11]
+    for record in history:
+        assert record["loss"] == pytest.approx(record["mlm_loss"] + record["nsp_loss"], rel=1e-5)
+        assert np.log(record["mlm_perplexity"]) == pytest.approx(record["mlm_cross_entropy"], rel=1e-5)
+        assert {"mlm_accuracy", "nsp_accuracy", "gradient_norm", "tokens_per_second"} <= set(record)
+    np.testing.assert_allclose([r["learning_rate"] for r in history], 0.01 * (1 - np.array([3, 7, 10]) / 30), rtol=1e-6)
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert [json.loads(line) for line in (output / "history.jsonl").read_text().splitlines()] == history
+    assert sorted(os.listdir(output / "checkpoints")) == ["step-0000000008", "step-0000000011"]  # the last two
+
+
+def test_a_finished_run_does_nothing(uninterrupted, capsys):
+    output, history, _ = uninterrupted
+
+    def no_dataset(start_step):
+        raise AssertionError("there is nothing to train")
+
+    assert fit_steps(tiny.compiled_model(), no_dataset, tiny.STEPS, output, window=tiny.WINDOW) == history
+    assert "all 11 steps are done" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "manifest"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupted, damage, capsys):
+    output, history, weights = uninterrupted
+    shutil.copytree(output, tmp_path, dirs_exist_ok=True)
+    newest = tmp_path / "checkpoints" / "step-0000000011"
+    data = next(newest.glob("values.data*"))
+    if damage == "truncated":
+        os.truncate(data, data.stat().st_size // 2)
+    elif damage == "flipped":
+        content = bytearray(data.read_bytes())
+        content[len(content) // 3] ^= 1
+        data.write_bytes(content)
+    else:
+        (newest / "manifest.json").write_text("{")
+    capsys.readouterr()
+    again, found = tiny.run(tmp_path)
+    out = capsys.readouterr().out
+    assert "is damaged" in out and "going on from the checkpoint of step 8" in out
+    assert_same(found, weights)
+    assert without_times(again) == without_times(history)
+
+
+def test_another_models_checkpoint_is_an_error(uninterrupted):
+    output, _, _ = uninterrupted
+    with pytest.raises(ValueError, match=r"another model.*Received: .*\[37, 12\].*output directory"):
+        fit_steps(tiny.compiled_model(hidden_dim=15), tiny.make_dataset, 20, output)
+    with pytest.raises(ValueError, match="another model or optimizer"):
+        fit_steps(tiny.compiled_model(optimizer=keras.optimizers.SGD(0.1)), tiny.make_dataset, 20, output)
+
+
+def test_a_dataset_that_ends_too_early(tmp_path):
+    model = tiny.compiled_model()
+    with pytest.raises(ValueError, match="at least 8 batches.*Received: 5"):
+        fit_steps(model, lambda start_step: tiny.make_dataset(start_step).take(5), 8, tmp_path, window=4)
+    unknown = lambda start_step: tiny.make_dataset(start_step).take(5).filter(lambda *batch: True)  # noqa: E731
+    with pytest.raises(ValueError, match="ended after step 5"):
+        fit_steps(model, unknown, 8, tmp_path / "unknown", window=4)
+    assert os.listdir(tmp_path / "unknown" / "checkpoints") == ["step-0000000004"]
+
+
+def test_interrupting_says_how_to_go_on(tmp_path, capsys):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if self.model.optimizer.iterations.numpy() == 6:
+                raise KeyboardInterrupt
+
+    model = tiny.compiled_model()
+    with pytest.raises(KeyboardInterrupt):
+        fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[Interrupt()])
+    assert "Interrupted after step" in (out := capsys.readouterr().out) and "checkpoint of step 4" in out
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_checkpoint(tmp_path):
+    model = tiny.compiled_model(optimizer=keras.optimizers.SGD(1e30))
+    with pytest.raises(FloatingPointError, match="Received: (nan|inf)"):
+        fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_validation_and_intervals(tmp_path):
+    model = tiny.compiled_model()
+    history = fit_steps(
+        model, tiny.make_dataset, 9, tmp_path, window=2, validation_data=tiny.make_dataset(500), validation_steps=2,
+        validation_every=2, checkpoint_every=3, keep=5,
+    )  # fmt: skip
+    assert [r["step"] for r in history if "val_loss" in r] == [4, 8, 9]
+    assert {"val_mlm_accuracy", "val_mlm_cross_entropy", "val_nsp_accuracy"} <= set(history[-1])
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["step-0000000006", "step-0000000009"]
+
+
+@pytest.mark.parametrize("arguments", [{"window": 0}, {"total_steps": 0}, {"validation_every": 0}])
+def test_bad_arguments(tmp_path, arguments):
+    arguments = {"total_steps": 4, "window": 2} | arguments
+    with pytest.raises(ValueError, match="at least 1"):
+        fit_steps(tiny.compiled_model(), tiny.make_dataset, output=tmp_path, **arguments)
+    with pytest.raises(ValueError, match="compiled"):
+        fit_steps(keras.Sequential([keras.layers.Dense(1)]), tf.data.Dataset.range, 1, tmp_path)

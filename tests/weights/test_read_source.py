@@ -1,0 +1,139 @@
+"""What lies at a path is recognised by its content; what is no path may be a name on the hub."""
+
+import shutil
+import sys
+import types
+
+import pytest
+from helpers.hf_directory import GOLDEN
+from helpers.stored_models import load, make_model, save
+from helpers.tiny_bert import tiny_tokenizer
+
+import kbert
+from kbert.weights.checkpoint import Checkpoint
+from kbert.weights.kbert_directory import KbertDirectory
+from kbert.weights.read_source import read_source
+
+
+def family(path):
+    stored = read_source(path)
+    return "kbert" if isinstance(stored, KbertDirectory) else stored.family
+
+
+@pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
+@pytest.mark.parametrize("place", ["it", "run/model"])
+def test_every_family_is_recognised_by_content(format, place, tmp_path):
+    save(make_model("encoder"), tmp_path / place, format)
+    assert family(tmp_path / place.split("/")[0]) == format
+    assert family(str(tmp_path / place)) == format
+
+
+def test_a_directory_of_two_families(tmp_path):
+    """Hugging Face's copies of Google's models have Google's config beside their own."""
+    shutil.copytree(GOLDEN / "hf_safetensors", tmp_path / "it")
+    shutil.copy(GOLDEN / "google_pretraining/bert_config.json", tmp_path / "it")
+    assert family(tmp_path / "it") == "huggingface"
+    (tmp_path / "it/config.json").unlink()
+    for file in (GOLDEN / "google_pretraining").glob("bert_model.ckpt.*"):
+        shutil.copy(file, tmp_path / "it")
+    assert family(tmp_path / "it") == "google"
+
+
+@pytest.mark.parametrize(
+    "files,message",
+    [
+        ([], "which holds nothing"),
+        (["notes.txt"], r"which holds \['notes.txt'\]"),
+        (["config.json"], "Expected a kbert directory"),
+        (["model.safetensors"], "Expected a kbert directory"),
+    ],
+)
+def test_something_else(tmp_path, files, message):
+    for name in files:
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ValueError, match=message):
+        read_source(tmp_path)
+
+
+@pytest.mark.parametrize("name,message", [("model.keras", "keras.models.load_model"), ("x.bin", "none of their files")])
+def test_a_file_of_something_else(tmp_path, name, message):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(ValueError, match=message):
+        read_source(tmp_path / name)
+
+
+def test_a_kbert_directory_has_its_own_vocabulary(tmp_path):
+    kbert.save_pretrained(make_model("encoder"), tmp_path / "it", tokenizer=tiny_tokenizer())
+    with pytest.raises(ValueError, match="has a vocabulary of its own"):
+        load(tmp_path / "it", vocabulary=tmp_path / "it/vocab.txt")
+
+
+# The hub.
+
+
+class Hub(types.ModuleType):
+    """A stand-in for huggingface_hub that serves one directory."""
+
+    def __init__(self, directory, error=None, cached=None):
+        super().__init__("huggingface_hub")
+        self.directory, self.error, self.cached, self.wanted = directory, error, cached, None
+        self.constants = types.SimpleNamespace(ENDPOINT="https://hub")
+
+    def get_session(self):
+        return types.SimpleNamespace(head=self.head)
+
+    def head(self, url, timeout):
+        assert timeout <= 10
+        if self.error:
+            raise self.error
+
+    def list_repo_files(self, name):
+        assert name == "owner/name"
+        more = ["tf_model.h5", "pytorch_model.bin", "onnx/model.onnx", "README.md", "1_Pooling/config.json"]
+        return [path.name for path in self.directory.iterdir()] + more
+
+    def snapshot_download(self, name, allow_patterns=None, local_files_only=False):
+        if local_files_only:
+            if self.cached is None:
+                raise LookupError("not in the cache")
+            return str(self.cached)
+        self.wanted = allow_patterns
+        return str(self.directory)
+
+
+def test_a_name_on_the_hub(monkeypatch):
+    hub = Hub(GOLDEN / "hf_safetensors")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    stored = read_source("owner/name")
+    assert isinstance(stored, Checkpoint) and stored.description.task == "pretraining"
+    assert sorted(hub.wanted) == [
+        "1_Pooling/config.json", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"
+    ]  # fmt: skip
+
+
+def test_the_hub_offline(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, ConnectionError("no route to host")))
+    message = (
+        "'owner/name' does not exist here.*ConnectionError: no route to host.*Without a network.*model.safetensors"
+    )
+    with pytest.raises(FileNotFoundError, match=message):
+        read_source("owner/name")
+
+
+def test_the_hub_offline_with_a_cache(monkeypatch):
+    hub = Hub(None, ConnectionError("no route to host"), cached=GOLDEN / "hf_safetensors")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert read_source("owner/name").family == "huggingface"
+
+
+def test_no_huggingface_hub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(FileNotFoundError, match="pip install huggingface_hub.*Without a network"):
+        read_source("owner/name")
+
+
+@pytest.mark.parametrize("name", ["/no/where", "./a/b/c", "a/b/c", "~/model", "models\\x"])
+def test_a_path_is_no_name(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(FileNotFoundError, match="does not exist$"):
+        read_source(name)

@@ -1,0 +1,45 @@
+"""ModelSettings: round trip and validation."""
+
+import pytest
+
+from kbert.weights.settings import ModelSettings
+
+
+def test_round_trip():
+    settings = ModelSettings(
+        task="span",
+        labels=("a", "b"),
+        sequence_length=64,
+        pair=True,
+        max_masks=2,
+        top_k=3,
+        null_threshold=-2.5,
+        tokenizer={"lowercase": False},
+    )
+    fields = settings.to_dict()
+    assert fields["preprocessing"] == {
+        "sequence_length": 64,
+        "pair": True,
+        "max_masks": 2,
+        "tokenizer": {"lowercase": False},
+    }
+    assert ModelSettings.from_dict(fields) == settings
+    assert ModelSettings.from_dict({}) == ModelSettings()
+
+
+@pytest.mark.parametrize(
+    "fields,message",
+    [
+        ({"lable": 1}, r"unknown fields \['lable'\]"),
+        ({"preprocessing": {"length": 1}}, r"unknown fields \['preprocessing.length'\]"),
+        ({"sequence_length": 1}, "unknown fields"),  # belongs into preprocessing
+        ({"labels": ["a", "a"]}, "must differ"),
+        ({"labels": [1, 2]}, "list of strings"),
+        ({"preprocessing": {"sequence_length": 0}}, "sequence_length.*Received: 0"),
+        ({"preprocessing": {"pair": 1}}, "pair.*Received: 1"),
+        ({"preprocessing": {"tokenizer": "bert"}}, "tokenizer.*Received: 'bert'"),
+    ],
+)
+def test_wrong_fields(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ModelSettings.from_dict(fields)

@@ -1,0 +1,145 @@
+"""PyTorch's pickles, read without torch: what torch wrote, and everything that a pickle could try."""
+
+import io
+import os
+import pickle
+import sys
+import types
+import zipfile
+
+import numpy as np
+import pytest
+from helpers.hf_directory import GOLDEN
+
+from kbert.weights.safetensors_file import SafetensorsFile
+from kbert.weights.torch_pickle import TorchPickleFile
+
+
+@pytest.mark.parametrize("form", ["bin", "old_bin"])
+def test_it_reads_what_torch_wrote(form):
+    file, other = (
+        TorchPickleFile(GOLDEN / f"hf_{form}/pytorch_model.bin"),
+        SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors"),
+    )
+    twice = {"cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+             "cls.predictions.decoder.bias": "cls.predictions.bias"}  # fmt: skip
+    assert set(file.tensors) == set(other.tensors) | set(twice)
+    for name in file.tensors:
+        assert file.tensors[name] == other.tensors[twice.get(name, name)]
+        np.testing.assert_array_equal(file.read(name), other.read(twice.get(name, name)), err_msg=name)
+
+
+class Malicious:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+def write_zip(path, pickled, data=np.zeros(16, "float32")):  # noqa: B008
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/data/0", data.tobytes())
+
+
+@pytest.mark.parametrize("form", ["zip", "stream", "beside weights"])
+def test_a_malicious_pickle_is_refused_and_nothing_executed(tmp_path, form):
+    trap, target = tmp_path / "executed", tmp_path / "pytorch_model.bin"
+    if form == "zip":
+        write_zip(target, pickle.dumps({"bert.pooler.dense.bias": Malicious(trap)}))
+    elif form == "stream":
+        target.write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(Malicious(trap), 2))
+    else:
+        with zipfile.ZipFile(GOLDEN / "hf_bin/pytorch_model.bin") as archive:
+            (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
+            good = archive.read(name)
+        write_zip(
+            target, pickle.dumps(Malicious(trap))[:-1] + b"0" + good[2:]
+        )  # called, dropped, then the real weights
+    with pytest.raises(ValueError, match="refused: its pickle names (posix|nt).system.*Nothing of it was executed"):
+        TorchPickleFile(target)
+    assert not trap.exists()
+    pickle.loads(pickle.dumps(Malicious(trap)))  # it would have been: the trap works
+    assert trap.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["builtins.eval", "builtins.getattr", "torch.load", "kbert.load_pretrained", "os.path"]
+)
+def test_any_other_name_in_a_pickle_is_refused(tmp_path, name):
+    module, attribute = name.rsplit(".", 1)
+    write_zip(tmp_path / "it.bin", f"c{module}\n{attribute}\n.".encode())
+    with pytest.raises(ValueError, match=f"names {name}"):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
+def tensor_pickle(monkeypatch, offset, size, stride, elements):
+    """A pickle as torch's, of one tensor over so many floats, with any numbers for its place among them."""
+
+    class FloatStorage:
+        pass
+
+    def _rebuild_tensor_v2(*arguments):
+        raise AssertionError("never called")
+
+    class Tensor:
+        def __reduce__(self):
+            return _rebuild_tensor_v2, ("data", offset, size, stride, False, {})
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            return ("storage", FloatStorage, "0", "cpu", elements) if value == "data" else None
+
+    for module, member in (("torch", FloatStorage), ("torch._utils", _rebuild_tensor_v2)):
+        member.__module__, member.__qualname__ = module, member.__name__
+        stand_in = types.ModuleType(module)
+        setattr(stand_in, member.__name__, member)
+        monkeypatch.setitem(sys.modules, module, stand_in)
+    buffer = io.BytesIO()
+    Pickler(buffer, 2).dump({"x": Tensor()})
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "offset,size,stride,elements,message",
+    [
+        (13, (4,), (1,), 16, "reaches to element 16 of data that has 16"),
+        (0, (2, 9), (9, 1), 16, "reaches to element 17"),
+        (-1, (2,), (1,), 16, "makes no sense"),
+        (0, (2,), (-1,), 16, "makes no sense"),
+        (0, (2, 2), (1,), 16, "makes no sense"),
+        (0, (4,), (1,), 99, "should have 396 bytes. Received: 64"),
+    ],
+)
+def test_a_tensor_cannot_reach_beyond_its_data(tmp_path, monkeypatch, offset, size, stride, elements, message):
+    write_zip(tmp_path / "it.bin", tensor_pickle(monkeypatch, offset, size, stride, elements))
+    with pytest.raises(ValueError, match=message):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
+def test_a_view_is_read_as_torch_would(tmp_path, monkeypatch):
+    write_zip(tmp_path / "it.bin", tensor_pickle(monkeypatch, 1, (2, 3), (1, 4), 16), np.arange(16.0, dtype="float32"))
+    np.testing.assert_array_equal(TorchPickleFile(tmp_path / "it.bin").read("x"), [[1, 5, 9], [2, 6, 10]])
+
+
+def test_a_checkpoint_with_more_than_weights(tmp_path):
+    write_zip(tmp_path / "it.bin", pickle.dumps({"epoch": 3, "state": {}}))
+    with pytest.raises(ValueError, match="must hold a state_dict.*epoch"):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
+def test_a_zip_of_something_else(tmp_path):
+    with zipfile.ZipFile(tmp_path / "it.bin", "w") as archive:
+        archive.writestr("readme.txt", "x")
+    with pytest.raises(ValueError, match="not a PyTorch checkpoint: it has no data.pkl"):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
+@pytest.mark.parametrize("form", ["bin", "old_bin"])
+@pytest.mark.parametrize("left", [-1000, 300])
+def test_a_truncated_pickle(form, left, tmp_path):
+    content = (GOLDEN / f"hf_{form}/pytorch_model.bin").read_bytes()[:left]
+    (tmp_path / "it.bin").write_bytes(content)
+    with pytest.raises(ValueError, match="truncated|corrupted|cannot be read"):
+        TorchPickleFile(tmp_path / "it.bin")

@@ -111,7 +111,7 @@ def test_regression_from_json_lines(home, tmp_path):
 
 def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch, capsys):
     whole = finetuning_data.training_dataset
-    arguments = _arguments(home, tmp_path / "run", "--dev", home / "dev.csv", "--steps", 60)
+    arguments = _arguments(home, tmp_path / "run", "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
     with monkeypatch.context() as patch:
         patch.setattr(finetuning_data, "training_dataset", lambda *a, **k: whole(*a, **k).take(27))
         with pytest.raises(ValueError, match="ended after step 27"):

@@ -22,6 +22,7 @@ class LabelledText:
     texts: Sequence[str]
     labels: np.ndarray  # [examples]: int32 index into the label list, or float32 score
     text_pairs: Sequence[str] | None = None
+    skipped: int = 0  # rows of the file that were left out
 
     def __post_init__(self):
         pairs = self.texts if self.text_pairs is None else self.text_pairs
@@ -76,4 +77,4 @@ def from_table(table: Table, *, text: str, label: str, text_pair: str | None = N
         targets = label_scores(table, label, *score_range)
     else:
         targets = label_ids(table, label, labels)
-    return LabelledText(table[text], targets, None if text_pair is None else table[text_pair])
+    return LabelledText(table[text], targets, None if text_pair is None else table[text_pair], table.skipped)

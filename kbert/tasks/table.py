@@ -12,16 +12,19 @@ _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less
 class Table(dict):
     """The columns of a file, ``{name: list of str}``, all equally long; `lines[i]` is the line row i starts at.
 
+    `skipped` counts the rows that `read_table` was told to leave out.
+
     Example::
 
         table = Table("reviews.csv", [2, 3], {"text": ["good", "bad"], "label": ["1", "0"]})
         table["text"][1], table.where(1)  # ("bad", "reviews.csv, line 3")
     """
 
-    def __init__(self, path, lines, columns):
+    def __init__(self, path, lines, columns, skipped=0):
         super().__init__(columns)
         self.path = str(path)
         self.lines = list(lines)
+        self.skipped = skipped
 
     def where(self, row: int) -> str:
         """File and line of a row, as error messages name them."""
@@ -29,7 +32,7 @@ class Table(dict):
 
 
 def read_table(path, columns: Sequence[str] | None = None, *, format: str | None = None,
-               header: Sequence[str] | None = None) -> Table:  # fmt: skip
+               header: Sequence[str] | None = None, short_rows: str = "error") -> Table:  # fmt: skip
     """Reads a CSV, TSV or JSON-lines file.
 
     The file is UTF-8, with or without a byte order mark, its lines end in LF or CRLF; blank lines are skipped.
@@ -43,6 +46,8 @@ def read_table(path, columns: Sequence[str] | None = None, *, format: str | None
         columns: the names wanted, all others are left out. None: all (jsonl: the keys of the first object).
         format: "csv", "tsv" or "jsonl". None: by the extension (.csv .tsv .jsonl .ndjson).
         header: the column names of a csv or tsv file that has no header line. None: the first line names them.
+        short_rows: what a csv or tsv row with too few cells is: "error"; "skip": left out and counted in
+            ``Table.skipped``; "fill": its missing cells are empty.
 
     Returns:
         A `Table`.
@@ -68,7 +73,7 @@ def read_table(path, columns: Sequence[str] | None = None, *, format: str | None
     if format == "jsonl":
         return _from_objects(path, _json_lines(path, text), columns)
     rows = _csv_rows(path, text) if format == "csv" else _tsv_rows(text)
-    return _from_rows(path, rows, columns, header)
+    return _from_rows(path, rows, columns, header, short_rows)
 
 
 def _read_text(path):
@@ -117,7 +122,7 @@ def _csv_rows(path, text) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(limit)
 
 
-def _from_rows(path, rows, columns, header):
+def _from_rows(path, rows, columns, header, short_rows):
     rows = list(rows)
     if header is None:
         number, names = rows.pop(0)
@@ -126,6 +131,11 @@ def _from_rows(path, rows, columns, header):
         number, names = rows[0][0], list(header)
     wanted = names if columns is None else list(columns)
     _check_columns(f"{path}, line {number}", names, wanted)
+    found = len(rows)
+    if short_rows == "skip":
+        rows = [(number, cells) for number, cells in rows if len(cells) >= len(names)]
+    elif short_rows == "fill":
+        rows = [(number, cells + [""] * (len(names) - len(cells))) for number, cells in rows]
     if not rows:
         raise ValueError(f"{path} has a header and no rows: expected at least one.")
     for number, cells in rows:
@@ -135,7 +145,8 @@ def _from_rows(path, rows, columns, header):
                 f"Received: {len(cells)} cells. Does a cell hold an unquoted separator?"
             )
     at = {name: names.index(name) for name in wanted}
-    return Table(path, [n for n, _ in rows], {name: [cells[i] for _, cells in rows] for name, i in at.items()})
+    columns = {name: [cells[i] for _, cells in rows] for name, i in at.items()}
+    return Table(path, [n for n, _ in rows], columns, found - len(rows))
 
 
 def _check_columns(where, names, wanted):

@@ -120,3 +120,13 @@ def test_a_missing_file_is_named(tmp_path):
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises((FileNotFoundError, ValueError), match=tmp_path.name):
             read_table(path)
+
+
+def test_short_rows_are_an_error_left_out_or_filled(tmp_path):
+    path = _file(tmp_path, "a.tsv", "text\tlabel\na\t1\nb\nc\t0\n")
+    with pytest.raises(ValueError, match="a.tsv, line 3: expected 2 cells"):
+        read_table(path)
+    table = read_table(path, short_rows="skip")
+    assert (table["text"], table.lines, table.skipped) == (["a", "c"], [2, 4], 1)
+    table = read_table(path, short_rows="fill")
+    assert (table["label"], table.skipped) == (["1", "", "0"], 0)

@@ -1,0 +1,83 @@
+"""Toy files in every layout of the official GLUE download, with labels that a word decides."""
+
+from helpers.tiny_directory import sentences
+
+OTHER = "the kind play ."
+PARSES = ["( p )"] * 4
+TEST_ROWS = 7
+
+
+def write_toy_glue(path, train=60, dev=20):
+    """Writes all ten folders below `path`, and returns it: columns, headers, the byte order mark and broken QQP rows as
+    in the download."""
+    for split, rows in {"train": sentences(train), "dev": sentences(dev, start=train)}.items():
+        labelled = [(n, text, int(label == "good")) for n, (text, label) in enumerate(rows)]
+        _write_labelled(path, split, labelled)
+    _write_tests(path, [(n, text) for n, (text, _) in enumerate(sentences(TEST_ROWS, start=train + dev))])
+    return path
+
+
+def _write_labelled(path, split, rows):
+    entailed = {0: "not_entailment", 1: "entailment"}
+    inferred = {0: "contradiction", 1: "entailment"}
+    _write(path / "CoLA" / f"{split}.tsv", None, [("gj04", y, "" if y else "*", x) for _, x, y in rows])
+    _write(path / "SST-2" / f"{split}.tsv", ("sentence", "label"), [(x, y) for _, x, y in rows])
+    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+    _write(path / "MRPC" / f"{split}.tsv", header, [(y, n, n + 1, x, OTHER) for n, x, y in rows], bom=split == "dev")
+    header = (
+        "index",
+        "genre",
+        "filename",
+        "year",
+        "old_index",
+        "source1",
+        "source2",
+        "sentence1",
+        "sentence2",
+        "score",
+    )
+    _write(path / "STS-B" / f"{split}.tsv", header,
+           [(n, "g", "f", "2012test", n, "none", "none", x, OTHER, f"{4.5 * y:.3f}") for n, x, y in rows])  # fmt: skip
+    header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
+    broken = [(99, 1, 2, "cut off here")]
+    _write(path / "QQP" / f"{split}.tsv", header, broken + [(n, n, n, x, OTHER, y) for n, x, y in rows] + broken)
+    header = ("index", "question", "sentence", "label")
+    _write(path / "QNLI" / f"{split}.tsv", header, [(n, x, OTHER, entailed[y]) for n, x, y in rows])
+    header = ("index", "sentence1", "sentence2", "label")
+    _write(path / "RTE" / f"{split}.tsv", header, [(n, x, OTHER, entailed[y]) for n, x, y in rows])
+    _write(path / "WNLI" / f"{split}.tsv", header, [(n, x, OTHER, y) for n, x, y in rows])
+    start = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse",
+             "sentence1_parse", "sentence2_parse", "sentence1", "sentence2")  # fmt: skip
+    for file in ("train",) if split == "train" else ("dev_matched", "dev_mismatched"):
+        votes = 1 if split == "train" else 5
+        header = (*start, *(f"label{i + 1}" for i in range(votes)), "gold_label")
+        kept = rows[:-3] if file == "dev_mismatched" else rows
+        _write(path / "MNLI" / f"{file}.tsv", header,
+               [(n, n, f"{n}e", "fiction", *PARSES, x, OTHER, *["neutral"] * votes, inferred[y])
+                for n, x, y in kept])  # fmt: skip
+
+
+def _write_tests(path, rows):
+    for task in ("CoLA", "SST-2"):
+        _write(path / task / "test.tsv", ("index", "sentence"), rows)
+    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+    _write(path / "MRPC" / "msr_paraphrase_test.txt", header, [(1, n, n, x, OTHER) for n, x in rows], bom=True)
+    header = ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2")
+    _write(path / "STS-B" / "test.tsv", header,
+           [(n, "g", "f", "2012test", n, "none", "none", x, OTHER) for n, x in rows])  # fmt: skip
+    _write(path / "QQP" / "test.tsv", ("id", "question1", "question2"), [(n, x, OTHER) for n, x in rows] + [(7, "cut")])
+    _write(path / "QNLI" / "test.tsv", ("index", "question", "sentence"), [(n, x, OTHER) for n, x in rows])
+    pairs = [(n, x, OTHER) for n, x in rows]
+    for file in ("RTE/test.tsv", "WNLI/test.tsv", "diagnostic/diagnostic.tsv"):
+        _write(path / file, ("index", "sentence1", "sentence2"), pairs)
+    header = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse",
+              "sentence1_parse", "sentence2_parse", "sentence1", "sentence2")  # fmt: skip
+    for file in ("test_matched", "test_mismatched"):
+        _write(path / "MNLI" / f"{file}.tsv", header,
+               [(n, n, f"{n}", "fiction", *PARSES, x, OTHER) for n, x in rows])  # fmt: skip
+
+
+def _write(path, header, rows, bom=False):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["\t".join(map(str, row)) + "\n" for row in ([header] if header else []) + rows]
+    path.write_text("".join(lines), encoding="utf-8-sig" if bom else "utf-8")

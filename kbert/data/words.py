@@ -1,0 +1,58 @@
+"""Texts → words with their places, in graph: what a tagger gives a tag to.
+
+B: texts in the batch.
+"""
+
+import tensorflow as tf
+
+from kbert.text.normalizer import CJK, valid_utf8
+
+_BORDER = "\ufdd0"  # a code point that is no character, set round the words
+_SPACE = r"\t\n\r\p{Z}"
+_PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
+_DELETED = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}\p{Cf}\x{FFFD}\x{FDD0}]*"  # what the tokenizer deletes
+_LETTER = rf"[^{_SPACE}{_PUNCTUATION}{CJK}\x{{FDD0}}]"
+_WORDS = "|".join(
+    (
+        r"\p{L}(?:\.\p{L})+\.",  # U.S., p.m.
+        r"\p{N}+(?:[.,:]\p{N}+)+",  # 1,000.5 and 10:30
+        rf"{_LETTER}+(?:[.\-\x{{2010}}\x{{2011}}&_@]{_LETTER}+|['\x{{2019}}]{_LETTER}{{3,}})*",  # Anglo-French, O'Brien
+        r"['\x{2019}](?:[sStTdDmM]|re|ve|ll|RE|VE|LL)\b",  # Germany's
+        rf"[^{_SPACE}\x{{FDD0}}]",  # a punctuation mark, a CJK character
+    )
+)
+
+
+def split_words(strings):
+    """Splits texts into words, much as the words of CoNLL's files are.
+
+    A word is a run of letters and digits; a full stop, hyphen, ampersand, underscore or @ inside it belongs to it
+    ("Anglo-French", "AT&T", "1996-08-22"), as does an apostrophe before three letters or more ("O'Brien"), commas and
+    colons inside numbers, and the last full stop of abbreviations like "U.S."; "'s" and its like are words. Every other
+    punctuation mark and every CJK character is a word of its own. White space, and characters that BERT's tokenizer
+    deletes, are no words.
+
+    Args:
+        strings: texts [B].
+
+    Returns:
+        (words, starts, ends), ragged [B, None]: string, int32, int32; starts and ends are code points of the texts,
+        half-open: ``text[start:end]`` is the word. Bytes that are no UTF-8 are not counted.
+
+    Example::
+
+        split_words(["Germany's U.S. envoy."])[0]  # [["Germany", "'s", "U.S.", "envoy", "."]]
+    """
+    strings = valid_utf8(tf.convert_to_tensor(strings, tf.string))
+    clean = tf.strings.regex_replace(strings, _BORDER, "\ufffd")  # as long; the tokenizer deletes it as well
+    marked = tf.strings.regex_replace(clean, f"({_WORDS})", rf"{_BORDER}\1{_BORDER}")
+    parts = tf.strings.split(marked, _BORDER)  # [B, None]: gap, word, gap, word, …, gap
+    lengths = parts.with_values(tf.strings.length(parts.values, unit="UTF8_CHAR"))
+    ends = tf.cumsum(lengths.values)  # of the whole batch
+    before = tf.gather(tf.concat([[0], ends], 0), parts.row_starts())  # [B]
+    ends = ends - tf.gather(before, parts.value_rowids())
+    number = tf.ragged.range(parts.row_lengths()).values
+    is_word = (number % 2 == 1) & ~tf.strings.regex_full_match(parts.values, _DELETED)
+    keep = parts.with_values(is_word)
+    columns = (parts.values, ends - lengths.values, ends)
+    return tuple(tf.ragged.boolean_mask(parts.with_values(column), keep) for column in columns)

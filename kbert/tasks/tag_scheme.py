@@ -1,0 +1,115 @@
+"""The schemes that write entities as tags of words: IOB1, IOB2, BIOES, BILOU, and from each to IOB2.
+
+words   U.S.   Peter  Blackburn  Jane   .
+IOB1    I-LOC  I-PER  I-PER      B-PER  O      B- only where an entity of the same type goes before
+IOB2    B-LOC  B-PER  I-PER      B-PER  O      B- at every entity's first word
+BIOES   S-LOC  B-PER  E-PER      S-PER  O      E- at its last word, S- at the only one
+BILOU   U-LOC  B-PER  L-PER      U-PER  O      the same with L and U
+"""
+
+from collections.abc import Sequence
+
+SCHEMES = ("iob1", "iob2", "bioes", "bilou")
+_PREFIXES = {"iob1": "BI", "iob2": "BI", "bioes": "BIES", "bilou": "BILU"}
+_OF_BIOES = str.maketrans("LU", "ES")
+
+
+class BrokenTags(ValueError):
+    """A tag sequence that breaks its scheme; `word` is the place in the sentence."""
+
+    def __init__(self, word, message):
+        super().__init__(message)
+        self.word = word
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """ "B-PER" → ("B", "PER"); "O" → ("O", "").
+
+    Raises:
+        ValueError: neither O nor prefix, hyphen and type.
+    """
+    prefix, hyphen, type_ = tag.partition("-")
+    if tag == "O":
+        return "O", ""
+    if len(prefix) != 1 or prefix not in "BIESLU" or not hyphen or not type_:
+        raise ValueError(f"expected O or a tag like B-PER (prefixes B I E S L U). Received: {tag!r}")
+    return prefix, type_
+
+
+def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
+    """The scheme that all these sentences keep; where they break every one, the one that they seem to mean.
+
+    Files with E or S tags are BIOES, with L or U tags BILOU. Of the others IOB1 are those in which more entities begin
+    with I- than with a B- that IOB1 does not need; a file without entities counts as IOB2.
+    """
+    prefixes, needless_b, lone_i = set(), 0, 0
+    for tags in sentences:
+        before = ("O", "")
+        for tag in tags:
+            now = split_tag(tag)
+            prefixes.add(now[0])
+            follows = before[0] != "O" and before[1] == now[1]
+            needless_b += now[0] == "B" and not follows
+            lone_i += now[0] == "I" and not follows
+            before = now
+    if prefixes & set("LU"):
+        return "bilou"
+    if prefixes & set("ES"):
+        return "bioes"
+    return "iob1" if lone_i > needless_b else "iob2"
+
+
+def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
+    """One sentence's tags, from `scheme` to IOB2, exactly.
+
+    In IOB1 no sequence is broken: a B- where I- would do says the same (CoNLL's eng.train has two).
+
+    Raises:
+        BrokenTags: the sequence breaks its scheme.
+        ValueError: an unknown scheme, or something that is no tag.
+
+    Example::
+
+        to_iob2(["I-PER", "B-PER", "O"], "iob1")  # ["B-PER", "B-PER", "O"]
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"`scheme` must be one of {SCHEMES}. Received: {scheme!r}")
+    pairs = []
+    for n, tag in enumerate(tags):
+        prefix, type_ = split_tag(tag)
+        if prefix not in _PREFIXES[scheme] + "O":
+            raise BrokenTags(n, f"{scheme.upper()} has the prefixes {list(_PREFIXES[scheme])} and O. Received: {tag!r}")
+        pairs.append((prefix.translate(_OF_BIOES), type_))
+    if scheme in ("bioes", "bilou"):
+        _check_closed(pairs, tags, scheme)
+    converted, before = [], ("O", "")
+    for n, (prefix, type_) in enumerate(pairs):
+        follows = before[0] != "O" and before[1] == type_
+        if prefix == "I" and scheme == "iob2" and not follows:
+            raise BrokenTags(n, _after(scheme, tags, n, f"B-{type_} or I-{type_}"))
+        begins = prefix in "BS" or (prefix == "I" and not follows)
+        converted.append("O" if prefix == "O" else f"{'B' if begins else 'I'}-{type_}")
+        before = prefix, type_
+    return converted
+
+
+def _check_closed(pairs, tags, scheme):
+    """BIOES: I and E go on with an entity that B began, and what began is ended by E."""
+    is_open = ""
+    for n, (prefix, type_) in enumerate(pairs):
+        if is_open and (prefix not in "IE" or type_ != is_open):
+            raise BrokenTags(n, f"{scheme.upper()} has to end the entity that {tags[n - 1]} leaves open. "
+                                f"Received: {tags[n]}")  # fmt: skip
+        if not is_open and prefix in "IE":
+            raise BrokenTags(n, _after(scheme, tags, n, f"B-{type_} or I-{type_}"))
+        is_open = type_ if prefix in "BI" else ""
+    if is_open:
+        raise BrokenTags(
+            len(pairs) - 1,
+            f"{scheme.upper()} has to end the entity that {tags[-1]} leaves open. Received: the end of the sentence",
+        )
+
+
+def _after(scheme, tags, n, wanted):
+    before = tags[n - 1] if n else "the start of the sentence"
+    return f"{scheme.upper()} allows {tags[n]} only after {wanted}. Received: {tags[n]} after {before}"

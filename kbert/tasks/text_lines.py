@@ -1,0 +1,22 @@
+"""The lines of a text file."""
+
+import pathlib
+
+
+def read_lines(path) -> list[str]:
+    """The lines of a UTF-8 file without their ends, LF or CRLF; other breaks, such as U+2028, are text.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: invalid UTF-8; the message names the line.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a tagged file. Received: {str(path)!r}, which is no file.")
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: invalid UTF-8. Save the file as UTF-8.") from error
+    return [line.removesuffix("\r") for line in text.split("\n")]

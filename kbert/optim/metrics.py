@@ -95,7 +95,7 @@ class Accuracy(WeightedMean):
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         labels, weights = labels_and_weights(y_true, y_pred, sample_weight)
-        return ops.cast(ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), labels), "float32"), weights
+        return ops.cast(ops.equal(_argmax(y_pred), labels), "float32"), weights
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -117,3 +117,12 @@ class SquaredError(WeightedMean):
         y_pred = ops.cast(y_pred, "float32")
         values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)
         return values, broadcast_weights(sample_weight, values)
+
+
+def _argmax(logits):
+    """Index of the largest logit, int32 [...]; on TensorFlow without the three copies of the logits of ops.argmax."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.argmax(logits, axis=-1, output_type=tf.int32)
+    return ops.cast(ops.argmax(logits, axis=-1), "int32")

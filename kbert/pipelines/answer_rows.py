@@ -16,8 +16,9 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
 
     Yields:
         A dict for each of the B texts: classification ``label`` and ``probabilities`` (label → number), regression
-        ``score``, fill-mask ``masks`` (for each [MASK] the proposed tokens with their probabilities, best first),
-        an encoder's ``embedding`` (a list of numbers).
+        ``score``, spans ``answer``, ``score``, ``start``, ``end``, ``null_score`` and ``n_best`` (answers with their
+        probabilities, best first), fill-mask ``masks`` (for each [MASK] the proposed tokens with
+        their probabilities, best first), an encoder's ``embedding`` (a list of numbers).
 
     Example::
 
@@ -28,6 +29,11 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
         for tokens, probabilities, count in zip(*columns, strict=True):  # [M, k], [M, k], []
             masks = zip(tokens[:count].tolist(), probabilities[:count].tolist(), strict=True)
             yield {"masks": [[{"token": t, "probability": p} for t, p in zip(*mask, strict=True)] for mask in masks]}
+    elif "n_best_answers" in answers:
+        single = [name for name in answers if not name.startswith("n_best")]
+        for i, n_best in enumerate(zip(answers["n_best_answers"], answers["n_best_scores"].tolist(), strict=True)):
+            entries = [{"answer": a, "probability": p} for a, p in zip(*n_best, strict=True) if a or p]
+            yield {name: answers[name][i : i + 1].tolist()[0] for name in single} | {"n_best": entries}
     elif "label" in answers:
         for label, probabilities in zip(answers["label"], answers["probabilities"].tolist(), strict=True):
             yield {"label": label, "probabilities": dict(zip(pipeline.answers.labels, probabilities, strict=True))}

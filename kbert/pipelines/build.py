@@ -4,11 +4,14 @@ from kbert.answers.classification import ClassificationAnswers
 from kbert.answers.embedding import EmbeddingAnswers
 from kbert.answers.fill_mask import FillMaskAnswers
 from kbert.answers.regression import RegressionAnswers
+from kbert.answers.spans import SpanAnswers
 from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
+from kbert.data.span_preprocessor import SpanPreprocessor
 from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.pipelines.pipeline import Pipeline
 
 _SEQUENCE_LENGTH = 128
+_SPAN_SEQUENCE_LENGTH = 384  # of question and window, as the original
 
 
 def build_pipeline(
@@ -22,6 +25,11 @@ def build_pipeline(
     top_k=None,
     pooling=None,
     normalize=None,
+    doc_stride=None,
+    max_query_length=None,
+    n_best=None,
+    max_answer_length=None,
+    null_threshold=None,
     **kwargs,
 ):
     """Puts preprocessor and answers around a model.
@@ -30,16 +38,21 @@ def build_pipeline(
     the default named below.
 
     Args:
-        model: a kbert model with task classification, regression, masked_lm or pretraining (its masked-LM head), or an
-            encoder (embeddings).
+        model: a kbert model with task classification, regression, span, masked_lm or pretraining (its masked-LM head),
+            or an encoder (embeddings).
         tokenizer: `kbert.BertTokenizer`.
         labels: list of N strings, for classification; "0", "1", ... by default.
-        sequence_length: S of the preprocessor; 128 by default, less where the model's position table is shorter.
+        sequence_length: S of the preprocessor; 128 by default (spans: 384), less where the model's position table is
+            shorter.
         pair: whether the texts come in pairs; False by default.
         max_masks: the most [MASK]s of a text that are answered; 8 by default.
         top_k: how many tokens to propose for each [MASK]; 5 by default.
         pooling: how an encoder's hidden states become an embedding: "mean" (the default), "max", "cls" or "pooler".
         normalize: whether embeddings are scaled to length 1; False by default.
+        doc_stride: tokens from one window of a long text to the next; 128 by default.
+        max_query_length: the most tokens of a question that are read; 64 by default.
+        n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
+        null_threshold: by how much "no answer" must beat the best answer; None: there always is one.
         **kwargs: name of the pipeline.
 
     Returns:
@@ -56,6 +69,7 @@ def build_pipeline(
     builders = {
         "classification": _classification,
         "regression": _regression,
+        "span": _span,
         "masked_lm": _fill_mask,
         "pretraining": _fill_mask,
         "encoder": _embedding,
@@ -71,6 +85,11 @@ def build_pipeline(
         "top_k": top_k,
         "pooling": pooling,
         "normalize": normalize,
+        "doc_stride": doc_stride,
+        "max_query_length": max_query_length,
+        "n_best": n_best,
+        "max_answer_length": max_answer_length,
+        "null_threshold": null_threshold,
     }
     tokenizer = _tokenizer(model, tokenizer)
     settings = _settings(model, given)
@@ -87,6 +106,13 @@ def _classification(model, tokenizer, settings):
 
 def _regression(model, tokenizer, settings):
     return _text_preprocessor(tokenizer, settings), RegressionAnswers(name="answers")
+
+
+def _span(model, tokenizer, settings):
+    lengths = settings["sequence_length"], settings["doc_stride"], settings["max_query_length"]
+    preprocessor = SpanPreprocessor(tokenizer, *lengths, name="preprocessor")
+    limits = settings["n_best"], settings["max_answer_length"], settings["null_threshold"]
+    return preprocessor, SpanAnswers(*limits, name="answers")
 
 
 def _fill_mask(model, tokenizer, settings):
@@ -122,12 +148,17 @@ def _settings(model, given):
     longest = model.config.max_sequence_length
     defaults = {
         "labels": None,
-        "sequence_length": _SEQUENCE_LENGTH,
+        "sequence_length": _SPAN_SEQUENCE_LENGTH if model.task == "span" else _SEQUENCE_LENGTH,
         "pair": False,
         "max_masks": 8,
         "top_k": min(5, model.config.vocabulary_size),
         "pooling": "mean",
         "normalize": False,
+        "doc_stride": 128,
+        "max_query_length": 64,
+        "n_best": 20,
+        "max_answer_length": 30,
+        "null_threshold": None,
     }
     if model.pretrained is not None:
         defaults = {name: getattr(model.pretrained.settings, name) for name in defaults}

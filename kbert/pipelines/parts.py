@@ -1,7 +1,7 @@
 """Imports every class that a saved pipeline can hold: Keras finds those of a file only once they are registered."""
 
-from kbert.answers import classification, fill_mask, regression
-from kbert.data import fill_mask_preprocessor, text_preprocessor
+from kbert.answers import classification, fill_mask, regression, spans
+from kbert.data import fill_mask_preprocessor, span_preprocessor, text_preprocessor
 from kbert.models import classifier, encoder, multiple_choice, pretrainer, regressor, span_extractor, tagger
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "regression",
     "regressor",
     "span_extractor",
+    "span_preprocessor",
+    "spans",
     "tagger",
     "text_preprocessor",
 ]

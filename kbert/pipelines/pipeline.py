@@ -33,7 +33,8 @@ class Pipeline(keras.Model):
     batches as well. It and `predict_on_batch` return strings as ``str``; a call returns tensors.
 
     Outputs: dict of answers, first dimension B: classification ``label, probabilities``; regression ``score``;
-    fill-mask ``tokens, probabilities, count``; encoder ``embedding``.
+    spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores``; fill-mask ``tokens, probabilities,
+    count``; encoder ``embedding``.
 
     Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; to load it, ``from kbert import Pipeline``
     first. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight once; `kbert.export`
@@ -68,8 +69,10 @@ class Pipeline(keras.Model):
 
     def settings(self):
         """What `kbert.save_pretrained` stores beside weights and architecture, as the fields of `ModelSettings`."""
-        sources = {"sequence_length": self.preprocessor, "pair": self.preprocessor, "max_masks": self.preprocessor}
-        found = {name: getattr(owner, name) for name, owner in sources.items() if hasattr(owner, name)}
+        preprocessing = ("sequence_length", "pair", "max_masks", "doc_stride", "max_query_length")
+        found = {name: getattr(self.preprocessor, name) for name in preprocessing if hasattr(self.preprocessor, name)}
+        answering = ("null_threshold", "n_best", "max_answer_length", "windows")
+        found |= {name: getattr(self.answers, name) for name in answering if hasattr(self.answers, name)}
         if hasattr(self.answers, "labels"):
             found["labels"] = list(self.answers.labels)
         for field, name in (("top_k", "k"), ("pooling", "pooling"), ("normalize", "normalize")):

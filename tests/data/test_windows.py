@@ -44,19 +44,17 @@ def random_cases(seed, count):
         yield lengths, [max(r, 10) if n > 100 else r for r, n in zip(room, lengths, strict=True)], stride
 
 
-@tf.function(reduce_retracing=True)
-def in_graph(lengths, room, stride, width):
+def everything(lengths, room, stride, width):
     windows = sliding_windows(lengths, room, stride)
     return *windows, max_context(*windows, width), window_tokens(*windows, width)
 
 
-@pytest.mark.parametrize("compute", ["eager", "graph"])
-def test_windows_and_contexts_are_the_originals(compute):
-    for lengths, room, stride in random_cases(compute, 40):
-        arguments = np.array(lengths, "int32"), np.array(room, "int32")
-        width = tf.constant(max(room))
-        run = in_graph.python_function if compute == "eager" or stride != 128 else in_graph
-        row, start, length, is_max, tokens = (x.numpy() for x in run(*arguments, stride, width))
+@pytest.mark.parametrize("compute, cases", [("eager", 20), ("graph", 4)])
+def test_windows_and_contexts_are_the_originals(compute, cases):
+    run = tf.function(everything) if compute == "graph" else everything
+    for lengths, room, stride in random_cases(compute, cases):
+        arguments = np.array(lengths, "int32"), np.array(room, "int32"), stride, tf.constant(max(room))
+        row, start, length, is_max, tokens = (x.numpy() for x in run(*arguments))
         expected = [(b, *span) for b in range(len(lengths)) for span in original_windows(lengths[b], room[b], stride)]
         assert list(zip(row, start, length, strict=True)) == expected
         assert all(x.dtype == np.int32 for x in (row, start, length, tokens))
@@ -75,7 +73,7 @@ def test_windows_and_contexts_are_the_originals(compute):
 
 def test_near_ties_fall_as_in_the_original():
     # min + 0.01 * length of the last two windows differs by rounding alone for some of these lengths
-    for length in range(340, 700):
+    for length in range(340, 700, 4):
         windows = sliding_windows([length], 330, 128)
         is_max = max_context(*windows, 330).numpy()
         spans = original_windows(length, 330, 128)

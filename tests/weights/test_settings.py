@@ -14,6 +14,9 @@ def test_round_trip():
         max_masks=2,
         top_k=3,
         null_threshold=-2.5,
+        doc_stride=9,
+        max_query_length=5,
+        windows="max",
         tokenizer={"lowercase": False},
     )
     fields = settings.to_dict()
@@ -21,6 +24,9 @@ def test_round_trip():
         "sequence_length": 64,
         "pair": True,
         "max_masks": 2,
+        "doc_stride": 9,
+        "max_query_length": 5,
+        "windows": "max",
         "tokenizer": {"lowercase": False},
     }
     assert ModelSettings.from_dict(fields) == settings
@@ -36,6 +42,11 @@ def test_round_trip():
         ({"labels": ["a", "a"]}, "must differ"),
         ({"labels": [1, 2]}, "list of strings"),
         ({"preprocessing": {"sequence_length": 0}}, "sequence_length.*Received: 0"),
+        ({"n_best": 0}, "n_best.*Received: 0"),
+        ({"max_answer_length": True}, "max_answer_length.*Received: True"),
+        ({"null_threshold": float("nan")}, "null_threshold.*Received: nan"),
+        ({"preprocessing": {"doc_stride": 1.5}}, "doc_stride.*Received: 1.5"),
+        ({"preprocessing": {"windows": "sum"}}, r"None or one of \('max', 'mean'\). Received: 'sum'"),
         ({"preprocessing": {"pair": 1}}, "pair.*Received: 1"),
         ({"preprocessing": {"tokenizer": "bert"}}, "tokenizer.*Received: 'bert'"),
     ],

@@ -1,0 +1,205 @@
+"""Start and end logits → answers that are spans of the contexts.
+
+Shapes: B questions, W windows of all of them, S sequence, n best starts and ends of a window, M candidates of all
+questions, N entries of an n-best list.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.text.normalizer import valid_utf8
+
+NO_CANDIDATE = -1e9  # score of a context without any span that may be answered
+
+
+@keras.saving.register_keras_serializable("kbert")
+class SpanAnswers(keras.layers.Layer):
+    """The best span of each question's context, the n-best list, and whether there is an answer at all.
+
+    The rules are the original's. Of each window the `n_best` highest start and end logits are combined; a candidate
+    lies in the context, does not end before it starts, has at most `max_answer_length` tokens, and its first token has
+    its maximal context in this window. A candidate's score is the sum of its two logits, S·T_i + E·T_j; of candidates
+    with the same text the best stays. "No answer" scores the sum at [CLS], the *least* one over the windows; with
+    a `null_threshold` it is the answer where it beats the best candidate by more than that, and it stands in the n-best
+    list. (The paper's τ has the other sign: threshold = -τ.)
+
+    Args:
+        n_best: how many starts and ends of a window are combined, and how many entries the n-best list has.
+        max_answer_length: tokens.
+        null_threshold: number, or None: every question has an answer (SQuAD 1.1).
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        outputs: dict with ``start_logits``, ``end_logits`` [W, S].
+        batch: what `SpanPreprocessor` gave.
+
+    Returns:
+        dict of ``answer`` string [B], the exact substring ``context[start:end]``, "" for no answer; ``start``, ``end``
+        int32 [B], code points, -1 for no answer; ``score`` float32 [B], of the best candidate, also where the answer is
+        "" (-1e9 where a context has no candidate); ``null_score`` float32 [B], so that ``null_score - score`` is what
+        the threshold is compared with; ``n_best_answers`` string [B, N], best first, and ``n_best_scores`` float32
+        [B, N], the softmax of their scores. N is `n_best`, with a threshold one more, for "" where it is not among the
+        best. Places without an entry hold "" and 0.
+
+    Raises:
+        ValueError: limits that are no positive integers, a threshold that is no finite number.
+
+    Source: Devlin et al. 2018, section 4.2 and 4.3; google-research/bert run_squad.py, ``write_predictions``. Unlike
+    there, a context without a candidate is no error, and the text is cut from the source by the tokens' offsets.
+
+    Example::
+
+        batch = preprocessor({"question": ["Who?"], "context": ["Ada did."]})
+        SpanAnswers(n_best=3)(model(batch), batch)["answer"]  # [b"Ada"]
+    """
+
+    def __init__(self, n_best=20, max_answer_length=30, null_threshold=None, **kwargs):
+        super().__init__(**kwargs)
+        for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"SpanAnswers: `{name}` must be a positive integer. Received: {value!r}")
+        if null_threshold is not None and not abs(float(null_threshold)) < float("inf"):
+            raise ValueError(f"SpanAnswers: `null_threshold` must be finite. Received: {null_threshold!r}")
+        self.n_best = n_best
+        self.max_answer_length = max_answer_length
+        self.null_threshold = None if null_threshold is None else float(null_threshold)
+        self.supports_jit = False  # XLA has no strings
+        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+        self._allow_non_tensor_positional_args = True
+
+    @property
+    def list_length(self):
+        """N."""
+        return self.n_best + (self.null_threshold is not None)
+
+    def call(self, outputs, batch):
+        # As Python adds them up in the original: no ties that float32 would make.
+        lowest = tf.constant(-float("inf"), tf.float64)  # padding takes no place among the best
+        start_logits = tf.where(batch["padding_mask"], tf.cast(outputs["start_logits"], tf.float64), lowest)  # [W, S]
+        end_logits = tf.where(batch["padding_mask"], tf.cast(outputs["end_logits"], tf.float64), lowest)
+        batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
+        contexts = valid_utf8(batch["context"])  # [B]; what the offsets count in
+        rows = tf.size(contexts)
+        null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], batch["window_row"], rows)
+        candidates = _distinct(self._candidates(start_logits, end_logits, batch), contexts)
+        score, start, end, answer = _best(candidates, rows)
+        if self.null_threshold is not None:
+            # Of the float32 values given, so that a threshold found on them means here what it meant there.
+            is_null = tf.cast(null_score, tf.float32) - tf.cast(score, tf.float32) > self.null_threshold  # [B]
+            start, end = tf.where(is_null, -1, start), tf.where(is_null, -1, end)
+            answer = tf.where(is_null, "", answer)
+        n_best_answers, n_best_scores = self._n_best(candidates, null_score, rows)
+        return {
+            "answer": answer,
+            "score": tf.cast(score, tf.float32),
+            "start": start,
+            "end": end,
+            "null_score": tf.cast(null_score, tf.float32),
+            "n_best_answers": n_best_answers,
+            "n_best_scores": n_best_scores,
+        }
+
+    def _candidates(self, start_logits, end_logits, batch):
+        """All spans that may be answered, by row, then by score, best first: (row, score, start, end), each [M]."""
+        number = tf.minimum(self.n_best, tf.shape(start_logits)[1])
+        start_best, start_at = tf.math.top_k(start_logits, number)  # [W, n]; of equal logits the first
+        end_best, end_at = tf.math.top_k(end_logits, number)
+        in_context = batch["window_token"] >= 0  # [W, S]
+        may_start = tf.gather(in_context & batch["is_max_context"], start_at, batch_dims=1)[:, :, tf.newaxis]
+        may_end = tf.gather(in_context, end_at, batch_dims=1)[:, tf.newaxis, :]
+        tokens_behind = end_at[:, tf.newaxis, :] - start_at[:, :, tf.newaxis]  # [W, n, n]
+        allowed = may_start & may_end & (tokens_behind >= 0) & (tokens_behind < self.max_answer_length)
+        at = tf.where(allowed)  # [M, 3], in the original's order: window, start, end
+        window, first, last = at[:, 0], at[:, 1], at[:, 2]
+        row = tf.gather(batch["window_row"], window)
+        score = _at(start_best, window, first) + _at(end_best, window, last)
+        start = _at(batch["token_starts"], window, _at(start_at, window, first))
+        end = _at(batch["token_ends"], window, _at(end_at, window, last))
+        order = tf.argsort(score, direction="DESCENDING", stable=True)
+        order = tf.gather(order, tf.argsort(tf.gather(row, order), stable=True))
+        return tuple(tf.gather(column, order) for column in (row, score, start, end))
+
+    def _n_best(self, candidates, null_score, rows):
+        """The list of each row: texts and softmax of the scores, [B, N]."""
+        row, score, _, _, text = candidates
+        rank = number = _number_in_row(row, rows)  # [M]
+        limit = tf.fill([rows], self.n_best)  # [B], candidates listed
+        if self.null_threshold is not None:
+            better = tf.cast(score >= tf.gather(null_score, row), tf.int32)  # ties: the null entry was added last
+            null_rank = tf.math.unsorted_segment_sum(better, row, rows)  # [B]
+            null_rank = tf.minimum(null_rank, self.n_best)
+            limit -= tf.cast(null_rank < self.n_best, tf.int32)
+            rank += 1 - better
+            null_place = tf.stack([tf.range(rows), null_rank], 1)
+        listed = tf.where(number < tf.gather(limit, row))[:, 0]
+        place = tf.stack([tf.gather(row, listed), tf.gather(rank, listed)], 1)
+        texts, scores = tf.gather(text, listed), tf.gather(score, listed)
+        if self.null_threshold is not None:
+            place = tf.concat([place, null_place], 0)
+            texts = tf.concat([texts, tf.fill([rows], "")], 0)
+            scores = tf.concat([scores, null_score], 0)
+        shape = tf.stack([rows, self.list_length])
+        answers = tf.tensor_scatter_nd_update(tf.fill(shape, ""), place, texts)
+        lowest = tf.fill(shape, tf.constant(-float("inf"), tf.float64))
+        scores = tf.tensor_scatter_nd_update(lowest, place, scores)
+        peak = tf.reduce_max(scores, axis=1, keepdims=True)  # -inf where the list is empty
+        shares = tf.exp(scores - tf.where(tf.math.is_inf(peak), tf.zeros_like(peak), peak))
+        shares = tf.math.divide_no_nan(shares, tf.reduce_sum(shares, axis=1, keepdims=True))
+        static = [answers.shape[0], self.list_length]
+        return tf.ensure_shape(answers, static), tf.ensure_shape(tf.cast(shares, tf.float32), static)
+
+    def compute_output_spec(self, outputs, batch):
+        size = batch["context"].shape[0]
+        n_best = (size, self.list_length)
+        return {
+            "answer": keras.KerasTensor((size,), dtype="string"),
+            "score": keras.KerasTensor((size,), dtype="float32"),
+            "start": keras.KerasTensor((size,), dtype="int32"),
+            "end": keras.KerasTensor((size,), dtype="int32"),
+            "null_score": keras.KerasTensor((size,), dtype="float32"),
+            "n_best_answers": keras.KerasTensor(n_best, dtype="string"),
+            "n_best_scores": keras.KerasTensor(n_best, dtype="float32"),
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "n_best": self.n_best,
+            "max_answer_length": self.max_answer_length,
+            "null_threshold": self.null_threshold,
+        }
+
+
+def _at(values, row, column):
+    return tf.gather_nd(values, tf.stack([row, tf.cast(column, row.dtype)], 1))
+
+
+def _distinct(candidates, contexts):
+    """Of candidates of a row with the same text the first; the texts are added: (row, score, start, end, text)."""
+    row, _, start, end = candidates
+    text = tf.strings.substr(tf.gather(contexts, row), start, end - start, unit="UTF8_CHAR")
+    _, same_text = tf.unique(text)
+    different, same = tf.unique(tf.cast(row, tf.int64) * tf.size(text, tf.int64) + tf.cast(same_text, tf.int64))
+    number = tf.range(tf.size(row))
+    first = tf.math.unsorted_segment_min(number, same, tf.size(different))
+    kept = tf.where(tf.gather(first, same) == number)[:, 0]
+    return tuple(tf.gather(column, kept) for column in (*candidates, text))
+
+
+def _best(candidates, rows):
+    """The first candidate of each row: (score, start, end, text) [B]."""
+    row, score, start, end, text = candidates
+    firsts = tf.where(_number_in_row(row, rows) == 0)[:, 0]
+    place = tf.gather(row, firsts)[:, tf.newaxis]
+
+    def column(values, fill):
+        empty = tf.fill([rows], tf.constant(fill, values.dtype))
+        return tf.tensor_scatter_nd_update(empty, place, tf.gather(values, firsts))
+
+    return column(score, NO_CANDIDATE), column(start, -1), column(end, -1), column(text, "")
+
+
+def _number_in_row(row, rows):
+    """0, 1, ... within each row, for ascending row numbers [M]."""
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(row), row, rows)
+    return tf.range(tf.size(row)) - tf.gather(tf.cumsum(counts, exclusive=True), row)

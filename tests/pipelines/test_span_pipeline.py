@@ -1,0 +1,95 @@
+"""The span pipeline: the same answers in Python, from .keras, from a kbert directory and from a SavedModel."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.pipelines.answer_rows import answer_rows
+
+CONTEXT = "Paris \U0001f600 is the capital of France. 中文 London was a good film! " * 6
+COLUMNS = {
+    "question": ["What is the capital?", "", "Who?", "a very very very very long question of the film is good" * 3, ""],
+    "context": [CONTEXT, "Paris", "", "naïve É films", "was it? " * 20],
+}
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    model = randomise(kbert.BertSpanExtractor(tiny_config()))
+    return kbert.build_pipeline(
+        model, tiny_tokenizer(), doc_stride=3, max_query_length=5, n_best=4, max_answer_length=6, null_threshold=-0.5
+    )
+
+
+@pytest.fixture(scope="module")
+def answers(pipeline):
+    return pipeline.predict(COLUMNS)
+
+
+def same(expected, received):
+    assert expected.keys() == received.keys()
+    for name, value in expected.items():
+        other = np.asarray(received[name])
+        if value.dtype == object:
+            other = np.vectorize(lambda x: x.decode() if isinstance(x, bytes) else x, otypes=[object])(other)
+            assert value.tolist() == other.tolist(), name
+        else:
+            np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_answers_are_substrings(pipeline, answers):
+    assert {name: value.shape for name, value in answers.items()} == {
+        **dict.fromkeys(("answer", "score", "start", "end", "null_score"), (5,)),
+        **dict.fromkeys(("n_best_answers", "n_best_scores"), (5, 5)),
+    }
+    for i, context in enumerate(COLUMNS["context"]):
+        start, end = answers["start"][i], answers["end"][i]
+        assert answers["answer"][i] == ("" if start < 0 else context[start:end])
+        is_null = answers["null_score"][i] - answers["score"][i] > -0.5
+        assert is_null == (start < 0)
+        assert all(text in context for text in answers["n_best_answers"][i])
+        assert answers["n_best_scores"][i].sum() == pytest.approx(1, abs=1e-5)
+    assert any(answers["start"] >= 0)
+
+
+def test_in_whatever_batch(pipeline, answers):
+    same(answers, pipeline.predict(COLUMNS, batch_size=2))
+    same(answers, {k: v.numpy() for k, v in pipeline(COLUMNS).items()})
+
+
+def test_saved_in_every_way(pipeline, answers, tmp_path):
+    path = kbert.export(pipeline, tmp_path / "served")
+    columns = {name: tf.constant(column) for name, column in COLUMNS.items()}
+    same(answers, {k: v.numpy() for k, v in tf.saved_model.load(path).signatures["serving_default"](**columns).items()})
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+    again = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model"))
+    assert again.settings() == pipeline.settings()
+    assert pipeline.settings()["null_threshold"] == -0.5
+    same(answers, again.predict(COLUMNS))
+    pipeline.save(tmp_path / "x.keras")
+    import keras
+
+    same(answers, keras.models.load_model(tmp_path / "x.keras").predict(COLUMNS))
+
+
+def test_rows_to_write(pipeline, answers):
+    rows = list(answer_rows(pipeline, answers))
+    assert [row["answer"] for row in rows] == answers["answer"].tolist()
+    for row, texts, scores in zip(rows, answers["n_best_answers"], answers["n_best_scores"], strict=True):
+        assert list(row) == ["answer", "score", "start", "end", "null_score", "n_best"]
+        assert [e["probability"] for e in row["n_best"]] == [float(s) for s in scores[: len(row["n_best"])]]
+        assert [e["answer"] for e in row["n_best"]] == texts[: len(row["n_best"])].tolist()
+        assert isinstance(row["start"], int) and isinstance(row["score"], float)
+    assert rows[2]["n_best"] == [{"answer": "", "probability": 1.0}]
+
+
+def test_defaults():
+    settings = kbert.build_pipeline(kbert.BertSpanExtractor(tiny_config()), tiny_tokenizer()).settings()
+    assert settings["null_threshold"] is None
+    expected = {"sequence_length": 19, "doc_stride": 128, "max_query_length": 64, "n_best": 20, "max_answer_length": 30}
+    assert {name: settings[name] for name in expected} == expected
+    assert kbert.build_pipeline(
+        kbert.BertSpanExtractor(tiny_config(max_sequence_length=512)), tiny_tokenizer()
+    ).settings()["sequence_length"] == 384  # fmt: skip

@@ -11,6 +11,7 @@ settings.json, history.jsonl, logs/ (TensorBoard) and, until the run is finished
 """
 
 import argparse
+import functools
 import json
 import math
 import shutil
@@ -157,26 +158,26 @@ def main(argv=None):
 
         model, tokenizer, hardware = build(args)
         make_dataset, evaluation = datasets(args, tokenizer)
-        run = open_run(args.output, settings_of(args), args.overwrite)
+        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
         print(hardware.describe())
         try:
             report, unigram = describe_data(args, tokenizer, make_dataset(0), evaluation)
         except (ValueError, OSError):  # a corpus that gives no batch leaves nothing behind
-            if not run.resume:
+            if run.is_chief and not run.resume:
                 shutil.rmtree(run.path)
             raise
     history = train(args, model, tokenizer, hardware, run, make_dataset, evaluation, report)
     scores = model.evaluate(evaluation, return_dict=True, verbose=0)
     metrics = readable_logs(scores, model) | {
         "unigram": unigram, "pipeline": report, "steps": args.steps, "parameters": model.count_params(),
-        "tokens_per_second": history[-1]["tokens_per_second"], "minutes": (time.perf_counter() - start) / 60,
+        "tokens_per_second": history[-1]["tokens_per_second"] if history else None,  # only the chief keeps it
+        "minutes": (time.perf_counter() - start) / 60,
     }  # fmt: skip
     settings = ModelSettings(task=model.task, sequence_length=args.sequence_length, tokenizer=tokenizer.settings())
-    kbert.save_pretrained(
-        model, run.path / "model", tokenizer=tokenizer, settings=settings, made_by=settings_of(args), overwrite=True
+    save = functools.partial(
+        kbert.save_pretrained, model, tokenizer=tokenizer, settings=settings, made_by=settings_of(args), overwrite=True
     )
-    run.finish(metrics)
-    shutil.rmtree(run.path / "checkpoints")
+    run.finish(metrics, save)
     report_result(args, metrics, run)
 
 

@@ -39,6 +39,16 @@ class BertModel(keras.Model):
         self._check_keys(inputs)
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # Under a strategy Keras takes the mean over replicas of one batch, only to learn its shapes and types. That
+        # fails on bool masks, and with several workers on any batch (keras issue 20585): here one replica's part does.
+        if iterator is not None and self._distribute_strategy is not None:
+            parts_of = self._distribute_strategy.experimental_local_results
+            _, _, batches = next(iter(iterator))
+            data_batch = keras.tree.map_structure(lambda value: parts_of(value)[0], next(batches))
+            iterator = None
+        super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+
     def _check_keys(self, inputs):
         if not isinstance(inputs, dict):
             return

@@ -11,6 +11,7 @@ from kbert.training.log_names import readable_logs
 from kbert.training.resume import is_chief, optimizer_logs
 
 _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "real_tokens_per_second")
+# The last is shown where the nominal speed is not known, as batches differ in length.
 
 
 class ConsoleProgress(keras.callbacks.Callback):
@@ -27,8 +28,9 @@ class ConsoleProgress(keras.callbacks.Callback):
         logs = _complete(logs, self.model)
         total = f"/{logs['total_steps']}" if "total_steps" in logs else ""
         parts = [f"step {logs['step']}{total}"]
+        hidden = _NOT_ON_CONSOLE if "tokens_per_second" in logs else _NOT_ON_CONSOLE[:-1]
         for name, value in logs.items():
-            if name not in _NOT_ON_CONSOLE and not name.endswith(("cross_entropy", "perplexity")):
+            if name not in hidden and not name.endswith(("cross_entropy", "perplexity")):
                 parts.append(_show(name, value))
         if total and logs.get("steps_per_second"):
             parts.append(f"left {_clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])}")
@@ -94,6 +96,8 @@ def _complete(logs, model):
 def _show(name, value):
     if name == "tokens_per_second":
         return f"{value:,.0f} tokens/s"
+    if name == "real_tokens_per_second":
+        return f"{value:,.0f} real tokens/s"
     if name == "learning_rate":
         return f"lr {value:.3g}"
     return f"{name} {value:.4f}"

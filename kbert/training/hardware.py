@@ -36,6 +36,19 @@ class Hardware:
         """The context in which to build, load and compile a model."""
         return self.strategy.scope() if self.strategy is not None else contextlib.nullcontext()
 
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes what the workers of a run have in common; the only one does."""
+        return self.strategy is None or self.strategy.extended.should_checkpoint
+
+    def wait_for_all(self):
+        """Return once every worker has come to this point."""
+        if self.name == "multiworker":
+            import tensorflow as tf
+
+            ones = self.strategy.run(lambda: tf.ones(()))
+            self.strategy.reduce(tf.distribute.ReduceOp.SUM, ones, axis=None)
+
     def describe(self) -> str:
         """What was chosen and why, a line each, for printing at the start of a run."""
         return "\n".join(("Hardware:", *(f"  {reason}" for reason in self.reasons)))
@@ -165,11 +178,11 @@ def _one():
 def _mirrored():
     import tensorflow as tf
 
-    from kbert.training.strategies import MirroredStrategy
-
     if tf.config.list_physical_devices("GPU"):
-        return MirroredStrategy()
-    return MirroredStrategy([device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("CPU")])
+        return tf.distribute.MirroredStrategy()
+    return tf.distribute.MirroredStrategy(
+        [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("CPU")]
+    )
 
 
 def _multiworker():

@@ -25,6 +25,7 @@ def fit_steps(
     checkpoint_every=1,
     keep=2,
     real_share=None,
+    real_tokens=None,
 ):
     """Train a compiled model for `total_steps` by `model.fit`, going on from the last checkpoint in `output`.
 
@@ -47,6 +48,7 @@ def fit_steps(
         validation_every, checkpoint_every: ints, in windows; the last window has both always.
         keep: int, checkpoints to keep.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
+        real_tokens: float, or how many tokens of a batch are not padding on average, where batches differ in length.
 
     Returns:
         list of dicts: the logs of every window of the run, also of those before a resumption.
@@ -73,7 +75,7 @@ def fit_steps(
         return history.records
     if step:
         print(f"{output}: going on from the checkpoint of step {step} of {total_steps}.", flush=True)
-    recorder = _Recorder(step, total_steps, real_share)
+    recorder = _Recorder(step, total_steps, real_share, real_tokens)
     saver = _Saver(checkpoints, history, total_steps, checkpoint_every * window)
     try:
         while step < total_steps:
@@ -144,9 +146,9 @@ def _check_length(dataset, steps, step):
 class _Recorder(keras.callbacks.Callback):
     """First of the callbacks: counts steps, takes the time, and completes the logs for those after it."""
 
-    def __init__(self, step, total_steps, real_share):
+    def __init__(self, step, total_steps, real_share, real_tokens):
         super().__init__()
-        self.step, self.total_steps, self.real_share = step, total_steps, real_share
+        self.step, self.total_steps, self.real_share, self.real_tokens = step, total_steps, real_share, real_tokens
 
     def begin(self, dataset, size):
         self.tokens, self.size = _tokens_per_batch(dataset), size
@@ -188,6 +190,8 @@ class _Recorder(keras.callbacks.Callback):
             speed["tokens_per_second"] = self.tokens * steps / seconds
             if self.real_share is not None:
                 speed["real_tokens_per_second"] = self.real_share * speed["tokens_per_second"]
+        if self.real_tokens:
+            speed["real_tokens_per_second"] = self.real_tokens * steps / seconds
         return speed
 
 

@@ -5,7 +5,7 @@ import os
 import pathlib
 import shutil
 
-SETTINGS, METRICS = "settings.json", "metrics.json"
+SETTINGS, METRICS, MODEL, CHECKPOINTS = "settings.json", "metrics.json", "model", "checkpoints"
 
 
 class RunDirectory:
@@ -14,27 +14,41 @@ class RunDirectory:
     Attributes:
         path: `pathlib.Path`.
         resume: bool, whether an unfinished run of the same settings is there to go on with.
+        is_chief: bool, whether this process writes; of several workers the first does.
     """
 
-    def __init__(self, path, resume):
+    def __init__(self, path, resume, is_chief=True):
         self.path = pathlib.Path(path)
         self.resume = resume
+        self.is_chief = is_chief
 
-    def finish(self, metrics):
-        """Write metrics.json, which marks the run as finished; whole or not at all."""
+    def finish(self, metrics, save_model=None):
+        """Write what the run ends with: the model, then metrics.json, which marks it as finished, and no checkpoints.
+
+        Args:
+            metrics: dict that JSON can hold.
+            save_model: function of a path that writes the model there; None for runs without one.
+        """
+        if not self.is_chief:
+            return
+        if save_model is not None:
+            save_model(self.path / MODEL)
         write_json(self.path / METRICS, metrics)
+        shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
 
-def open_run(output, settings, overwrite=False) -> RunDirectory:
+def open_run(output, settings, overwrite=False, hardware=None) -> RunDirectory:
     """Open a recipe's output directory by the rule that all recipes share.
 
     A new or empty directory starts a run; settings.json is written first. An unfinished run (no metrics.json) with the
-    same settings is resumed. Anything else there is an error, unless `overwrite`, which deletes it and says so.
+    same settings is resumed. Anything else there is an error, unless `overwrite`, which deletes it and says so. Of
+    several workers the first does all this, and the others wait for it.
 
     Args:
         output: path.
         settings: dict that JSON can hold: all that defines the run.
         overwrite: bool.
+        hardware: `Hardware` of a run that several workers may share; None: this process is alone.
 
     Returns:
         `RunDirectory`.
@@ -50,7 +64,16 @@ def open_run(output, settings, overwrite=False) -> RunDirectory:
         run.finish({"loss": 1.9})
     """
     path = pathlib.Path(output)
-    settings = json.loads(json.dumps(settings))
+    if hardware is not None and not hardware.is_chief:
+        hardware.wait_for_all()
+        return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
+    run = _open(path, json.loads(json.dumps(settings)), overwrite)
+    if hardware is not None:
+        hardware.wait_for_all()
+    return run
+
+
+def _open(path, settings, overwrite):
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"Expected a directory as output. Received: {path}, which is a file.")
     if path.is_dir() and any(entry.name != _part(SETTINGS) for entry in path.iterdir()):

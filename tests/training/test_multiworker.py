@@ -9,8 +9,12 @@ import sys
 import numpy as np
 import pytest
 from helpers.paths import ROOT
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+import kbert
 
 pytestmark = pytest.mark.slow
+REPLICAS_RUN = "tests/helpers/replicas_run.py"
 
 
 def free_ports(count):
@@ -21,9 +25,17 @@ def free_ports(count):
     return ports
 
 
-def start(strategy, output, **environment):
+def cluster():
+    """TF_CONFIG of each of two workers."""
+    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    return [
+        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in (0, 1)
+    ]
+
+
+def start(script, *arguments, **environment):
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "helpers" / "replicas_run.py"), strategy, str(output)],
+        [sys.executable, str(ROOT / script), *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"} | environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -36,13 +48,9 @@ def finish(processes):
 
 
 def test_two_workers_are_one_device(tmp_path):
-    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
-    cluster = [
-        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}) for index in (0, 1)
-    ]
     (tmp_path / "one").mkdir()
-    finish([start("one", tmp_path / "one")])
-    finish([start("multiworker", tmp_path, TF_CONFIG=config) for config in cluster])
+    finish([start(REPLICAS_RUN, "one", tmp_path / "one")])
+    finish([start(REPLICAS_RUN, "multiworker", tmp_path, TF_CONFIG=config) for config in cluster()])
     one = json.loads((tmp_path / "one" / "result.json").read_text())["pretraining"]
     results = [json.loads((tmp_path / f"result-{index}.json").read_text()) for index in (0, 1)]
     assert [result["replicas"] for result in results] == [2, 2]
@@ -56,3 +64,21 @@ def test_two_workers_are_one_device(tmp_path):
     for record, expected in zip(chief, one["history"], strict=True):
         for name in ("loss", "mlm_accuracy", "nsp_loss", "val_loss", "val_mlm_cross_entropy", "gradient_norm"):
             np.testing.assert_allclose(record[name], expected[name], rtol=1e-5, err_msg=name)
+
+
+def test_of_two_workers_the_first_writes_what_the_recipe_leaves(tmp_path):
+    write_tiny_directory(tmp_path / "init")
+    write_table(tmp_path / "train.csv", sentences(48))
+    arguments = (
+        "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column", "label",
+        "--init", tmp_path / "init", "--steps", 6, "--batch-size", 8, "--sequence-length", 9, "--dropout", 0,
+        "--learning-rate", 1e-3, "--checkpoint-every", 3,
+    )  # fmt: skip
+    recipe = "recipes/finetune_classifier.py"
+    finish([start(recipe, *arguments, "--output", tmp_path / "one")])
+    both = (*arguments, "--output", tmp_path / "two", "--strategy", "multiworker")
+    finish([start(recipe, *both, TF_CONFIG=config) for config in cluster()])
+    one, two = (kbert.load_pretrained(tmp_path / name).get_weights() for name in ("one", "two"))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {path.name for path in (tmp_path / "one").iterdir()}

@@ -37,6 +37,15 @@ def labels_and_weights(labels, logits, weights=None):
     return labels, broadcast_weights(weights, labels) * ops.cast(valid, "float32")
 
 
+def without_padding(labels, logits):
+    """Positions [B] and logits [B, S], padding's at -1e9, from [B, 2] (position, length); [B] is no change."""
+    if len(labels.shape) < 2 or labels.shape[-1] != 2:
+        return labels, logits
+    labels, logits = ops.cast(labels, "int32"), ops.cast(logits, "float32")
+    is_token = ops.arange(ops.shape(logits)[-1], dtype="int32") < labels[:, 1:]  # [B, S]
+    return labels[:, 0], ops.where(is_token, logits, -1e9)
+
+
 def broadcast_weights(weights, values):
     """Weights as float32 of the shape of `values`; missing trailing axes are repeated, None is ones."""
     if weights is None:

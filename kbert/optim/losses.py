@@ -9,7 +9,7 @@ Glossary: B batch, S sequence, P predictions, C choices, N labels, V vocabulary;
 import keras
 from keras import ops
 
-from kbert.optim.cross_entropy import broadcast_weights, cross_entropy
+from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, without_padding
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 
 
@@ -115,8 +115,12 @@ class MaskedLanguageModelLoss(ClassificationLoss):
 class SpanLoss(ClassificationLoss):
     """Half the mean cross-entropy of one end of the answer; used on both ends it adds up to their mean.
 
+    With positions alone all S logits count, padding too, as in the original. With each row's length beside its position
+    those of padding are left out, so that a batch cut to its longest row has the loss of the padded one.
+
     Call:
-        y_true: positions [B]; y_pred: logits [B, S]; sample_weight: floats [B] or None -> float32 [].
+        y_true: positions [B], or [B, 2] (position, length of the row); y_pred: logits [B, S]; sample_weight: floats [B]
+        or None -> float32 [].
 
     Example::
 
@@ -129,7 +133,7 @@ class SpanLoss(ClassificationLoss):
         super().__init__(name=name, **kwargs)
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
-        values, weights = super().values_and_weights(y_true, y_pred, sample_weight)
+        values, weights = super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
         return 0.5 * values, weights
 
 

@@ -8,7 +8,7 @@ Glossary: B batch, P predictions, N labels, V vocabulary; "..." is any number of
 import keras
 from keras import ops
 
-from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, labels_and_weights
+from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, labels_and_weights, without_padding
 
 
 class WeightedMean(keras.metrics.Metric):
@@ -96,6 +96,23 @@ class Accuracy(WeightedMean):
     def values_and_weights(self, y_true, y_pred, sample_weight):
         labels, weights = labels_and_weights(y_true, y_pred, sample_weight)
         return ops.cast(ops.equal(_argmax(y_pred), labels), "float32"), weights
+
+
+@keras.saving.register_keras_serializable("kbert")
+class SpanAccuracy(Accuracy):
+    """Share of answers whose start (or end) has the highest logit.
+
+    Call:
+        y_true: positions [B], or [B, 2] with each row's length, as `kbert.optim.losses.SpanLoss`; y_pred: logits
+        [B, S]; sample_weight: floats [B] or None.
+
+    Example::
+
+        model.compile(AdamW(5e-5), losses, weighted_metrics={"start_logits": [SpanAccuracy()]})
+    """
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        return super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
 
 
 @keras.saving.register_keras_serializable("kbert")

@@ -1,7 +1,7 @@
 """The losses and metrics of every task, by output."""
 
 from kbert.optim.losses import ClassificationLoss, RegressionLoss, SpanLoss
-from kbert.optim.metrics import Accuracy, SquaredError
+from kbert.optim.metrics import Accuracy, SpanAccuracy, SquaredError
 from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
 
 
@@ -35,7 +35,7 @@ def task_metrics(task):
         "tagging": lambda: {"logits": [Accuracy()]},
         "multiple_choice": lambda: {"logits": [Accuracy()]},
         "regression": lambda: {"score": [SquaredError()]},
-        "span": lambda: {"start_logits": [Accuracy()], "end_logits": [Accuracy()]},
+        "span": lambda: {"start_logits": [SpanAccuracy()], "end_logits": [SpanAccuracy()]},
     }
     return _of_task(metrics, task, "task_metrics")
 

@@ -13,6 +13,7 @@ from kbert.optim.losses import (
     RegressionLoss,
     SpanLoss,
 )
+from kbert.optim.metrics import SpanAccuracy
 from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
 from kbert.optim.tasks import task_losses
 
@@ -149,3 +150,18 @@ def test_every_task_has_losses():
     assert set(task_losses("next_sentence")) == {"nsp_logits"}
     with pytest.raises(ValueError, match="parsing"):
         task_losses("parsing")
+
+
+def test_span_loss_and_accuracy_leave_padding_out_where_lengths_are_given():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 3, [5, 9]).astype("float32")
+    lengths, positions = np.array([9, 4, 2, 7, 9]), np.array([8, 0, 1, 3, 2])
+    expected = [np.log(np.exp(row[:n]).sum()) - row[p] for row, n, p in zip(logits, lengths, positions, strict=True)]
+    labels = np.stack([positions, lengths], 1)
+    assert float(SpanLoss()(labels, logits)) == pytest.approx(np.mean(expected) / 2, rel=1e-6)
+    longer = np.concatenate([logits, rng.normal(9, 3, [5, 4]).astype("float32")], 1)  # padded further: the same
+    assert float(SpanLoss()(labels, longer)) == pytest.approx(np.mean(expected) / 2, rel=1e-6)
+    accuracy = SpanAccuracy()
+    accuracy.update_state(labels, longer)
+    hits = [row[:n].argmax() == p for row, n, p in zip(logits, lengths, positions, strict=True)]
+    assert float(accuracy.result()) == pytest.approx(np.mean(hits))

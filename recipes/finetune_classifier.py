@@ -14,7 +14,6 @@ finished, checkpoints/.
 
 import argparse
 import json
-import shutil
 import time
 
 from flags import add_flags, file, plain_errors, positive_int, rate, settings_of
@@ -37,13 +36,18 @@ def parse_arguments(argv):
     return parser.parse_args(argv)
 
 
-def add_finetuning_flags(parser):
-    """The flags of every fine-tuning."""
+def add_finetuning_flags(parser, **overrides):
+    """The flags of every fine-tuning; `overrides` as for `add_flags`."""
+    own = {"init": {"required": True}, "epochs": {"default": 3.0}, "learning_rate": {"default": 5e-5}}
     add_flags(
         parser, "init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed",
-        init={"required": True}, epochs={"default": 3.0}, learning_rate={"default": 5e-5},
+        **{name: own.get(name, {}) | overrides.get(name, {}) for name in own | overrides},
     )  # fmt: skip
     parser.add_argument("--dropout", metavar="X", type=rate, help="instead of the dropout rates of --init")
+    parser.add_argument("--bias-correction", action="store_true",
+                        help="Adam as published, with bias correction; BERT was trained without")  # fmt: skip
+    parser.add_argument("--group-by-length", action="store_true",
+                        help="batches of texts of like length: faster, but no longer drawn from all")  # fmt: skip
     parser.add_argument("--random-weights", action="store_true",
                         help="only architecture and vocabulary of --init: what is pre-training worth?")  # fmt: skip
     parser.add_argument("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
@@ -69,7 +73,16 @@ def read_data(args):
 
 
 def build(args, seed, labels, pair):
-    """The pipeline to train, from strings to answers, and its hardware. `seed`: of new weights and dropout."""
+    """The pipeline of a classifier (of a regressor where `labels` is None) and its hardware."""
+    settings = {} if labels is None else {"labels": list(labels), "num_labels": len(labels)}
+    return build_task(args, seed, "regression" if labels is None else "classification", pair=pair, **settings)
+
+
+def build_task(args, seed, task, **settings):
+    """The pipeline to train, from strings to answers, and its hardware.
+
+    `seed`: of new weights and dropout; `settings`: overrides of `kbert.load_pretrained`.
+    """
     import keras
 
     import kbert
@@ -77,29 +90,27 @@ def build(args, seed, labels, pair):
     from kbert.weights.description import ModelDescription
 
     hardware = choose_hardware(args.strategy, args.precision)
-    overrides = {} if labels is None else {"labels": list(labels), "num_labels": len(labels)}
     if args.dropout is not None:
-        overrides |= {name: args.dropout for name in ("dropout", "hidden_dropout", "attention_dropout")}
+        settings |= {name: args.dropout for name in ("dropout", "hidden_dropout", "attention_dropout")}
     keras.utils.set_random_seed(seed)
     with hardware.scope():
-        model = kbert.load_pretrained(
-            args.init, "regression" if labels is None else "classification", pair=pair,
-            sequence_length=args.sequence_length, **overrides,
-        )  # fmt: skip
+        model = kbert.load_pretrained(args.init, task, sequence_length=args.sequence_length, **settings)
         if args.random_weights:
             loaded, model = model, ModelDescription.of(model).build()
             model.pretrained = loaded.pretrained
         return kbert.build_pipeline(model), hardware
 
 
-def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=None):
-    """Trains, evaluates and saves: one run of section 3.2. Returns what metrics.json holds."""
+def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=None, more_dev=None):
+    """Trains, evaluates and saves: one run of section 3.2. Returns what metrics.json holds.
+
+    `more_dev`: {suffix: examples}, evaluated beside `dev`; their metrics have names with that suffix.
+    """
     import kbert
     from kbert.optim.schedule import WarmupLinearDecay
     from kbert.optim.tasks import task_losses, task_metrics
     from kbert.tasks.baseline import constant_baseline
-    from kbert.tasks.evaluation import evaluate
-    from kbert.tasks.finetuning_data import training_dataset, training_steps
+    from kbert.tasks.finetuning_data import real_tokens, training_dataset, training_steps
     from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
     from kbert.training.resume import fit_steps
 
@@ -108,30 +119,52 @@ def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=N
     schedule = WarmupLinearDecay(args.learning_rate, int(WARMUP_SHARE * steps), steps)
     with hardware.scope():
         model.compile(
-            kbert.AdamW(schedule), task_losses(model.task), weighted_metrics=task_metrics(model.task),
-            jit_compile=hardware.jit_compile,
+            kbert.AdamW(schedule, bias_correction=args.bias_correction), task_losses(model.task),
+            weighted_metrics=task_metrics(model.task), jit_compile=hardware.jit_compile,
         )  # fmt: skip
 
     def make_dataset(start_step):
         return training_dataset(
             train, pipeline.preprocessor, batch_size=args.batch_size, seed=seed, start_step=start_step,
-            num_labels=getattr(model, "num_labels", None),
+            num_labels=getattr(model, "num_labels", None), bucketed=hardware.name != "tpu",
+            group_by_length=args.group_by_length,
         )  # fmt: skip
 
     window = min(LOG_EVERY, args.checkpoint_every)
     callbacks = [ConsoleProgress(), TensorBoardScalars(log_dir or run.path / "logs")]
     fit_steps(
         model, make_dataset, steps, run.path, window=window, checkpoint_every=args.checkpoint_every // window,
-        callbacks=callbacks,
+        callbacks=callbacks, real_tokens=args.batch_size * real_tokens(train, pipeline.preprocessor),
     )  # fmt: skip
     scores = {
-        "dev": evaluate(model, pipeline.preprocessor, dev, metrics, batch_size=args.batch_size),
+        "dev": timed_evaluation(args, pipeline, hardware, dev, metrics),
         "constant_answer": constant_baseline(train, dev, metrics),
         "train_examples": len(train), "steps": steps, "minutes": (time.perf_counter() - start) / 60,
     }  # fmt: skip
-    kbert.save_pretrained(pipeline, run.path / "model", made_by=settings_of(args) | {"seed": seed}, overwrite=True)
-    run.finish(scores)
-    shutil.rmtree(run.path / "checkpoints")
+    for suffix, examples in (more_dev or {}).items():
+        more = (
+            timed_evaluation(args, pipeline, hardware, examples, metrics),
+            constant_baseline(train, examples, metrics),
+        )
+        for of, values in zip((scores["dev"], scores["constant_answer"]), more, strict=True):
+            of |= {name + suffix: values[name] for name in metrics}
+    made_by = settings_of(args) | {"seed": seed}
+    run.finish(scores, lambda path: kbert.save_pretrained(pipeline, path, made_by=made_by, overwrite=True))
+    return scores
+
+
+def timed_evaluation(args, pipeline, hardware, examples, metrics):
+    """`kbert.tasks.evaluation.evaluate`, and a line that says how fast it was."""
+    from kbert.tasks.evaluation import evaluate
+    from kbert.tasks.finetuning_data import real_tokens
+
+    tokens, start = len(examples) * real_tokens(examples, pipeline.preprocessor), time.perf_counter()
+    scores = evaluate(
+        pipeline.model, pipeline.preprocessor, examples, metrics, batch_size=args.batch_size,
+        static=hardware.name == "tpu",
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    print(f"{len(examples):,} examples evaluated in {seconds:.1f} s: {tokens / seconds:,.0f} real tokens/s", flush=True)
     return scores
 
 
@@ -143,7 +176,7 @@ def main(argv=None):
 
         train, dev, labels = read_data(args)
         pipeline, hardware = build(args, args.seed, labels, train.pair)
-        run = open_run(args.output, settings_of(args), args.overwrite)
+        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
     print(hardware.describe())
     print(f"{len(train):,} examples to learn from, {len(dev):,} to evaluate on; labels: {labels or 'numbers'}")
     metrics = OWN_METRICS[pipeline.model.task]

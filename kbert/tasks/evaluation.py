@@ -1,6 +1,6 @@
-"""A model's score on labelled texts.
+"""A model's score on labelled examples.
 
-Shapes: N labels.
+Shapes: N labels or choices, n examples.
 """
 
 from collections.abc import Sequence
@@ -8,20 +8,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.optim.cross_entropy import check_labels
-from kbert.tasks.finetuning_data import evaluation_dataset
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import METRICS, mean_squared_error
+from kbert.tasks.prediction import predict_scores
 
 
-def evaluate(model, preprocessor, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32) -> dict:
+def evaluate(model, preprocessor, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32,
+             static: bool = False) -> dict:  # fmt: skip
     """Predicts every example and compares.
 
     Args:
-        model: `BertClassifier` or `BertRegressor`.
+        model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
         preprocessor: the pipeline's, from strings to the model's batch.
-        examples: texts with their labels.
+        examples: `LabelledText`, or `LabelledChoices` for multiple choice.
         metrics: names of `kbert.tasks.metrics.METRICS`.
-        batch_size: examples a forward pass; no metric depends on it.
+        batch_size, static: see `predict_scores`; no metric depends on them.
 
     Returns:
         ``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, floats.
@@ -33,22 +34,25 @@ def evaluate(model, preprocessor, examples: LabelledText, metrics: Sequence[str]
 
         evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])  # {"examples": 872, "loss": …}
     """
-    if not examples.regression:
+    if model.task == "classification":
         check_labels(examples.labels, model.num_labels)
-    data = evaluation_dataset(examples, preprocessor, batch_size=batch_size)
-    outputs = model.predict(data, verbose=0)
-    predictions = np.asarray(outputs["score" if examples.regression else "logits"])[: len(examples)].astype("float64")
+    scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
+    return compare(examples, scores, metrics)
+
+
+def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str]) -> dict:
+    """What `evaluate` returns, of scores that are there: one model's, or the mean of several.
+
+    Args:
+        examples: with n labels.
+        scores: probabilities [n, N], or for regression [n].
+        metrics: names of `kbert.tasks.metrics.METRICS`.
+    """
     labels = examples.labels
     if examples.regression:
-        loss = mean_squared_error(labels, predictions)
+        loss, predictions = mean_squared_error(labels, scores), scores
     else:
-        loss = _cross_entropy(labels, predictions)
-        predictions = np.argmax(predictions, axis=-1)
-    scores = {name: METRICS[name](labels, predictions) for name in metrics}
-    return {"examples": len(examples), "loss": loss, **scores}
-
-
-def _cross_entropy(labels, logits):  # [examples], [examples, N]
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    return float(-np.mean(log_probabilities[np.arange(len(labels)), labels]))
+        likelihoods = scores[np.arange(len(labels)), labels]
+        loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
+        predictions = np.argmax(scores, axis=-1)
+    return {"examples": len(examples), "loss": loss, **{name: METRICS[name](labels, predictions) for name in metrics}}

@@ -41,6 +41,11 @@ class LabelledText:
         return self.text_pairs is not None
 
     @property
+    def columns(self) -> dict[str, Sequence[str]]:
+        """The strings, by the names that a preprocessor has for them."""
+        return {"text": self.texts} | ({"text_pair": self.text_pairs} if self.pair else {})
+
+    @property
     def regression(self) -> bool:
         """Whether the labels are numbers to be met, not classes."""
         return not np.issubdtype(self.labels.dtype, np.integer)

@@ -8,8 +8,9 @@ from helpers.tiny_directory import VOCABULARY, sentences
 
 from kbert import BertClassifier, BertConfig, BertRegressor, BertTokenizer
 from kbert.data.text_preprocessor import TextPreprocessor
-from kbert.tasks.evaluation import evaluate
+from kbert.tasks.evaluation import compare, evaluate
 from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.prediction import predict_scores
 
 CONFIG = BertConfig(
     vocabulary_size=len(VOCABULARY), num_layers=1, hidden_dim=12, num_heads=3, intermediate_dim=20,
@@ -23,12 +24,14 @@ def preprocessor():
     return TextPreprocessor(BertTokenizer(VOCABULARY), sequence_length=9)
 
 
-@pytest.mark.parametrize("batch_size", [2, 4, 11, 16])
-def test_classification(preprocessor, batch_size):
+@pytest.mark.parametrize("batch_size, static", [(2, False), (4, False), (11, True), (16, False)])
+def test_classification(preprocessor, batch_size, static):
     keras.utils.set_random_seed(2)
     model = BertClassifier(CONFIG, num_labels=3)
     labels = np.arange(11, dtype="int32") % 3
-    scores = evaluate(model, preprocessor, LabelledText(TEXTS, labels), ["accuracy", "macro_f1"], batch_size=batch_size)
+    scores = evaluate(
+        model, preprocessor, LabelledText(TEXTS, labels), ["accuracy", "macro_f1"], batch_size=batch_size, static=static
+    )
     logits = model(preprocessor({"text": tf.constant(TEXTS)}))["logits"]
     nll = keras.ops.convert_to_numpy(keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True))
     assert scores["examples"] == 11
@@ -50,3 +53,18 @@ def test_regression(preprocessor):
 def test_a_label_outside_the_range_is_an_error(preprocessor, label):
     with pytest.raises(ValueError, match=rf"must be in \[0, 3\). Received: \[{label}\]"):
         evaluate(BertClassifier(CONFIG, 3), preprocessor, LabelledText(["a"], np.array([label])), ["accuracy"])
+
+
+def test_scores_come_back_in_the_order_of_the_rows():
+    keras.utils.set_random_seed(2)
+    model, preprocessor = BertClassifier(CONFIG, num_labels=3), TextPreprocessor(BertTokenizer(VOCABULARY), 16)
+    texts = ["the " * (n % 13) + "kind film ." for n in range(29)]  # of many lengths
+    received = predict_scores(model, preprocessor, {"text": texts}, batch_size=4)
+    expected = keras.ops.softmax(model(preprocessor(texts))["logits"])
+    np.testing.assert_allclose(received, expected, atol=1e-6)
+    assert len(np.unique(received.round(5), axis=0)) > 5  # else the order would not show
+
+
+def test_comparing_survives_a_probability_of_zero():
+    scores = compare(LabelledText(["a", "b"], np.array([0, 1])), np.array([[0.0, 1.0], [0.5, 0.5]]), ["accuracy"])
+    assert np.isfinite(scores["loss"]) and scores["accuracy"] == 0.0

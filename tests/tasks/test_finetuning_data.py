@@ -1,11 +1,13 @@
-"""The batches of fine-tuning: order, epochs, taking up a run, filled-up evaluation."""
+"""The batches of fine-tuning: order, epochs, taking up a run, grouping by length."""
 
 import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from kbert.tasks.finetuning_data import evaluation_dataset, training_dataset, training_steps
+from kbert.data.buckets import WINDOW
+from kbert.tasks.finetuning_data import real_tokens, training_dataset, training_steps
 from kbert.tasks.labelled_text import LabelledText
 
 N, BATCH = 11, 3
@@ -14,7 +16,7 @@ PAIRS = LabelledText(EXAMPLES.texts, EXAMPLES.labels + np.float32(0.5), [f"pair 
 
 
 def _rows(batches, start_step=0, seed=7, examples=EXAMPLES):
-    data = training_dataset(examples, dict, batch_size=BATCH, seed=seed, start_step=start_step)
+    data = training_dataset(examples, dict, bucketed=False, batch_size=BATCH, seed=seed, start_step=start_step)
     return [labels["logits"].numpy().tolist() for _, labels in data.take(batches)]
 
 
@@ -37,17 +39,17 @@ def test_a_run_taken_up_sees_what_it_would_have_seen(start):
 
 
 def test_labels_stay_with_their_texts():
-    for inputs, labels in training_dataset(EXAMPLES, dict, batch_size=BATCH).take(8):
+    for inputs, labels in training_dataset(EXAMPLES, dict, bucketed=False, batch_size=BATCH).take(8):
         assert [t.decode() for t in inputs["text"].numpy()] == [f"é{n}" for n in labels["logits"].numpy()]
         assert list(inputs) == ["text"]
-    for inputs, labels in training_dataset(PAIRS, dict, batch_size=BATCH).take(8):
+    for inputs, labels in training_dataset(PAIRS, dict, bucketed=False, batch_size=BATCH).take(8):
         assert labels["score"].dtype == "float32"
         n = (labels["score"].numpy() - 0.5).astype(int)
         assert [t.decode() for t in inputs["text_pair"].numpy()] == [f"pair {i}" for i in n]
 
 
 def test_batches_are_full_and_static():
-    data = training_dataset(EXAMPLES, dict, batch_size=BATCH)
+    data = training_dataset(EXAMPLES, dict, bucketed=False, batch_size=BATCH)
     assert data.element_spec[1]["logits"].shape == (BATCH,)
     assert {len(batch) for batch in _rows(9)} == {BATCH}
 
@@ -63,17 +65,36 @@ def test_steps_are_those_of_the_original():
     assert training_steps(10, 32, 3) == 1  # int gives 0, which is no training
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 11, 16])
-def test_evaluation_has_every_example_in_order_and_is_filled_up(batch_size):
-    data = list(evaluation_dataset(EXAMPLES, dict, batch_size=batch_size))
-    labels = np.concatenate([labels["logits"] for _, labels in data])
-    assert {len(labels["logits"]) for _, labels in data} == {batch_size}
-    assert labels[:N].tolist() == list(range(N))
-    assert set(labels[N:]) <= {N - 1}
-    assert len(data) == -(-N // batch_size)
+def _grouped(batches, start_step=0, seed=7):
+    data = training_dataset(
+        EXAMPLES, dict, batch_size=BATCH, seed=seed, start_step=start_step, group_by_length=True, bucketed=False
+    )
+    return [labels["logits"].numpy().tolist() for _, labels in data.take(batches)]
+
+
+def test_grouping_by_length_keeps_the_rows_of_a_window_and_can_be_taken_up():
+    plain, grouped = _rows(2 * WINDOW), _grouped(2 * WINDOW)
+    for first in (0, WINDOW):
+        window, dealt = plain[first : first + WINDOW], grouped[first : first + WINDOW]
+        assert sorted(itertools.chain(*window)) == sorted(itertools.chain(*dealt))
+        lengths = [[len(EXAMPLES.texts[n]) for n in batch] for batch in dealt]  # 2 or 3
+        assert sum(len(set(batch)) > 1 for batch in lengths) <= 1  # only one batch can hold the border
+        assert lengths != sorted(lengths)  # and the batches are shuffled
+    for start in (1, WINDOW, WINDOW + 5):
+        assert _grouped(6, start) == _grouped(start + 6)[start:]
+    assert _grouped(5, seed=8) != _grouped(5)
+
+
+def test_real_tokens_are_those_that_are_not_padding():
+    def preprocess(inputs):
+        lengths = tf.strings.length(inputs["text"], "UTF8_CHAR")
+        return {"padding_mask": tf.sequence_mask(lengths, 9)}
+
+    assert real_tokens(EXAMPLES, preprocess) == pytest.approx(np.mean([len(text) for text in EXAMPLES.texts]))
+    assert real_tokens(EXAMPLES, preprocess, sample=2) == 2.5  # the first and the last
 
 
 def test_a_label_outside_the_range_is_an_error():
-    training_dataset(EXAMPLES, dict, batch_size=BATCH, num_labels=N)
+    training_dataset(EXAMPLES, dict, bucketed=False, batch_size=BATCH, num_labels=N)
     with pytest.raises(ValueError, match=rf"must be in \[0, {N - 1}\). Received: \[{N - 1}\]"):
-        training_dataset(EXAMPLES, dict, batch_size=BATCH, num_labels=N - 1)
+        training_dataset(EXAMPLES, dict, bucketed=False, batch_size=BATCH, num_labels=N - 1)

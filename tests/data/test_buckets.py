@@ -1,0 +1,102 @@
+"""Buckets: what is cut, what is kept, and that no output changes."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
+
+from kbert import BertClassifier
+from kbert.data.buckets import BUCKETS, cut_to_bucket, grouped_by_length, longest_first, text_sizes
+from kbert.data.text_preprocessor import TextPreprocessor
+from kbert.optim.losses import ClassificationLoss
+
+
+def _batch(lengths, full, extra=()):
+    mask = tf.sequence_mask(lengths, full)
+    return {"padding_mask": mask, "token_ids": tf.cast(mask, tf.int32), **dict(extra)}
+
+
+@pytest.mark.parametrize("longest", range(1, 41))
+def test_the_smallest_bucket_that_holds_the_longest_row(longest):
+    batch = cut_to_bucket(_batch([1, longest, 1], 40))
+    expected = min([b for b in (16, 24, 32) if b >= longest], default=40)
+    assert batch["token_ids"].shape == batch["padding_mask"].shape == (3, expected)
+    assert tf.reduce_sum(batch["token_ids"]) == 2 + longest
+
+
+def test_a_batch_shorter_than_every_bucket_and_one_without_tokens():
+    assert cut_to_bucket(_batch([3, 9], 9))["token_ids"].shape == (2, 9)
+    assert cut_to_bucket(_batch([0, 0], 20))["token_ids"].shape == (2, 16)
+    assert cut_to_bucket(_batch([70], 600), lengths=(64, 100))["token_ids"].shape == (1, 100)
+    assert list(BUCKETS) == sorted(BUCKETS)
+
+
+def test_what_is_not_by_token_is_left_alone():
+    rows = {
+        "window_row": tf.range(3),
+        "pairs": tf.zeros((3, 40, 2)),
+        "other": tf.zeros((3, 7)),
+        "labels": tf.ones((3, 40)),
+    }
+    batch = cut_to_bucket(_batch([2, 5, 17], 40, rows))
+    shapes = {name: tuple(tensor.shape) for name, tensor in batch.items()}
+    assert shapes == {
+        "padding_mask": (3, 24), "token_ids": (3, 24), "labels": (3, 24), "window_row": (3,), "pairs": (3, 40, 2),
+        "other": (3, 7),
+    }  # fmt: skip
+
+
+def test_choices_share_one_length():
+    mask = tf.sequence_mask([[1, 17], [3, 2]], 40)
+    assert cut_to_bucket({"padding_mask": mask})["padding_mask"].shape == (2, 2, 24)
+
+
+def test_in_a_dataset_only_the_length_is_free():
+    data = tf.data.Dataset.from_tensors(_batch([2, 20], 40)).map(cut_to_bucket)
+    assert data.element_spec["token_ids"].shape.as_list() == [2, None]
+    assert next(iter(data))["token_ids"].shape == (2, 24)
+
+
+def test_longest_first_and_back():
+    order, place = longest_first([3, 9, 5, 9])
+    assert order.tolist() == [1, 3, 2, 0]  # equally long ones stay in order
+    assert np.array([3, 9, 5, 9])[order][place].tolist() == [3, 9, 5, 9]
+
+
+def test_sizes_of_columns():
+    assert text_sizes([["ab", ""], ["c", "déf"]]).tolist() == [3, 3]
+    assert text_sizes([["a", "b"], [["xy", "z"], ["", ""]]]).tolist() == [4, 1]
+
+
+def test_grouping_deals_every_row_once():
+    def rows(start_step):
+        return tf.data.Dataset.range(3 * start_step, tf.int64.max).map(lambda n: tf.cast(n % 48, tf.int32))
+
+    sizes = np.random.default_rng(0).permutation(48)
+    batches = [b.numpy() for b in grouped_by_length(rows, sizes, batch_size=3, seed=1).take(16)]
+    assert sorted(np.concatenate(batches)) == list(range(48))
+    assert all(np.ptp(sizes[batch]) == 2 for batch in batches)  # neighbours in length
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    config = tiny_config(max_sequence_length=40, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.3)
+    return BertClassifier(config, num_labels=3)
+
+
+def test_logits_loss_and_gradients_are_those_of_padded_batches(model):
+    texts = [text[:20] for text in TEXTS] * 2
+    padded = TextPreprocessor(tiny_tokenizer(), 40)(texts)
+    cut = cut_to_bucket(padded)
+    assert cut["token_ids"].shape[1] < 40
+    results = []
+    for batch in (padded, cut):
+        with tf.GradientTape() as tape:
+            logits = model(batch, training=True)["logits"]
+            loss = ClassificationLoss()(tf.constant([0, 1, 2, 0] * 2), logits)
+        weights = [v.value for v in model.trainable_variables]
+        results.append((logits, loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights)]))
+    for a, b in zip(*map(tf.nest.flatten, results), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)

@@ -10,8 +10,8 @@ from kbert.data.installed_prose import installed_documents
 LIBRARIES = ("python", "numpy", "keras", "tensorflow", "keras_hub", "tensorboard")
 MARK = "corpus.txt"  # what tells an earlier quickstart from somebody's own directory
 SENTENCES_OF_A_LIBRARY = 12_000  # TensorFlow alone has as many as all others together
-TRAIN_OF_A_LIBRARY = 30  # labelled sentences: few, so that what pre-training knows can show
-TEST_OF_A_LIBRARY = 200
+TRAIN_OF_A_LIBRARY = 60  # labelled sentences: few, so that what pre-training knows can show
+TEST_OF_A_LIBRARY = 150
 _NAMES = re.compile(r"\b(c?python\d?|numpy|np|keras([_ ]?(hub|nlp|cv))?|tensorflow|tf\d?|tensorboard|tb)\b", re.I)
 
 

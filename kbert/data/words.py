@@ -15,12 +15,13 @@ _LETTER = rf"[^{_SPACE}{_PUNCTUATION}{CJK}\x{{FDD0}}]"
 _WORDS = "|".join(
     (
         r"\p{L}(?:\.\p{L})+\.",  # U.S., p.m.
-        r"\p{N}+(?:[.,:]\p{N}+)+",  # 1,000.5 and 10:30
+        rf"\p{{N}}+(?:[.,:]\p{{N}}+)+{_LETTER}*",  # 1,000.5 and 10:30am
         rf"{_LETTER}+(?:[.\-\x{{2010}}\x{{2011}}&_@]{_LETTER}+|['\x{{2019}}]{_LETTER}{{3,}})*",  # Anglo-French, O'Brien
-        r"['\x{2019}](?:[sStTdDmM]|re|ve|ll|RE|VE|LL)\b",  # Germany's
         rf"[^{_SPACE}\x{{FDD0}}]",  # a punctuation mark, a CJK character
     )
 )
+# A mark and a word behind it that belong together, each between its borders: Germany 's
+_CLITIC = f"{_BORDER}(['\u2019]){_BORDER}{_BORDER}([sStTdDmM]|re|ve|ll|RE|VE|LL){_BORDER}"
 
 
 def split_words(strings):
@@ -46,6 +47,7 @@ def split_words(strings):
     strings = valid_utf8(tf.convert_to_tensor(strings, tf.string))
     clean = tf.strings.regex_replace(strings, _BORDER, "\ufffd")  # as long; the tokenizer deletes it as well
     marked = tf.strings.regex_replace(clean, f"({_WORDS})", rf"{_BORDER}\1{_BORDER}")
+    marked = tf.strings.regex_replace(marked, _CLITIC, rf"{_BORDER}\1\2{_BORDER}")
     parts = tf.strings.split(marked, _BORDER)  # [B, None]: gap, word, gap, word, …, gap
     lengths = parts.with_values(tf.strings.length(parts.values, unit="UTF8_CHAR"))
     ends = tf.cumsum(lengths.values)  # of the whole batch

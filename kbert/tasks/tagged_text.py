@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 CONTEXTS = ("document", "sentence")
 
 
@@ -47,8 +49,26 @@ class TaggedText:
         """The first `count` sentences, with the documents they are in."""
         if not 0 < count <= len(self):
             raise ValueError(f"Expected to take 1 to {len(self)} sentences of {self.path}. Received: {count}")
-        cut = {"words": self.words[:count], "tags": self.tags[:count], "documents": self.documents[:count]}
-        return dataclasses.replace(self, **cut, lines=self.lines[:count])
+        return self._rows(range(count))
+
+    def split(self, share: float, seed: int = 0) -> tuple["TaggedText", "TaggedText"]:
+        """A share of the documents drawn at random, at least one, and the others; the same for the same seed.
+
+        Raises:
+            ValueError: fewer than two documents.
+        """
+        texts = self.texts("document")
+        if len(texts) < 2:
+            raise ValueError(f"{self.path}: expected at least two documents, to hold some out. Received: {len(texts)}")
+        count = min(max(1, round(share * len(texts))), len(texts) - 1)
+        drawn = set(np.random.Generator(np.random.PCG64(seed)).permutation(len(texts))[:count].tolist())
+        parts = ([row for n, text in enumerate(texts) if (n in drawn) == held_out for row in text]
+                 for held_out in (True, False))  # fmt: skip
+        return tuple(self._rows(rows) for rows in parts)
+
+    def _rows(self, rows):
+        names = ("words", "tags", "documents", *(("lines",) if self.lines else ()))
+        return dataclasses.replace(self, **{name: [getattr(self, name)[row] for row in rows] for name in names})
 
     def texts(self, context: str = "document") -> list[range]:
         """The sentences that a tagger reads together: of each document all, or one by one.

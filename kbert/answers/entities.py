@@ -1,0 +1,110 @@
+"""Logits of a tagger → the entities of each text, with their places in it.
+
+Shapes: B texts, T words and E entities of the longest, W windows, S sequence, N labels.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.answers.word_tags import check_labels, check_number, word_tags
+
+
+@keras.saving.register_keras_serializable("kbert")
+class EntityAnswers(keras.layers.Layer):
+    """The entities of each text: runs of words whose tags belong together.
+
+    An entity begins at a tag B- or S- (U-), at one of another type than the word before, and behind O, E- or L-: so
+    tags of IOB1, IOB2, BIOES and BILOU are read alike, and sequences that keep no scheme as CoNLL's evaluation reads
+    them. A label without such a prefix, other than O, is a type, and words of one type in a row are one entity.
+
+    Args:
+        labels: list of N strings, the tags in the order of the logits.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        outputs: dict with ``logits`` [W, S, N].
+        batch: what `TaggingPreprocessor` made of strings.
+
+    Returns:
+        dict of ``entities``, ``types`` string [B, E] (fill ""), ``starts``, ``ends`` int32 [B, E] (fill -1), ``scores``
+        float32 [B, E], the mean probability of the words' tags (fill 0), and ``count`` int32 [B]. Starts and ends are
+        code points of the text, half-open: ``text[start:end]`` is the entity, exactly.
+
+    Raises:
+        ValueError: no labels, or another number than there are logits.
+
+    Source: the rules are those of conlleval (Tjong Kim Sang and Buchholz 2000).
+
+    Example::
+
+        EntityAnswers(["O", "B-PER", "I-PER"])(tagger(windows), batch)["entities"]  # [["Peter Blackburn"], [""]]
+    """
+
+    fills = {"entities": "", "types": "", "starts": -1, "ends": -1, "scores": 0.0}
+
+    def __init__(self, labels, **kwargs):
+        super().__init__(**kwargs)
+        self.labels = check_labels(labels, "EntityAnswers")
+        prefixes, types = zip(*map(_prefix_and_type, self.labels), strict=True)
+        self._types = ("", *sorted(set(types) - {""}))  # "" is that of O
+        self._type_of = tuple(self._types.index(type_) for type_ in types)
+        self._begins = tuple(prefix in "BSU" for prefix in prefixes)
+        self._ends = tuple(prefix in "ELSU" for prefix in prefixes)
+        self.supports_jit = False  # XLA has no strings
+        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+
+    def call(self, outputs, batch):
+        check_number(self.labels, outputs["logits"].shape, "EntityAnswers")
+        ids, scores, is_word = word_tags(outputs, batch, len(self.labels))
+        type_ = tf.where(is_word, tf.gather(tf.constant(self._type_of), ids), 0)  # [B, T]
+        is_in = type_ > 0
+        before = tf.pad(type_, [[0, 0], [1, 0]])[:, :-1]
+        ended = tf.pad(tf.gather(tf.constant(self._ends), ids), [[0, 0], [1, 0]])[:, :-1]
+        begins = is_in & ((type_ != before) | tf.gather(tf.constant(self._begins), ids) | ended)
+
+        first = tf.where(begins)  # [entities, 2]: text, word
+        count = tf.math.count_nonzero(begins, axis=1, dtype=tf.int32)  # [B]
+        number = tf.cumsum(tf.cast(tf.reshape(begins, [-1]), tf.int32)) - 1  # [B * T], the entity so far
+        number = tf.where(tf.reshape(is_in, [-1]), number, -1)  # unsorted_segment_* leave negative segments out
+        entities = tf.shape(first)[0]
+        word = tf.range(tf.size(number))
+        last = tf.math.unsorted_segment_max(word, number, entities)  # [entities]
+        starts = tf.gather_nd(batch["word_starts"], first)
+        ends = tf.gather(tf.reshape(batch["word_ends"], [-1]), last)
+        columns = {
+            "entities": _pieces(batch["text"], tf.cast(first[:, 0], tf.int32), starts, ends),
+            "types": tf.gather(tf.constant(self._types), tf.gather_nd(type_, first)),
+            "starts": starts,
+            "ends": ends,
+            "scores": tf.math.unsorted_segment_mean(tf.reshape(scores, [-1]), number, entities),
+        }
+        answers = {
+            name: tf.RaggedTensor.from_row_lengths(values, count, validate=False).to_tensor(self.fills[name])
+            for name, values in columns.items()
+        }
+        return answers | {"count": count}
+
+    def compute_output_spec(self, outputs, batch):
+        check_number(self.labels, outputs["logits"].shape, "EntityAnswers")
+        rows = batch["word_count"].shape[0]
+        kinds = {"entities": "string", "types": "string", "starts": "int32", "ends": "int32", "scores": "float32"}
+        answers = {name: keras.KerasTensor((rows, None), dtype=kind) for name, kind in kinds.items()}
+        return answers | {"count": keras.KerasTensor((rows,), dtype="int32")}
+
+    def get_config(self):
+        return {**super().get_config(), "labels": list(self.labels)}
+
+
+def _prefix_and_type(label):
+    prefix, _, type_ = label.partition("-")
+    if label == "O":
+        return "O", ""
+    return (prefix, type_) if len(prefix) == 1 and prefix in "BIESLU" and type_ else ("I", label)
+
+
+def _pieces(texts, rows, starts, ends):
+    """``texts[row][start:end]`` in code points, strings [entities]; in time linear in the texts."""
+    characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")  # [B, None]
+    first = tf.gather(tf.cast(characters.row_starts(), tf.int32), rows)  # [entities]
+    places = tf.ragged.range(first + starts, first + ends)  # [entities, None]
+    return tf.strings.unicode_encode(places.with_values(tf.gather(characters.values, places.values)), "UTF-8")

@@ -1,0 +1,60 @@
+"""Logits of a tagger → words with their tags.
+
+Shapes: B texts, T words of the longest, W windows, S sequence, N labels.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.answers.word_tags import check_labels, check_number, word_tags
+
+
+@keras.saving.register_keras_serializable("kbert")
+class TagAnswers(keras.layers.Layer):
+    """Every word of each text with its most probable tag.
+
+    Args:
+        labels: list of N strings, the tags in the order of the logits.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        outputs: dict with ``logits`` [W, S, N].
+        batch: what `TaggingPreprocessor` made.
+
+    Returns:
+        dict of ``words``, ``tags`` string [B, T] (fill ""), ``scores`` float32 [B, T], the tags' probabilities (fill
+        0), and ``count`` int32 [B], the words of each text.
+
+    Raises:
+        ValueError: no labels, or another number than there are logits.
+
+    Source: Devlin et al. 2018, section 5.3: a word's tag is that of its first token, no CRF.
+
+    Example::
+
+        TagAnswers(["O", "B-PER", "I-PER"])(tagger(windows), batch)["tags"]  # [["B-PER", "O", ""], …]
+    """
+
+    fills = {"words": "", "tags": "", "scores": 0.0}  # what stands behind the end of a shorter text
+
+    def __init__(self, labels, **kwargs):
+        super().__init__(**kwargs)
+        self.labels = check_labels(labels, "TagAnswers")
+        self.supports_jit = False  # XLA has no strings
+        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+
+    def call(self, outputs, batch):
+        check_number(self.labels, outputs["logits"].shape, "TagAnswers")
+        ids, scores, is_word = word_tags(outputs, batch, len(self.labels))
+        tags = tf.where(is_word, tf.gather(tf.constant(self.labels), ids), "")
+        return {"words": batch["words"], "tags": tags, "scores": scores, "count": batch["word_count"]}
+
+    def compute_output_spec(self, outputs, batch):
+        check_number(self.labels, outputs["logits"].shape, "TagAnswers")
+        rows = batch["word_count"].shape[0]
+        kinds = {"words": "string", "tags": "string", "scores": "float32"}
+        answers = {name: keras.KerasTensor((rows, None), dtype=kind) for name, kind in kinds.items()}
+        return answers | {"count": keras.KerasTensor((rows,), dtype="int32")}
+
+    def get_config(self):
+        return {**super().get_config(), "labels": list(self.labels)}

@@ -1,0 +1,40 @@
+"""A tagger's logits on windows → a tag for each word: what tags and entities are made from.
+
+Shapes: B texts, T words of the longest, W windows, S sequence, N labels.
+"""
+
+import tensorflow as tf
+
+
+def word_tags(outputs, batch, num_labels):
+    """The most probable label of each word, read where `TaggingPreprocessor` says.
+
+    Args:
+        outputs: dict with ``logits`` [W, S, N].
+        batch: dict with ``word_position`` int32 [B, T].
+        num_labels: N.
+
+    Returns:
+        (ids int32 [B, T], scores float32 [B, T], is_word bool [B, T]); ids and scores are 0 where there is no word.
+    """
+    logits = tf.reshape(tf.cast(outputs["logits"], tf.float32), [-1, num_labels])  # [W * S, N]
+    position = batch["word_position"]
+    is_word = position >= 0
+    # An empty text has a window too, so there always is something to gather from.
+    probabilities = tf.nn.softmax(tf.gather(logits, tf.maximum(position, 0)))  # [B, T, N]
+    ids = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+    scores = tf.reduce_max(probabilities, axis=-1)
+    return tf.where(is_word, ids, 0), tf.where(is_word, scores, 0.0), is_word
+
+
+def check_labels(labels, owner):
+    """The labels as a tuple; ValueError unless they are a list of strings."""
+    if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")
+    return tuple(labels)
+
+
+def check_number(labels, shape, owner):
+    """Raises ValueError unless there are as many labels as logits."""
+    if shape[-1] not in (None, len(labels)):
+        raise ValueError(f"{owner}: expected as many labels as logits ({shape[-1]}). Received: {list(labels)}")

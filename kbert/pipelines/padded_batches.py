@@ -1,0 +1,47 @@
+"""Answers as wide as their batch's longest text, put together."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def column_batches(x, batch_size, steps=None):
+    """Batches of columns, out of what `Pipeline.predict` takes: a dict of columns [B], or a source of such batches.
+
+    Yields:
+        dicts of columns (or columns alone), at most `steps` of them.
+    """
+    if isinstance(x, dict):
+        rows = int(tf.shape(next(iter(x.values())))[0])
+        batches = ({k: v[n : n + batch_size] for k, v in x.items()} for n in range(0, rows, batch_size))
+    elif isinstance(x, keras.utils.PyDataset):
+        batches = (x[n] for n in range(len(x)))
+    else:
+        batches = iter(x)
+    for number, batch in enumerate(batches):
+        if steps is not None and number >= steps:
+            return
+        yield batch[0] if isinstance(batch, tuple) else batch
+
+
+def join_padded(answers, fills):
+    """One dict of arrays out of several: rows one after the other, each array as wide as the widest.
+
+    Args:
+        answers: list of dicts of NumPy arrays.
+        fills: {name: what stands behind the end of a row}, for the names whose width varies.
+
+    Example::
+
+        join_padded([{"tags": [["O"]]}, {"tags": [["O", "O"]]}], {"tags": ""})["tags"]  # [["O", ""], ["O", "O"]]
+    """
+    joined = {}
+    for name in answers[0]:
+        arrays = [np.asarray(one[name]) for one in answers]
+        if name in fills:
+            width = max(array.shape[1] for array in arrays)
+            arrays = [
+                np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fills[name]) for array in arrays
+            ]
+        joined[name] = np.concatenate(arrays)
+    return joined

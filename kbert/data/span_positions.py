@@ -1,0 +1,42 @@
+"""Where the answer stands in each window: what a span extractor learns.
+
+Shapes: B questions, W windows of all of them, S sequence.
+"""
+
+import tensorflow as tf
+
+
+def span_positions(batch, answer_starts, answer_ends):
+    """First and last token of each question's answer, in each of its windows.
+
+    The tokens of an answer are those that share a character with it. A window that does not hold all of them, and
+    every window of a question without answer, has 0 and 0: [CLS] stands for "not here".
+
+    Args:
+        batch: what `SpanPreprocessor` gave.
+        answer_starts, answer_ends: int32 [B], code points of the context, half-open; -1 and -1 for no answer.
+
+    Returns:
+        (start, end), int32 [W], columns of the window.
+
+    Source: Devlin et al. 2018, section 4.3; google-research/bert run_squad.py, ``convert_examples_to_features``.
+
+    Example::
+
+        batch = preprocessor({"question": ["Who?"], "context": ["Ada did."]})
+        span_positions(batch, [0], [3])  # [4], [4]: [CLS] who ? [SEP] ada …
+    """
+    row = batch["window_row"]
+    starts = tf.gather(tf.cast(answer_starts, tf.int32), row)[:, tf.newaxis]  # [W, 1]
+    ends = tf.gather(tf.cast(answer_ends, tf.int32), row)[:, tf.newaxis]
+    is_answer = (batch["window_token"] >= 0) & (batch["token_ends"] > starts) & (batch["token_starts"] < ends)  # [W, S]
+    here = _count(is_answer)  # [W]
+    # Every token has its maximal context in exactly one window: so each of the answer's is counted once.
+    all_of_row = tf.math.unsorted_segment_sum(_count(is_answer & batch["is_max_context"]), row, tf.size(answer_starts))
+    is_whole = (here > 0) & (here == tf.gather(all_of_row, row))
+    first = tf.argmax(is_answer, axis=1, output_type=tf.int32)
+    return tf.where(is_whole, first, 0), tf.where(is_whole, first + here - 1, 0)
+
+
+def _count(mask):
+    return tf.math.count_nonzero(mask, axis=1, dtype=tf.int32)

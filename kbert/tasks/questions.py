@@ -1,0 +1,78 @@
+"""Questions on texts, in memory: what the readers of question answering give, and what is trained and scored on."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Questions:
+    """Questions with the text each is asked of, and the answers that count as right.
+
+    Example::
+
+        questions = Questions(["1"], ["Who?"], ["Ada did."], [("Ada",)], np.array([0], "int32"))
+        questions.answer_ends  # [3]
+    """
+
+    ids: Sequence[str]
+    questions: Sequence[str]
+    contexts: Sequence[str]
+    answers: Sequence[tuple[str, ...]]  # of each question the right ones, the first is learnt; none: not answerable
+    answer_starts: np.ndarray  # int32 [questions], code points, of the first answer; -1: it is not in the context
+
+    def __post_init__(self):
+        sizes = [len(getattr(self, field.name)) for field in dataclasses.fields(self)]
+        if len(set(sizes)) > 1 or not sizes[0]:
+            raise ValueError(
+                f"Expected as many ids, questions, contexts, answers and starts, at least one. Received: {sizes}"
+            )
+
+    def __len__(self):
+        return len(self.ids)
+
+    @property
+    def answer_ends(self) -> np.ndarray:
+        """int32 [questions]: where the first answer ends, -1 where it is not in the context."""
+        lengths = np.array([len(answers[0]) if answers else 0 for answers in self.answers], "int32")
+        return np.where(self.answer_starts < 0, -1, self.answer_starts + lengths).astype("int32")
+
+    @property
+    def has_answer(self) -> np.ndarray:
+        """bool [questions]: whether the question can be answered."""
+        return np.array([bool(answers) for answers in self.answers], bool)
+
+    @property
+    def is_lost(self) -> np.ndarray:
+        """bool [questions]: whether there is an answer, but not in the context, so that nothing can be learnt."""
+        return self.has_answer & (self.answer_starts < 0)
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """The strings, by the names of the pipeline's inputs."""
+        return {"question": list(self.questions), "context": list(self.contexts)}
+
+    def take(self, rows) -> "Questions":
+        """The questions of the given row numbers, in their order."""
+        rows = np.asarray(rows)
+        lists = [[values[i] for i in rows] for values in (self.ids, self.questions, self.contexts, self.answers)]
+        return Questions(*lists, self.answer_starts[rows])
+
+
+def locate(context: str, answer: str, start: int | None) -> int:
+    """Where the answer stands in its context: at `start`, else its nearest occurrence; -1 where there is none.
+
+    Args:
+        context, answer: strings.
+        start: code points, where the file says that the answer begins; None: it does not say, the first counts.
+    """
+    if not answer:
+        return -1
+    if start is not None and start >= 0 and context.startswith(answer, start):
+        return start
+    places, at = [], context.find(answer)
+    while at >= 0:
+        places.append(at)
+        at = context.find(answer, at + 1)
+    return min(places, key=lambda place: abs(place - (start or 0)), default=-1)

@@ -1,0 +1,138 @@
+"""SQuAD's official scores: exact match, F1, their split, and the threshold for "no answer".
+
+The rules of the official evaluate-v1.1.py and evaluate-v2.0.py, number for number.
+"""
+
+import collections
+import re
+import string
+from collections.abc import Sequence
+
+import numpy as np
+
+VERSIONS = ("1.1", "2.0")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without ASCII punctuation and English articles, words separated by one space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, gold: str) -> float:
+    """1 where both are the same once normalised, else 0."""
+    return float(normalize_answer(answer) == normalize_answer(gold))
+
+
+def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
+    """F1 of the words that both have in common; where one of them has no word, 2.0 asks whether both have none."""
+    ours, theirs = (normalize_answer(text).split() for text in (answer, gold))
+    if version == "2.0" and not (ours and theirs):
+        return float(ours == theirs)
+    common = sum((collections.Counter(ours) & collections.Counter(theirs)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(ours), common / len(theirs)
+    return 2 * precision * recall / (precision + recall)
+
+
+def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: str = "2.0"):
+    """Each answer's best (exact match, F1) against any of its right answers, float64 [questions] each.
+
+    Args:
+        golds: of each question the right answers; none: "" is right.
+        answers: one of each question, "" for no answer.
+        version: "1.1" or "2.0"; they differ where an answer is empty once normalised.
+    """
+    if version not in VERSIONS:
+        raise ValueError(f"raw_scores: `version` must be one of {VERSIONS}. Received: {version!r}")
+    if len(golds) != len(answers):
+        raise ValueError(f"raw_scores: expected an answer to each question. Received: {len(golds)}, {len(answers)}")
+    exact, f1 = np.zeros(len(golds)), np.zeros(len(golds))
+    for row, (right, answer) in enumerate(zip(golds, answers, strict=True)):
+        if version == "2.0":
+            right = [text for text in right if normalize_answer(text)]
+        right = right or [""]
+        exact[row] = max(exact_match(answer, gold) for gold in right)
+        f1[row] = max(token_f1(answer, gold, version) for gold in right)
+    return exact, f1
+
+
+def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: str = "2.0") -> dict[str, float]:
+    """The official figures, in percent.
+
+    Args:
+        golds, answers, version: as `raw_scores`; `answers` are those given if there were no "no answer".
+        odds: floats [questions], how much "no answer" is better than the answer (`null_score - score`). None: every
+            answer stands as it is given (1.1).
+        threshold: with `odds`, the answer is "" where they are above it.
+
+    Returns:
+        dict of ``exact``, ``f1``, ``total``; where there are questions with and without answers, the same with
+        ``HasAns_`` and ``NoAns_`` before it; with `odds` also ``best_exact``, ``best_exact_thresh``, ``best_f1`` and
+        ``best_f1_thresh``.
+
+    Source: evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar.github.io/SQuAD-explorer.
+
+    Example::
+
+        squad_scores([("Ada Lovelace", "Ada")], ["ada!"], version="1.1")  # {"exact": 100.0, "f1": 100.0, "total": 1}
+    """
+    raw = dict(zip(("exact", "f1"), raw_scores(golds, answers, version), strict=True))
+    answerable = _answerable(golds)
+    given = raw
+    if odds is not None:
+        odds = np.asarray(odds, "float64")
+        given = {name: np.where(odds > threshold, ~answerable, values) for name, values in raw.items()}
+    scores = _means(given, slice(None))
+    if version == "2.0":
+        for prefix, rows in (("HasAns_", answerable), ("NoAns_", ~answerable)):
+            if rows.any():
+                scores |= {prefix + name: value for name, value in _means(given, rows).items()}
+    if odds is not None:
+        for name, values in raw.items():
+            best, at = _official_threshold(values, answers, odds, answerable)
+            scores |= {f"best_{name}": best, f"best_{name}_thresh": at}
+    return scores
+
+
+def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
+    """The threshold that gives the best F1: what is stored with a model.
+
+    Of the thresholds that give the same answers, which lie between two odds, the middle, so that rounding changes
+    no answer; of those with equal F1 the one that says "no answer" least often.
+
+    Args and source: as `squad_scores`. (The paper's τ has the other sign.)
+    """
+    _, f1 = raw_scores(golds, answers, version)
+    odds = np.asarray(odds, "float64")
+    order = np.argsort(odds, kind="stable")
+    values, last = np.unique(odds[order][::-1], return_index=True)  # rising; of each value its last place
+    last = len(odds) - 1 - last
+    gain = np.cumsum(f1[order] - ~_answerable(golds)[order])  # of answering the first n, over answering none
+    gains = np.concatenate([[0.0], gain[last]])
+    best = len(gains) - 1 - int(np.argmax(np.round(gains, 9)[::-1]))
+    edges = np.concatenate([[values[0] - 1], values, [values[-1] + 1]])
+    return float((edges[best] + edges[best + 1]) / 2)
+
+
+def _answerable(golds):
+    return np.array([bool(right) for right in golds], bool)
+
+
+def _means(scores, rows):
+    return {name: 100.0 * float(np.mean(values[rows])) for name, values in scores.items()} | {
+        "total": len(scores["f1"][rows])
+    }
+
+
+def _official_threshold(scores, answers, odds, answerable):
+    """find_best_thresh of evaluate-v2.0.py: (best score in percent, threshold)."""
+    current = best = float(np.sum(~answerable))
+    threshold = 0.0
+    for row in np.argsort(odds, kind="stable"):
+        current += scores[row] if answerable[row] else -float(bool(answers[row]))
+        if current > best:
+            best, threshold = current, float(odds[row])
+    return 100.0 * best / len(scores), threshold

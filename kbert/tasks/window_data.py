@@ -1,0 +1,104 @@
+"""Windows of long texts → the batches of fine-tuning.
+
+Shapes: B batch, S sequence, W windows.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.data.buckets import cut_to_bucket, grouped_by_length
+from kbert.data.random import fold, permutation
+from kbert.data.span_positions import span_positions
+from kbert.data.window_store import WindowStore
+from kbert.tasks.questions import Questions
+
+_TEXTS = 256  # preprocessed at a time
+
+
+def window_dataset(
+    store: WindowStore, labels, *, batch_size: int, seed: int = 0, start_step: int = 0, bucketed: bool = True,
+    group_by_length: bool = False,
+) -> tf.data.Dataset:  # fmt: skip
+    """Endless full batches of windows for `model.fit`, in another order each epoch, as `training_dataset` of texts.
+
+    Batch n depends on the windows, `batch_size`, `seed`, `group_by_length` and n alone.
+
+    Args:
+        store: the windows.
+        labels: {output: integers [W] or [W, ...]}.
+        batch_size, seed: the run's.
+        start_step: number of the first batch.
+        bucketed: cut each batch to the bucket that holds its longest window.
+        group_by_length: deal the windows of 16 batches out to them by length.
+
+    Returns:
+        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S]; the labels' rows.
+
+    Example::
+
+        store, labels = span_windows(questions, preprocessor)
+        model.fit(window_dataset(store, labels, batch_size=16), steps_per_epoch=1000)
+    """
+    labels = {name: tf.constant(values) for name, values in labels.items()}
+
+    def rows_from(step):
+        first_epoch, done = divmod(step * batch_size, len(store))
+        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_order).skip(done)
+
+    def epoch_order(epoch):
+        return tf.data.Dataset.from_tensor_slices(permutation(fold(seed, epoch), len(store)))
+
+    def batch(windows):  # [B]
+        inputs = store.batch(windows)
+        return cut_to_bucket(inputs) if bucketed else inputs, {k: tf.gather(v, windows) for k, v in labels.items()}
+
+    if group_by_length:
+        rows = grouped_by_length(rows_from, store.lengths, batch_size=batch_size, seed=seed, start_step=start_step)
+    else:
+        rows = rows_from(start_step).batch(batch_size, drop_remainder=True)
+    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+
+def span_windows(questions: Questions, preprocessor):
+    """All windows of the questions, and where each holds its answer.
+
+    Args:
+        questions: what to learn; none of them lost (`Questions.is_lost`), which would teach that there is no answer.
+        preprocessor: `SpanPreprocessor`.
+
+    Returns:
+        (`WindowStore`, {"start_logits", "end_logits"}): int32 [W, 2], the answer's first or last token and the length
+        of the window, behind which the loss does not look (`kbert.optim.losses.SpanLoss`).
+
+    Raises:
+        ValueError: lost questions.
+    """
+    if questions.is_lost.any():
+        lost = [questions.ids[i] for i in np.flatnonzero(questions.is_lost)[:3]]
+        raise ValueError(
+            f"span_windows: expected contexts that hold their answers. Received: {int(questions.is_lost.sum())} that "
+            f"do not, such as {lost}; take the others"
+        )
+    positions = []
+
+    def batches():
+        for rows in _chunks(len(questions)):
+            some = questions.take(rows)
+            batch = preprocessor({name: tf.constant(column) for name, column in some.columns.items()})
+            positions.append(span_positions(batch, some.answer_starts, some.answer_ends))
+            yield batch
+
+    store = _store(batches(), preprocessor)
+    starts, ends = (np.concatenate([np.asarray(pair[i]) for pair in positions]) for i in (0, 1))
+    return store, {
+        "start_logits": np.stack([starts, store.lengths], 1),
+        "end_logits": np.stack([ends, store.lengths], 1),
+    }
+
+
+def _store(batches, preprocessor):
+    return WindowStore.of(batches, sequence_length=preprocessor.sequence_length, pad_id=preprocessor.tokenizer.pad_id)
+
+
+def _chunks(count):
+    return (np.arange(first, min(first + _TEXTS, count)) for first in range(0, count, _TEXTS))

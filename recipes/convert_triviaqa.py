@@ -1,0 +1,45 @@
+"""Turn TriviaQA into SQuAD's JSON, to learn from before SQuAD, as the paper's best systems did (section 4.2).
+
+    python recipes/convert_triviaqa.py --questions triviaqa/qa/wikipedia-train.json --evidence triviaqa/evidence \\
+        --output triviaqa.json
+    python recipes/finetune_squad.py --train triviaqa.json --dev squad/dev-v1.1.json --init runs/tiny --output runs/qa
+    python recipes/finetune_squad.py --data squad --version 1.1 --init runs/qa --output runs/squad
+
+Each document is cut to its first 400 words, and used where it then holds one of the answer's aliases.
+"""
+
+import argparse
+import json
+import pathlib
+
+from flags import directory, file, plain_errors, positive_int
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", metavar="FILE", type=file, required=True, help="TriviaQA's JSON")
+    parser.add_argument("--evidence", metavar="DIR", type=directory, required=True, help="TriviaQA's documents")
+    parser.add_argument("--words", metavar="N", type=positive_int, default=400, help="of each document (default: 400)")
+    parser.add_argument("--output", metavar="FILE", type=pathlib.Path, required=True, help="the .json to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace --output")
+    args = parser.parse_args(argv)
+    if args.output.exists() and not args.overwrite:
+        parser.error(f"{args.output} exists; --overwrite replaces it")
+    return args
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    with plain_errors():
+        from kbert.tasks.triviaqa import triviaqa_questions
+
+        articles = list(triviaqa_questions(args.questions, args.evidence, args.words))
+        if not articles:
+            raise ValueError(f"no document holds an answer in its first {args.words} words")
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False), encoding="utf-8")
+    print(f"Wrote {args.output}: {len(articles):,} questions, each on a document that holds its answer.")
+
+
+if __name__ == "__main__":
+    main()

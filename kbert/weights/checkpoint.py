@@ -46,12 +46,13 @@ class Checkpoint:
         """Itself, if the encoder is whole and of the config's shapes and the vocabulary has the table's size.
 
         Raises:
-            ValueError: a variable of the encoder is missing or has another shape, or the vocabulary another size.
+            ValueError: a variable of the encoder is missing, has another shape or is no floating-point one, or the
+                vocabulary has another size.
         """
         config = self.description.config
         sizes = sizes_of(config)
         pooler = (self.description.encoder_arguments or self.description.arguments).get("pooler", True)
-        missing, misshapen = [], []
+        missing, misshapen, integers = [], [], []
         for variable in encoder_variables(config, pooler):
             place = row_of(variable).places[self.family]
             name = self.names.get(place.name)
@@ -59,6 +60,8 @@ class Checkpoint:
                 missing.append(f"{variable} (there: {place.name})")
             elif self.tensors.tensors[name].shape != place.shape(sizes):
                 misshapen.append(f"{name}: expected {place.shape(sizes)}. Received: {self.tensors.tensors[name].shape}")
+            elif "float" not in self.tensors.tensors[name].dtype:
+                integers.append(f"{name} ({self.tensors.tensors[name].dtype})")
         if missing:
             raise ValueError(
                 f"{self.tensors.path} lacks {len(missing)} variables of the encoder: {_some(missing)}. It holds "
@@ -66,6 +69,11 @@ class Checkpoint:
             )
         if misshapen:
             raise ValueError(f"{self.tensors.path}: shapes that do not fit the config beside it: {_some(misshapen)}")
+        if integers:
+            raise ValueError(
+                f"{self.tensors.path}: weights that are integers: {_some(integers)}. A quantised model has to be "
+                "converted back to float32, float16 or bfloat16 first."
+            )
         self.check_vocabulary()
         return self
 
@@ -109,8 +117,8 @@ class Checkpoint:
             self._assign(variable, place, name)
             used.add(name)
             rows.append(ReportRow(path, name, LOADED))
-        unused = [name for name in self.tensors.tensors if name not in used | self.ignored]
-        rows += [ReportRow("", name, UNUSED) for name in unused]
+        known = used | self.ignored
+        rows += [ReportRow("", name, UNUSED) for name in self.tensors.tensors if name not in known]
         return LoadReport(str(self.path), rows, self.remarks)
 
     def _assign(self, variable, place: Place, name):

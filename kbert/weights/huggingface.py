@@ -35,8 +35,8 @@ _TASK_FIELDS = ("classification", "regression", "tagging")  # tasks whose labels
 
 def is_huggingface_directory(path) -> bool:
     """Whether there is a checkpoint of transformers at this path: its directory, or one of the files of weights."""
-    directory = _directory_of(pathlib.Path(path))
-    return (directory / CONFIG).is_file() and has_huggingface_weights(directory)
+    path = pathlib.Path(path)
+    return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
 
 
 def read_huggingface_directory(path, vocabulary=None) -> Checkpoint:
@@ -46,7 +46,7 @@ def read_huggingface_directory(path, vocabulary=None) -> Checkpoint:
     choice), ``architectures`` in the config decides.
 
     Args:
-        path: the directory, or a file of weights in it.
+        path: the directory, or a file in it: of several files of weights, the one to read.
         vocabulary: path of a vocabulary, in place of the directory's own.
 
     Raises:
@@ -58,7 +58,7 @@ def read_huggingface_directory(path, vocabulary=None) -> Checkpoint:
     fields = read_json(directory / CONFIG)
     _refuse(fields, directory / CONFIG)
     config = config_from("huggingface", fields, str(directory / CONFIG))
-    tensors = open_huggingface_weights(directory)
+    tensors = open_huggingface_weights(path)
     names, ignored = current_names(tensors)
     task, remarks = _task_of(fields, tensors, names, directory / CONFIG)
     arguments = _arguments(task, fields, tensors, names)

@@ -6,9 +6,9 @@ import re
 import numpy as np
 
 from kbert.weights.json_file import read_json
-from kbert.weights.safetensors_file import SafetensorsFile
+from kbert.weights.safetensors_file import SafetensorsFile, looks_like_safetensors
 from kbert.weights.tensor_file import TensorFile
-from kbert.weights.torch_pickle import TorchPickleFile
+from kbert.weights.torch_pickle import TorchPickleFile, looks_like_pickle
 
 WEIGHTS = "model.safetensors"
 _FILES = {  # in the order in which they are looked for
@@ -17,6 +17,7 @@ _FILES = {  # in the order in which they are looked for
     "pytorch_model.bin": TorchPickleFile,
     "pytorch_model.bin.index.json": TorchPickleFile,
 }
+_INDEX = ".index.json"
 _OLD_NAMES = (
     (re.compile(r"LayerNorm\.gamma$"), "LayerNorm.weight"),
     (re.compile(r"LayerNorm\.beta$"), "LayerNorm.bias"),
@@ -27,24 +28,37 @@ _TABLE, _DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.de
 _BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 
 
-def has_huggingface_weights(directory) -> bool:
-    """Whether the directory holds weights under one of the library's file names."""
-    return any((pathlib.Path(directory) / name).is_file() for name in _FILES)
+def has_huggingface_weights(path) -> bool:
+    """Whether there are weights: in a directory under one of the library's file names, in a file under any name."""
+    return _find(pathlib.Path(path)) is not None
 
 
-def open_huggingface_weights(directory) -> TensorFile:
-    """The weights of a directory: safetensors before pickles, one file before shards.
+def open_huggingface_weights(path) -> TensorFile:
+    """The weights of a directory (safetensors before pickles, one file before shards), or those in the file named.
 
     Raises:
         FileNotFoundError: none of the files, or a shard is missing.
         ValueError: damaged files.
     """
-    directory = pathlib.Path(directory)
-    for name, reader in _FILES.items():
-        path = directory / name
-        if path.is_file():
-            return ShardedFile(path, reader) if name.endswith(".index.json") else reader(path)
-    raise FileNotFoundError(f"Expected weights in {directory}: one of {list(_FILES)}. None is there.")
+    found = _find(pathlib.Path(path))
+    if found is None:
+        raise FileNotFoundError(f"Expected weights in {path}: one of {list(_FILES)}. None is there.")
+    file, reader = found
+    return ShardedFile(file, reader) if file.name.endswith(_INDEX) else reader(file)
+
+
+def _find(path):
+    """The file of weights and what reads it, or None. A file of another kind stands for its directory."""
+    if path.is_file():
+        if path.name.endswith(_INDEX):
+            return path, TorchPickleFile if path.name.endswith(".bin" + _INDEX) else SafetensorsFile
+        for looks_like, reader in ((looks_like_safetensors, SafetensorsFile), (looks_like_pickle, TorchPickleFile)):
+            if looks_like(path):
+                return path, reader
+        if path.name not in (*_FILES, "config.json"):
+            return None
+        path = path.parent
+    return next(((path / name, reader) for name, reader in _FILES.items() if (path / name).is_file()), None)
 
 
 class ShardedFile:

@@ -1,5 +1,6 @@
 """The weights of a KerasHub preset, by KerasHub's variable paths."""
 
+import contextlib
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -60,13 +61,13 @@ class H5File:
             layers.setdefault(name.rpartition("/")[0], []).append(name)
         self._places, self.tensors = {}, {}
         for path in paths:
-            with _opened(path) as file:
+            with _opened(path) as file, _named(path):
                 self._walk(file, "", path, layers)
         self.missing = [name for name in names if name not in self.tensors]
 
     def read(self, name: str) -> np.ndarray:
         path, place = self._places[name]
-        with _opened(path) as file:
+        with _opened(path) as file, _named(path):
             dataset = file[place]
             if dataset.attrs.get("dtype") == "bfloat16":
                 import ml_dtypes
@@ -99,12 +100,12 @@ class LoadedByKerasHub:
         from keras import ops
 
         self.path = path
-        model = kerashub_model(fields, task, num_classes)
         try:
+            model = kerashub_model(fields, task, num_classes)
             getattr(model, "backbone", model).load_weights(str(files[0]))
             if len(files) > 1:
                 model.load_task_weights(str(files[1]))
-        except (ValueError, KeyError, OSError) as error:
+        except (ValueError, TypeError, KeyError, OSError) as error:
             raise ValueError(f"{path}: the weights do not fit the config beside them: {error}") from error
         self._variables = {variable.path: variable for variable in model.weights}
         self._to_numpy = ops.convert_to_numpy
@@ -138,6 +139,15 @@ def kerashub_model(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
     return keras_hub.models.BertTextClassifier(
         backbone, num_classes=num_classes, preprocessor=preprocessor, dropout=dropout
     )
+
+
+@contextlib.contextmanager
+def _named(path):
+    """What h5py raises of a damaged file, as an error that names it."""
+    try:
+        yield
+    except (OSError, RuntimeError, LookupError, TypeError, AttributeError, UnicodeError) as error:
+        raise ValueError(f"{path} is corrupted: {error}. Download or write it again.") from None
 
 
 def _opened(path):

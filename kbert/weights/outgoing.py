@@ -32,9 +32,13 @@ def outgoing(family: str, model) -> dict[str, tuple[tuple[int, ...], Callable[[]
     """
     sizes = sizes_of(model.config, getattr(model, "num_labels", None))
     return {
-        place.name: (place.shape(sizes), lambda v=variable, p=place: p.from_kbert(ops.convert_to_numpy(v), sizes))
+        place.name: (place.shape(sizes), lambda v=variable, p=place: p.from_kbert(_float32(v), sizes))
         for variable, place in _placed(family, model)
     }
+
+
+def _float32(variable):
+    return ops.convert_to_numpy(variable).astype("float32", copy=False)  # a model may be kept in bfloat16
 
 
 def places(family: str, model) -> dict[str, Place]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from kbert.models.encoder import BertEncoder
 from kbert.weights.google import CONFIG as GOOGLE_CONFIG
 from kbert.weights.google import read_google_checkpoint
 from kbert.weights.google_reference import google_forward
@@ -108,21 +107,25 @@ def random_batch(model, seed: int = 0) -> dict[str, np.ndarray]:
 
 def kbert_outputs(model, batch) -> dict[str, np.ndarray]:
     """The model's outputs, and its encoder's hidden states and pooled output, by name."""
-    outputs = {} if model.task == "encoder" else dict(model(batch, training=False))
-    rows = {
-        name: batch[name].reshape(-1, batch[name].shape[-1]) for name in ("token_ids", "segment_ids", "padding_mask")
-    }
-    pooler = model.encoder.pooler is not None
-    encoder = BertEncoder(model.config, outputs=("hidden_states", "pooled_output"), pooler=pooler)
-    for variable, value in zip(encoder.weights, model.encoder.weights, strict=True):
-        variable.assign(value)
-    for name, value in encoder(rows, training=False).items():
-        if name == "hidden_states":
-            shape = batch["token_ids"].shape
-            outputs |= {f"hidden_states/{i}": ops.reshape(x, (*shape, -1)) for i, x in enumerate(value)}
-        else:
-            outputs[name] = value
+    outputs = dict(model(batch, training=False))
+    shape = batch["token_ids"].shape
+    rows = {name: batch[name].reshape(-1, shape[-1]) for name in ("token_ids", "segment_ids", "padding_mask")}
+    states = _hidden_states(model.encoder, rows)
+    if model.encoder.pooler is not None:
+        outputs.setdefault("pooled_output", model.encoder.pooler(states[-1], training=False))
+    states[-1] = outputs.pop("sequence_output", states[-1])
+    outputs |= {f"hidden_states/{i}": ops.reshape(x, (*shape, -1)) for i, x in enumerate(states)}
     return {name: ops.convert_to_numpy(value) for name, value in outputs.items()}
+
+
+def _hidden_states(encoder, rows):
+    """Of every block, from the model's own layers: another encoder with these outputs would hold the weights twice."""
+    x = encoder.embeddings(rows["token_ids"], rows["segment_ids"], training=False)
+    bias = encoder.get_layer("attention_bias")(rows["padding_mask"])
+    states = [x]
+    for block in encoder.blocks:
+        states.append(block(states[-1], bias, training=False))
+    return states
 
 
 def _expected(model, path, batch):

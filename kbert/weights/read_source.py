@@ -21,8 +21,8 @@ def read_source(source: str | os.PathLike, vocabulary=None) -> KbertDirectory | 
     """Reads a model's description, settings and vocabulary, and opens its weights.
 
     Args:
-        source: a kbert directory, or a recipe's output with one in ``model/``; a directory or file of Google's, Hugging
-            Face's or KerasHub's format; a name on the Hugging Face hub.
+        source: a kbert directory, or a recipe's output with one in ``model/``; a directory of Google's, Hugging Face's
+            or KerasHub's format; a file in one of these; a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
 
     Raises:
@@ -34,7 +34,7 @@ def read_source(source: str | os.PathLike, vocabulary=None) -> KbertDirectory | 
         if not is_hub_name(source):
             raise FileNotFoundError(f"Expected the path of a model. Received: {str(source)!r}, which does not exist")
         path = download_from_hub(source)
-    for candidate in (path, path / "model"):
+    for candidate in (path.parent,) if _is_part(path) else (path, path / "model"):
         if is_kbert_directory(candidate):
             if vocabulary is not None:
                 raise ValueError("A kbert directory has a vocabulary of its own: `vocabulary` cannot replace it.")
@@ -48,6 +48,11 @@ def read_source(source: str | os.PathLike, vocabulary=None) -> KbertDirectory | 
         "checkpoint (bert_config.json, bert_model.ckpt.index) or a KerasHub preset (config.json, model.weights.h5). "
         f"Received: {str(source)!r}, {_what_is_there(path)}"
     )
+
+
+def _is_part(path):
+    """Whether it is a file of a kbert directory or of a KerasHub preset, which are read as a whole."""
+    return path.is_file() and (is_kbert_directory(path.parent) or is_kerashub_preset(path.parent))
 
 
 def _is_prefix(path):

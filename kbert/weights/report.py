@@ -45,18 +45,25 @@ class LoadReport:
         return [row for row in self.rows if row.status == UNUSED]
 
     def lines(self) -> list[str]:
-        """What a load prints: the table, if the source has names of its own, and a line for each part that is new."""
+        """What a load prints: totals, the table if the source has names of its own, a line for each part that is new.
+
+        Of a source with kbert's names, the parts that are not used have a line in place of the table.
+        """
         foreign = any(row.source not in ("", row.variable) for row in self.rows if row.variable)
-        parts = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
-        return (self.table() if foreign else []) + [
-            f"{part}: newly initialised ({count} variables not in {self.source})" for part, count in parts.items()
-        ]
+        new = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
+        lines = self.table() if foreign else [self.totals()]
+        lines += [f"{part}: newly initialised ({count} variables not in {self.source})" for part, count in new.items()]
+        unused = {} if foreign else Counter(row.source.split("/")[0] for row in self.unused)
+        return lines + [f"{part}: unused ({count} variables)" for part, count in unused.items()]
+
+    def totals(self) -> str:
+        """How many variables were loaded, new, unused."""
+        totals = Counter(row.status for row in self.rows)
+        return f"{self.source}: " + ", ".join(f"{totals[status]} {status}" for status in (LOADED, NEW, UNUSED))
 
     def table(self) -> list[str]:
         """The rows as text, those of equal layers as one, under a line of totals and the remarks."""
-        totals = Counter(row.status for row in self.rows)
-        head = [f"{self.source}: " + ", ".join(f"{totals[status]} {status}" for status in (LOADED, NEW, UNUSED))]
-        head += [f"  {remark}" for remark in self.remarks]
+        head = [self.totals()] + [f"  {remark}" for remark in self.remarks]
         groups = Counter((_LAYER.sub(r"\1*", r.variable), _LAYER.sub(r"\1*", r.source), r.status) for r in self.rows)
         width = max((len(variable) for variable, _, _ in groups), default=0)
         return head + [

@@ -106,6 +106,13 @@ class SafetensorsFile:
         self._begins[name] = begin
 
 
+def looks_like_safetensors(path: str | os.PathLike) -> bool:
+    """Whether a file begins as this format does: a length, then JSON."""
+    with open(path, "rb") as file:
+        start = file.read(9)
+    return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") <= _LONGEST_HEADER
+
+
 def write_safetensors(
     path: str | os.PathLike, tensors: Mapping[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]], **metadata: str
 ) -> None:

@@ -10,6 +10,7 @@ import io
 import os
 import pickle
 import zipfile
+import zlib
 
 import numpy as np
 
@@ -22,6 +23,10 @@ _DTYPES = {
 }  # fmt: skip
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
 _LARGEST_PICKLE = 100_000_000  # bytes; the names of the largest BERT take less than one
+_DAMAGE = (  # what zipfile and pickle raise of files that are truncated, altered, or something else
+    pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, LookupError, TypeError, AttributeError,
+    ArithmeticError, MemoryError, RuntimeError, NotImplementedError, UnicodeError,
+)  # fmt: skip
 
 
 class TorchPickleFile:
@@ -44,9 +49,9 @@ class TorchPickleFile:
         self._zip = zipfile.is_zipfile(self.path)
         try:
             contents = self._open_zip() if self._zip else self._open_stream()
-        except (pickle.UnpicklingError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError) as error:
+        except _DAMAGE as error:
             raise ValueError(
-                f"{str(self.path)!r} cannot be read as a PyTorch checkpoint: {error}. It is truncated, corrupted, or "
+                f"{str(self.path)!r} cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
                 "something else than a saved state_dict."
             ) from None
         if not isinstance(contents, dict) or not all(isinstance(value, _Tensor) for value in contents.values()):
@@ -62,7 +67,12 @@ class TorchPickleFile:
         view = self._views[name]
         storage = view.storage
         stored = np.dtype("<u2" if storage.dtype == "bfloat16" else storage.dtype).newbyteorder(self._order)
-        data = np.frombuffer(self._bytes(storage, stored.itemsize), dtype=stored)
+        try:
+            data = np.frombuffer(self._bytes(storage, stored.itemsize), dtype=stored)
+        except _DAMAGE as error:
+            raise ValueError(
+                f"{str(self.path)!r}: the tensor {name!r} cannot be read: {error!r}. The file is corrupted."
+            ) from None
         strides = tuple(stride * stored.itemsize for stride in view.strides)
         # In bounds: `_checked` has compared the last element's place with the number of elements.
         values = np.lib.stride_tricks.as_strided(data[view.offset :], view.shape, strides)
@@ -96,7 +106,7 @@ class TorchPickleFile:
                 raise ValueError(
                     f"{str(self.path)!r}: the pickle in it is larger than {_LARGEST_PICKLE} bytes. Refused."
                 )
-            contents = _Unpickler(io.BytesIO(archive.read(pickles[0])), self).load()
+            contents = self._unpickle(io.BytesIO(archive.read(pickles[0])))
         for storage in _storages(contents):
             name, needed = self._root + "data/" + storage.key, storage.size * _item_size(storage)
             if self._sizes.get(name, -1) < needed:
@@ -109,13 +119,13 @@ class TorchPickleFile:
     def _open_stream(self):
         self._order, self._places = "<", {}
         with self.path.open("rb") as file:
-            if _Unpickler(file, self).load() != _LEGACY_MAGIC:
+            if self._unpickle(file) != _LEGACY_MAGIC:
                 raise ValueError(f"{str(self.path)!r} is a pickle, but not a PyTorch checkpoint.")
-            _Unpickler(file, self).load()  # version of the protocol
-            system = _Unpickler(file, self).load()
+            self._unpickle(file)  # version of the protocol
+            system = self._unpickle(file)
             self._order = "<" if system.get("little_endian", True) else ">"
-            contents = _Unpickler(file, self).load()
-            keys = _Unpickler(file, self).load()
+            contents = self._unpickle(file)
+            keys = self._unpickle(file)
             storages = {storage.key: storage for storage in _storages(contents)}
             for key in keys:
                 size = int.from_bytes(file.read(8), "little" if self._order == "<" else "big")
@@ -131,11 +141,18 @@ class TorchPickleFile:
             )
         return contents
 
+    def _unpickle(self, file):
+        try:
+            return _Unpickler(file, self).load()
+        except ValueError as error:  # of a number or a string that is none; a refusal says so itself
+            raise error if isinstance(error, _Refusal) else pickle.UnpicklingError(str(error)) from None
+
     def _bytes(self, storage, item_size):
         needed = storage.size * item_size
         if self._zip:
-            with zipfile.ZipFile(self.path) as archive:
-                return archive.read(self._root + "data/" + storage.key)[:needed]
+            name = self._root + "data/" + storage.key
+            with zipfile.ZipFile(self.path) as archive, archive.open(name) as file:
+                return file.read(needed)  # no more than the tensors take, whatever is packed into the file
         with self.path.open("rb") as file:
             file.seek(self._places[storage.key])
             return file.read(needed)
@@ -176,6 +193,23 @@ _KNOWN = {
 }
 
 
+def looks_like_pickle(path: str | os.PathLike) -> bool:
+    """Whether a file begins as torch's files do: a zip with a pickle in it, or a pickle."""
+    with open(path, "rb") as file:
+        start = file.read(2)
+    if start[:1] == b"\x80":
+        return len(start) == 2 and start[1] <= pickle.HIGHEST_PROTOCOL
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("data.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
+class _Refusal(ValueError):
+    """A pickle that names what no file of weights needs."""
+
+
 class _Unpickler(pickle.Unpickler):
     def __init__(self, file, owner):
         super().__init__(file, encoding="utf-8")
@@ -183,7 +217,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module, name):
         if (module, name) not in _KNOWN:
-            raise ValueError(
+            raise _Refusal(
                 f"{str(self._owner.path)!r} is refused: its pickle names {module}.{name}, which no file of weights "
                 "needs; loading it could run any program. Nothing of it was executed. Get the weights as safetensors, "
                 "or from somebody you trust."

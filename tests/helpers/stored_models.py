@@ -1,6 +1,7 @@
 """Models of every task, ready to be written and read back."""
 
 import contextlib
+import functools
 import io
 
 import numpy as np
@@ -31,8 +32,9 @@ MODELS = {
 }
 
 
+@functools.cache
 def make_model(name, scale=0.3, **fields):
-    """A model with random weights, biases and LayerNorms included."""
+    """A model with random weights, biases and LayerNorms included; the same one each time, so leave it as it is."""
     return randomise(MODELS[name](tiny_config(**fields)), scale=scale)
 
 

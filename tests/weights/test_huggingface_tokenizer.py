@@ -4,7 +4,7 @@ import json
 
 import pytest
 from golden.google_make import VOCABULARY
-from helpers.hf_directory import GOLDEN, copy_golden, edit
+from helpers.hf_directory import GOLDEN, edit
 from helpers.stored_models import assert_same_weights, load
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
@@ -12,11 +12,6 @@ import kbert
 from kbert.weights.huggingface_tokenizer import read_huggingface_tokenizer
 
 CASED = [token.capitalize() if token.isalpha() else token for token in VOCABULARY]
-
-
-@pytest.fixture
-def directory(tmp_path):
-    return copy_golden("safetensors", tmp_path / "model")
 
 
 def write_vocabulary(directory, tokens):

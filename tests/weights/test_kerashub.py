@@ -1,6 +1,7 @@
 """KerasHub presets: those KerasHub wrote, round trips, refusals, damage."""
 
 import json
+import shutil
 import sys
 
 import keras
@@ -166,10 +167,17 @@ def test_what_it_cannot_hold_is_refused(name, fields, reason, tmp_path):
 # What can be wrong.
 
 
+@pytest.fixture(scope="module")
+def _preset(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kerashub") / "preset"
+    save(make_model("classification"), path, "kerashub")
+    return path
+
+
 @pytest.fixture
-def preset(tmp_path):
-    save(make_model("classification"), tmp_path / "preset", "kerashub")
-    return tmp_path / "preset"
+def preset(_preset, tmp_path):
+    """A preset that kbert wrote, to be changed."""
+    return shutil.copytree(_preset, tmp_path / "preset")
 
 
 def damage(kind, path):

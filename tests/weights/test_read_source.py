@@ -20,12 +20,27 @@ def family(path):
     return "kbert" if isinstance(stored, KbertDirectory) else stored.family
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The same encoder in every format."""
+    path = tmp_path_factory.mktemp("saved")
+    for format in ("kbert", "huggingface", "google", "kerashub"):
+        save(make_model("encoder"), path / format, format)
+    return path
+
+
 @pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
 @pytest.mark.parametrize("place", ["it", "run/model"])
-def test_every_family_is_recognised_by_content(format, place, tmp_path):
-    save(make_model("encoder"), tmp_path / place, format)
+def test_every_family_is_recognised_by_content(format, place, saved, tmp_path):
+    shutil.copytree(saved / format, tmp_path / place)
     assert family(tmp_path / place.split("/")[0]) == format
     assert family(str(tmp_path / place)) == format
+
+
+@pytest.mark.parametrize("format,file", [("kbert", "model.weights.h5"), ("kbert", "config.json"),
+                                         ("kerashub", "model.weights.h5"), ("kerashub", "config.json")])  # fmt: skip
+def test_a_file_stands_for_its_directory(saved, format, file):
+    assert family(saved / format / file) == format
 
 
 def test_a_directory_of_two_families(tmp_path):

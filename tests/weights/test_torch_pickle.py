@@ -143,3 +143,33 @@ def test_a_truncated_pickle(form, left, tmp_path):
     (tmp_path / "it.bin").write_bytes(content)
     with pytest.raises(ValueError, match="truncated|corrupted|cannot be read"):
         TorchPickleFile(tmp_path / "it.bin")
+
+
+def test_a_flipped_bit_is_noticed(tmp_path):
+    """A zip file keeps a checksum of every entry."""
+    content = bytearray((GOLDEN / "hf_bin/pytorch_model.bin").read_bytes())
+    values = SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors").read("bert.pooler.dense.weight")
+    content[content.index(values.tobytes()) + 5] ^= 1
+    (tmp_path / "it.bin").write_bytes(content)
+    file = TorchPickleFile(tmp_path / "it.bin")
+    with pytest.raises(ValueError, match="it.bin.*'bert.pooler.dense.weight' cannot be read.*corrupted"):
+        file.read("bert.pooler.dense.weight")
+
+
+@pytest.mark.parametrize("form", ["bin", "old_bin"])
+def test_any_damage_is_an_error_that_names_the_file(form, tmp_path):
+    """Bytes changed at random, most of all where the pickle is: a ValueError with the path, or other numbers."""
+    original, rng, noticed = (GOLDEN / f"hf_{form}/pytorch_model.bin").read_bytes(), np.random.default_rng(0), 0
+    for _ in range(150):
+        content = bytearray(original)
+        for place in rng.integers(0, min(6000, len(content)), 3):
+            content[place] = rng.integers(256)
+        (tmp_path / "it.bin").write_bytes(content)
+        try:
+            file = TorchPickleFile(tmp_path / "it.bin")
+            for name in file.tensors:
+                file.read(name)
+        except ValueError as error:
+            noticed += 1
+            assert "it.bin" in str(error), error
+    assert noticed > 50

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 
-def string_columns(inputs, names, owner):
+def string_columns(inputs, names, owner, matrices=()):
     """The named columns of `inputs` as string tensors.
 
     Args:
@@ -11,9 +11,11 @@ def string_columns(inputs, names, owner):
             or a list; [B], or [B, 1] as some readers of tables give them.
         names: the columns wanted.
         owner: who asks, for error messages.
+        matrices: those of the names that have several strings a row, [B, C]; lists that differ in length are filled up
+            with empty strings.
 
     Returns:
-        list of string tensors [B], in the order of `names`.
+        list of string tensors [B] (of `matrices` [B, C]), in the order of `names`.
 
     Raises:
         ValueError: a missing column, a single string, a shape that is no column.
@@ -26,7 +28,21 @@ def string_columns(inputs, names, owner):
     missing = [name for name in names if name not in inputs]
     if missing:
         raise ValueError(f"{owner}: expected a dict with {list(names)}. Received: {sorted(inputs)}; missing: {missing}")
-    return [_column(inputs[name], name, owner) for name in names]
+    return [(_matrix if name in matrices else _column)(inputs[name], name, owner) for name in names]
+
+
+def _matrix(values, name, owner):
+    if isinstance(values, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in values):
+        width = max(map(len, values), default=0)
+        values = [[*row, *[""] * (width - len(row))] for row in values]
+    strings = tf.convert_to_tensor(values)
+    if strings.dtype != tf.string and 0 in strings.shape:
+        strings = tf.zeros([strings.shape[0], 0], tf.string)  # an empty list has no type
+    if strings.dtype != tf.string:
+        raise TypeError(f"{owner}: `{name}` must hold strings. Received: {strings.dtype.name}")
+    if strings.shape.rank not in (2, None):
+        raise ValueError(f"{owner}: `{name}` must have several strings a row [B, C]. Received: shape {strings.shape}")
+    return strings
 
 
 def _column(values, name, owner):

@@ -5,6 +5,7 @@ Shapes: B batch, C choices, S sequence.
 
 import keras
 
+from kbert.layers.mask_choices import MaskChoices
 from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.split_choices import SplitChoices
 from kbert.layers.task_head import TaskHead
@@ -15,6 +16,8 @@ from kbert.models.encoder_of import encoder_of
 @keras.saving.register_keras_serializable("kbert")
 class BertMultipleChoice(BertModel):
     """Each choice is read as a row of its own; one vector scores its pooled [CLS], and the best of the C scores wins.
+
+    A choice whose row is padding throughout is none: its score is -1e9.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
@@ -51,6 +54,7 @@ class BertMultipleChoice(BertModel):
         rows = {name: MergeChoices(name=f"merge_{name}")(tensor) for name, tensor in inputs.items()}  # [B * C, S]
         scores = head(encoder(rows)["pooled_output"])  # [B * C, 1]
         logits = SplitChoices(name="split_choices")(scores, inputs["token_ids"])  # [B, C]
+        logits = MaskChoices(name="mask_choices")(logits, inputs["padding_mask"])
         super().__init__(inputs, {"logits": logits}, dtype=policy, **kwargs)
         self.config = encoder.config
         self.encoder = encoder

@@ -15,7 +15,8 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
         answers: dict of NumPy arrays, first dimension B.
 
     Yields:
-        A dict for each of the B texts: classification ``label`` and ``probabilities`` (label → number), regression
+        A dict for each of the B texts: classification ``label`` and ``probabilities`` (label → number), multiple
+        choice ``choice`` (counted from 0) and ``probabilities`` (a list, 0 for what is no choice), regression
         ``score``, spans ``answer``, ``score``, ``start``, ``end``, ``null_score`` and ``n_best`` (answers with their
         probabilities, best first), fill-mask ``masks`` (for each [MASK] the proposed tokens with
         their probabilities, best first), an encoder's ``embedding`` (a list of numbers).
@@ -34,6 +35,9 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
         for i, n_best in enumerate(zip(answers["n_best_answers"], answers["n_best_scores"].tolist(), strict=True)):
             entries = [{"answer": a, "probability": p} for a, p in zip(*n_best, strict=True) if a or p]
             yield {name: answers[name][i : i + 1].tolist()[0] for name in single} | {"n_best": entries}
+    elif "choice" in answers:
+        for choice, probabilities in zip(answers["choice"].tolist(), answers["probabilities"].tolist(), strict=True):
+            yield {"choice": choice, "probabilities": probabilities}
     elif "label" in answers:
         for label, probabilities in zip(answers["label"], answers["probabilities"].tolist(), strict=True):
             yield {"label": label, "probabilities": dict(zip(pipeline.answers.labels, probabilities, strict=True))}

@@ -1,10 +1,12 @@
 """The pipeline of a model, by its task."""
 
+from kbert.answers.choice import ChoiceAnswers
 from kbert.answers.classification import ClassificationAnswers
 from kbert.answers.embedding import EmbeddingAnswers
 from kbert.answers.fill_mask import FillMaskAnswers
 from kbert.answers.regression import RegressionAnswers
 from kbert.answers.spans import SpanAnswers
+from kbert.data.choice_preprocessor import ChoicePreprocessor
 from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.data.span_preprocessor import SpanPreprocessor
 from kbert.data.text_preprocessor import TextPreprocessor
@@ -38,8 +40,8 @@ def build_pipeline(
     the default named below.
 
     Args:
-        model: a kbert model with task classification, regression, span, masked_lm or pretraining (its masked-LM head),
-            or an encoder (embeddings).
+        model: a kbert model with task classification, regression, multiple_choice, span, masked_lm or
+            pretraining (its masked-LM head), or an encoder (embeddings).
         tokenizer: `kbert.BertTokenizer`.
         labels: list of N strings, for classification; "0", "1", ... by default.
         sequence_length: S of the preprocessor; 128 by default (spans: 384), less where the model's position table is
@@ -69,6 +71,7 @@ def build_pipeline(
     builders = {
         "classification": _classification,
         "regression": _regression,
+        "multiple_choice": _multiple_choice,
         "span": _span,
         "masked_lm": _fill_mask,
         "pretraining": _fill_mask,
@@ -106,6 +109,11 @@ def _classification(model, tokenizer, settings):
 
 def _regression(model, tokenizer, settings):
     return _text_preprocessor(tokenizer, settings), RegressionAnswers(name="answers")
+
+
+def _multiple_choice(model, tokenizer, settings):
+    preprocessor = ChoicePreprocessor(tokenizer, settings["sequence_length"], name="preprocessor")
+    return preprocessor, ChoiceAnswers(name="answers")
 
 
 def _span(model, tokenizer, settings):

@@ -1,10 +1,12 @@
 """Imports every class that a saved pipeline can hold: Keras finds those of a file only once they are registered."""
 
-from kbert.answers import classification, fill_mask, regression, spans
-from kbert.data import fill_mask_preprocessor, span_preprocessor, text_preprocessor
+from kbert.answers import choice, classification, fill_mask, regression, spans
+from kbert.data import choice_preprocessor, fill_mask_preprocessor, span_preprocessor, text_preprocessor
 from kbert.models import classifier, encoder, multiple_choice, pretrainer, regressor, span_extractor, tagger
 
 __all__ = [
+    "choice",
+    "choice_preprocessor",
     "classification",
     "classifier",
     "encoder",

@@ -30,9 +30,11 @@ class Pipeline(keras.Model):
 
     Inputs: dict of string columns [B], named ``preprocessor.input_names`` (``text``, and ``text_pair`` for pairs):
     lists, NumPy arrays or tensors; a single column may come without the dict. `predict` takes a tf.data.Dataset of such
-    batches as well. It and `predict_on_batch` return strings as ``str``; a call returns tensors.
+    batches as well. Multiple choice takes ``prompt`` [B] and ``choices`` [B, C], which may be lists of unequal lengths.
+    It and `predict_on_batch` return strings as ``str``; a call returns tensors.
 
     Outputs: dict of answers, first dimension B: classification ``label, probabilities``; regression ``score``;
+    multiple choice ``choice, probabilities``;
     spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores``; fill-mask ``tokens, probabilities,
     count``; encoder ``embedding``.
 
@@ -47,7 +49,8 @@ class Pipeline(keras.Model):
     """
 
     def __init__(self, preprocessor, model, answers, **kwargs):
-        inputs = {name: keras.Input((), dtype="string", name=name) for name in preprocessor.input_names}
+        shapes = {name: (None,) if name in _matrices(preprocessor) else () for name in preprocessor.input_names}
+        inputs = {name: keras.Input(shape, dtype="string", name=name) for name, shape in shapes.items()}
         batch = preprocessor(inputs)
         missing = sorted(set(model.input) - set(batch))
         if missing:
@@ -106,15 +109,18 @@ class Pipeline(keras.Model):
         write_saved_model(filepath, {"serve": (self._serve, signature)}, verbose=verbose is not False)
 
     def string_signature(self):
-        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each."""
-        return {name: tf.TensorSpec([None], tf.string, name=name) for name in self.preprocessor.input_names}
+        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each; choices [None, None]."""
+        matrices, names = _matrices(self.preprocessor), self.preprocessor.input_names
+        shapes = {name: [None, None] if name in matrices else [None] for name in names}
+        return {name: tf.TensorSpec(shape, tf.string, name=name) for name, shape in shapes.items()}
 
     def _serve(self, inputs):
         return self(inputs, training=False)
 
     def _columns(self, inputs):
         names = self.preprocessor.input_names
-        return dict(zip(names, string_columns(inputs, names, "Pipeline"), strict=True))
+        columns = string_columns(inputs, names, "Pipeline", _matrices(self.preprocessor))
+        return dict(zip(names, columns, strict=True))
 
     def get_config(self):
         return {
@@ -130,6 +136,11 @@ class Pipeline(keras.Model):
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: revive(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})
+
+
+def _matrices(preprocessor):
+    """Names of the columns that hold several strings a row, [B, C]."""
+    return getattr(preprocessor, "matrices", ())
 
 
 def _makes_batches(x):

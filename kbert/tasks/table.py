@@ -76,6 +76,17 @@ def read_table(path, columns: Sequence[str] | None = None, *, format: str | None
     return _from_rows(path, rows, columns, header, short_rows)
 
 
+def read_json_lines(path) -> list[tuple[int, dict]]:
+    """(line number, object) of each line of a JSON-lines file; numbers are strings, with the digits as written.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: an empty file, invalid UTF-8, a line that is no JSON object; the message names file and line.
+    """
+    path = pathlib.Path(path)
+    return list(_json_lines(path, _read_text(path)))
+
+
 def _read_text(path):
     if not path.is_file():
         raise FileNotFoundError(f"Expected a table (.csv, .tsv, .jsonl). Received: {str(path)!r}, which is no file.")

@@ -1,0 +1,46 @@
+"""Scores of choices → the best one and the probabilities.
+
+Shapes: B batch, C choices, S sequence.
+"""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable("kbert")
+class ChoiceAnswers(keras.layers.Layer):
+    """The most probable choice of each row, as its number, and the probabilities of all.
+
+    Call arguments:
+        outputs: dict with ``logits`` [B, C].
+        batch: dict with ``padding_mask`` bool [B, C, S]; a choice whose row is False throughout is none.
+
+    Returns:
+        dict of ``choice`` int32 [B], counted from 0 (of equally probable ones the first; -1 where there is no choice)
+        and ``probabilities`` float32 [B, C], 0 for what is no choice.
+
+    Example::
+
+        batch = {"padding_mask": tf.constant([[[True], [True]]])}
+        ChoiceAnswers()({"logits": tf.constant([[0.0, 3.0]])}, batch)["choice"]  # [1]
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+
+    def call(self, outputs, batch):
+        there = tf.reduce_any(tf.cast(batch["padding_mask"], tf.bool), axis=-1)  # [B, C]
+        logits = tf.where(there, tf.cast(outputs["logits"], tf.float32), tf.float32.min)
+        probabilities = tf.where(there, tf.nn.softmax(logits), 0.0)
+        number = tf.range(tf.shape(logits)[1])  # not an argmax, which has no answer where C is 0
+        is_best = there & (logits == tf.reduce_max(logits, axis=-1, keepdims=True))
+        first = tf.reduce_min(tf.where(is_best, number, tf.int32.max), axis=-1)  # [B]
+        return {"choice": tf.where(tf.reduce_any(there, axis=-1), first, -1), "probabilities": probabilities}
+
+    def compute_output_spec(self, outputs, batch):
+        shape = outputs["logits"].shape
+        return {
+            "choice": keras.KerasTensor(shape[:1], dtype="int32"),
+            "probabilities": keras.KerasTensor(shape, dtype="float32"),
+        }

@@ -1,0 +1,103 @@
+"""Strings → batch, for picking one of several choices.
+
+Shapes: B batch, C choices, S sequence.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.data.packing import content_length, pack_ranges, truncated_lengths
+from kbert.data.revive import revive
+from kbert.data.strings import string_columns
+
+
+@keras.saving.register_keras_serializable("kbert")
+class ChoicePreprocessor(keras.layers.Layer):
+    """Tokenises a prompt and its choices, and packs a row ``[CLS] prompt [SEP] choice [SEP]`` for each choice.
+
+    What does not fit is cut from the end of the longer of the two, as in every pair of texts; a choice is cut only when
+    it is the longer one. Questions with fewer choices than others of the batch are filled up with empty strings: an
+    empty string is no choice, its row is padding throughout, and `kbert.BertMultipleChoice` gives it no probability.
+
+    Args:
+        tokenizer: `kbert.BertTokenizer`.
+        sequence_length: S, static.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        inputs: dict of ``prompt``, strings [B], and ``choices``, strings [B, C]; C is free. Lists of choices may differ
+            in length. Other entries are ignored.
+
+    Returns:
+        dict of ``token_ids`` int32 [B, C, S], ``segment_ids`` int32 [B, C, S], ``padding_mask`` bool [B, C, S].
+
+    Raises:
+        ValueError: a missing column, a shape that is no column, a sequence length without room for two texts.
+        TypeError: columns that hold no strings.
+
+    Source: Devlin et al. 2018, section 4.4.
+
+    Example::
+
+        preprocessor = ChoicePreprocessor(kbert.BertTokenizer("vocab.txt"), sequence_length=64)
+        batch = preprocessor({"prompt": ["A drum line"], "choices": [["passes by.", "is asleep.", "sings."]]})
+        batch["token_ids"].shape  # (1, 3, 64)
+    """
+
+    input_names = ("prompt", "choices")
+    matrices = ("choices",)  # [B, C], the others [B]
+
+    def __init__(self, tokenizer, sequence_length=128, **kwargs):
+        super().__init__(**kwargs)
+        content_length(sequence_length, 2)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+        self._convert_input_args = False  # strings stay with TensorFlow on any backend
+        self._allow_non_tensor_positional_args = True
+        self.supports_jit = False
+
+    def call(self, inputs):
+        prompt, choices = string_columns(inputs, self.input_names, type(self).__name__, self.matrices)
+        rows, width = tf.unstack(tf.shape(choices))
+        flat = tf.reshape(choices, [-1])  # [B * C]
+        batch = self._pack(self.tokenizer.call(prompt), self.tokenizer.call(flat), tf.repeat(tf.range(rows), width))
+        there = tf.not_equal(flat, "")[:, tf.newaxis]
+        batch = {
+            "token_ids": tf.where(there, batch["token_ids"], self.tokenizer.pad_id),
+            "segment_ids": tf.where(there, batch["segment_ids"], 0),
+            "padding_mask": there & batch["padding_mask"],
+        }
+        shape = (rows, width, self.sequence_length)
+        batch = {name: tf.reshape(tensor, shape) for name, tensor in batch.items()}  # [B, C, S]
+        for tensor in batch.values():
+            tensor.set_shape((*choices.shape, self.sequence_length))
+        return batch
+
+    def _pack(self, prompts, choices, prompt_of):
+        """Packs every choice with its prompt, whose tokens are there once: [B * C, S]."""
+        a_length = tf.gather(tf.cast(prompts.row_lengths(), tf.int32), prompt_of)  # [B * C]
+        b_length = tf.cast(choices.row_lengths(), tf.int32)
+        a_length, b_length = truncated_lengths(a_length, b_length, content_length(self.sequence_length, 2))
+        filler = tf.fill([1], tf.cast(self.tokenizer.pad_id, tf.int32))  # keeps gathers legal without a single token
+        values = [filler, tf.cast(prompts.values, tf.int32), tf.cast(choices.values, tf.int32)]
+        a_start = 1 + tf.gather(tf.cast(prompts.row_starts(), tf.int32), prompt_of)
+        b_start = 1 + tf.size(values[1]) + tf.cast(choices.row_starts(), tf.int32)
+        return pack_ranges(
+            tf.concat(values, axis=0), a_start, a_length, b_start, b_length, sequence_length=self.sequence_length,
+            cls_id=self.tokenizer.cls_id, sep_id=self.tokenizer.sep_id, pad_id=self.tokenizer.pad_id,
+        )  # fmt: skip
+
+    def compute_output_spec(self, inputs):
+        shape = (*inputs["choices"].shape, self.sequence_length)
+        return {
+            "token_ids": keras.KerasTensor(shape, dtype="int32"),
+            "segment_ids": keras.KerasTensor(shape, dtype="int32"),
+            "padding_mask": keras.KerasTensor(shape, dtype="bool"),
+        }
+
+    def get_config(self):
+        return {**super().get_config(), "tokenizer": self.tokenizer, "sequence_length": self.sequence_length}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "tokenizer": revive(config["tokenizer"])})

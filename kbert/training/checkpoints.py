@@ -39,6 +39,9 @@ class Checkpoints:
         self.directory = pathlib.Path(directory)
         self.model = model
         self.keep = max(1, keep)
+        if not model.optimizer.built:  # not in the first step of `fit`: TensorFlow would trace the step twice
+            with model.distribute_strategy.scope():
+                model.optimizer.build(model.trainable_variables)
 
     def save(self, step):
         """Write the state as that after `step` steps, and delete what is older than the last `keep`."""
@@ -91,11 +94,7 @@ class Checkpoints:
         return sorted(self.directory.glob("step-" + "[0-9]" * 10))
 
     def _variables(self):
-        optimizer = self.model.optimizer
-        if not optimizer.built:
-            with self.model.distribute_strategy.scope():
-                optimizer.build(self.model.trainable_variables)
-        return [*self.model.variables, *optimizer.variables]
+        return [*self.model.variables, *self.model.optimizer.variables]
 
 
 def _name(step):

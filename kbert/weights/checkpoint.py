@@ -13,6 +13,7 @@ from kbert.weights.report import LOADED, NEW, UNUSED, LoadReport, ReportRow
 from kbert.weights.settings import ModelSettings
 from kbert.weights.tensor_file import TensorFile
 
+_SPAN_LENGTH = 384  # of question and window together, as run_squad.py
 NO_VOCABULARY = "no vocabulary: the model takes token ids, but no strings (pass `vocabulary`)"
 
 
@@ -140,7 +141,8 @@ def default_settings(
     task: str, config: BertConfig, tokenizer: dict[str, Any], length: int | None = None
 ) -> ModelSettings:
     """Settings of a checkpoint that says no more: texts of the usual length, as far as the position table goes."""
-    length = min(length or ModelSettings.sequence_length, config.max_sequence_length)
+    usual = _SPAN_LENGTH if task == "span" else ModelSettings.sequence_length
+    length = min(length or usual, config.max_sequence_length)
     return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer)
 
 

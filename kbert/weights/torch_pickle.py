@@ -9,6 +9,7 @@ import dataclasses
 import io
 import os
 import pickle
+import pickletools
 import zipfile
 import zlib
 
@@ -142,7 +143,10 @@ class TorchPickleFile:
         return contents
 
     def _unpickle(self, file):
+        start = file.tell()
         try:
+            _check_opcodes(file)
+            file.seek(start)
             return _Unpickler(file, self).load()
         except ValueError as error:  # of a number or a string that is none; a refusal says so itself
             raise error if isinstance(error, _Refusal) else pickle.UnpicklingError(str(error)) from None
@@ -204,6 +208,13 @@ def looks_like_pickle(path: str | os.PathLike) -> bool:
             return any(name.endswith("data.pkl") for name in archive.namelist())
     except (zipfile.BadZipFile, OSError):
         return False
+
+
+def _check_opcodes(file):
+    """Raises UnpicklingError where a place in the pickle's memo is beyond all so far: Python allots all before it."""
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > count:
+            raise pickle.UnpicklingError(f"an entry {argument} of a memo that has at most {count}")
 
 
 class _Refusal(ValueError):

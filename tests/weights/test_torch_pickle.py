@@ -156,11 +156,18 @@ def test_a_flipped_bit_is_noticed(tmp_path):
         file.read("bert.pooler.dense.weight")
 
 
+def test_a_place_in_the_memo_beyond_all_memory(tmp_path):
+    """Of this pickle, 12 bytes long, Python's own reader would ask for 64 GB."""
+    write_zip(tmp_path / "it.bin", b"\x80\x02}r\xff\xff\xff\xff.")
+    with pytest.raises(ValueError, match="it.bin.*an entry 4294967295 of a memo"):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
 @pytest.mark.parametrize("form", ["bin", "old_bin"])
 def test_any_damage_is_an_error_that_names_the_file(form, tmp_path):
     """Bytes changed at random, most of all where the pickle is: a ValueError with the path, or other numbers."""
     original, rng, noticed = (GOLDEN / f"hf_{form}/pytorch_model.bin").read_bytes(), np.random.default_rng(0), 0
-    for _ in range(150):
+    for _ in range(60):
         content = bytearray(original)
         for place in rng.integers(0, min(6000, len(content)), 3):
             content[place] = rng.integers(256)
@@ -172,4 +179,4 @@ def test_any_damage_is_an_error_that_names_the_file(form, tmp_path):
         except ValueError as error:
             noticed += 1
             assert "it.bin" in str(error), error
-    assert noticed > 50
+    assert noticed > 20

@@ -18,7 +18,9 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
         A dict for each of the B texts: classification ``label`` and ``probabilities`` (label → number), multiple
         choice ``choice`` (counted from 0) and ``probabilities`` (a list, 0 for what is no choice), regression
         ``score``, spans ``answer``, ``score``, ``start``, ``end``, ``null_score`` and ``n_best`` (answers with their
-        probabilities, best first), fill-mask ``masks`` (for each [MASK] the proposed tokens with
+        probabilities, best first), tagging ``words`` (a list of ``word``, ``tag`` and ``score``) or ``entities`` (of
+        ``entity``, ``type``, ``start``, ``end`` and ``score``), fill-mask ``masks``
+        (for each [MASK] the proposed tokens with
         their probabilities, best first), an encoder's ``embedding`` (a list of numbers).
 
     Example::
@@ -38,6 +40,8 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
     elif "choice" in answers:
         for choice, probabilities in zip(answers["choice"].tolist(), answers["probabilities"].tolist(), strict=True):
             yield {"choice": choice, "probabilities": probabilities}
+    elif "tags" in answers or "entities" in answers:
+        yield from _tagging_rows(answers)
     elif "label" in answers:
         for label, probabilities in zip(answers["label"], answers["probabilities"].tolist(), strict=True):
             yield {"label": label, "probabilities": dict(zip(pipeline.answers.labels, probabilities, strict=True))}
@@ -45,3 +49,12 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
         name = "embedding" if "embedding" in answers else "score"
         for value in answers[name].tolist():
             yield {name: value}
+
+
+def _tagging_rows(answers):
+    group = "words" if "tags" in answers else "entities"
+    singular = {"words": "word", "tags": "tag", "entities": "entity", "types": "type", "scores": "score",
+                "starts": "start", "ends": "end"}  # fmt: skip
+    columns = {singular[name]: values.tolist() for name, values in answers.items() if name != "count"}
+    for row, count in enumerate(answers["count"].tolist()):
+        yield {group: [{name: values[row][n] for name, values in columns.items()} for n in range(count)]}

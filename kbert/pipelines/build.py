@@ -3,17 +3,21 @@
 from kbert.answers.choice import ChoiceAnswers
 from kbert.answers.classification import ClassificationAnswers
 from kbert.answers.embedding import EmbeddingAnswers
+from kbert.answers.entities import EntityAnswers
 from kbert.answers.fill_mask import FillMaskAnswers
 from kbert.answers.regression import RegressionAnswers
 from kbert.answers.spans import SpanAnswers
+from kbert.answers.tags import TagAnswers
 from kbert.data.choice_preprocessor import ChoicePreprocessor
 from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.data.span_preprocessor import SpanPreprocessor
+from kbert.data.tagging_preprocessor import TaggingPreprocessor
 from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.pipelines.pipeline import Pipeline
 
 _SEQUENCE_LENGTH = 128
 _SPAN_SEQUENCE_LENGTH = 384  # of question and window, as the original
+_TAGGING_ANSWERS = {"tags": TagAnswers, "entities": EntityAnswers}
 
 
 def build_pipeline(
@@ -32,6 +36,7 @@ def build_pipeline(
     n_best=None,
     max_answer_length=None,
     null_threshold=None,
+    answer=None,
     **kwargs,
 ):
     """Puts preprocessor and answers around a model.
@@ -40,10 +45,10 @@ def build_pipeline(
     the default named below.
 
     Args:
-        model: a kbert model with task classification, regression, multiple_choice, span, masked_lm or
+        model: a kbert model with task classification, regression, multiple_choice, span, tagging, masked_lm or
             pretraining (its masked-LM head), or an encoder (embeddings).
         tokenizer: `kbert.BertTokenizer`.
-        labels: list of N strings, for classification; "0", "1", ... by default.
+        labels: list of N strings, for classification and tagging; "0", "1", ... by default.
         sequence_length: S of the preprocessor; 128 by default (spans: 384), less where the model's position table is
             shorter.
         pair: whether the texts come in pairs; False by default.
@@ -55,6 +60,7 @@ def build_pipeline(
         max_query_length: the most tokens of a question that are read; 64 by default.
         n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
         null_threshold: by how much "no answer" must beat the best answer; None: there always is one.
+        answer: what a tagger answers with: "tags" of the words (the default) or "entities".
         **kwargs: name of the pipeline.
 
     Returns:
@@ -73,6 +79,7 @@ def build_pipeline(
         "regression": _regression,
         "multiple_choice": _multiple_choice,
         "span": _span,
+        "tagging": _tagging,
         "masked_lm": _fill_mask,
         "pretraining": _fill_mask,
         "encoder": _embedding,
@@ -93,6 +100,7 @@ def build_pipeline(
         "n_best": n_best,
         "max_answer_length": max_answer_length,
         "null_threshold": null_threshold,
+        "answer": answer,
     }
     tokenizer = _tokenizer(model, tokenizer)
     settings = _settings(model, given)
@@ -101,9 +109,7 @@ def build_pipeline(
 
 
 def _classification(model, tokenizer, settings):
-    labels = settings["labels"] or [str(i) for i in range(model.num_labels)]
-    if len(labels) != model.num_labels:
-        raise ValueError(f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}")
+    labels = _labels(model, settings)
     return _text_preprocessor(tokenizer, settings), ClassificationAnswers(labels, name="answers")
 
 
@@ -123,6 +129,17 @@ def _span(model, tokenizer, settings):
     return preprocessor, SpanAnswers(*limits, name="answers")
 
 
+def _tagging(model, tokenizer, settings):
+    # Windows overlap by half at least: the stride of questions, which is stored by default, would leave no overlap.
+    stride = min(settings["doc_stride"], max(1, (settings["sequence_length"] - 2) // 2))
+    preprocessor = TaggingPreprocessor(tokenizer, settings["sequence_length"], stride, name="preprocessor")
+    if settings["answer"] not in _TAGGING_ANSWERS:
+        raise ValueError(
+            f"build_pipeline: `answer` must be one of {sorted(_TAGGING_ANSWERS)}. Received: {settings['answer']!r}"
+        )
+    return preprocessor, _TAGGING_ANSWERS[settings["answer"]](_labels(model, settings), name="answers")
+
+
 def _fill_mask(model, tokenizer, settings):
     preprocessor = FillMaskPreprocessor(
         tokenizer, settings["sequence_length"], settings["max_masks"], name="preprocessor"
@@ -133,6 +150,13 @@ def _fill_mask(model, tokenizer, settings):
 def _embedding(model, tokenizer, settings):
     answers = EmbeddingAnswers(settings["pooling"], settings["normalize"], name="answers")
     return _text_preprocessor(tokenizer, settings), answers
+
+
+def _labels(model, settings):
+    labels = settings["labels"] or [str(i) for i in range(model.num_labels)]
+    if len(labels) != model.num_labels:
+        raise ValueError(f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}")
+    return labels
 
 
 def _text_preprocessor(tokenizer, settings):
@@ -171,6 +195,7 @@ def _settings(model, given):
     if model.pretrained is not None:
         defaults = {name: getattr(model.pretrained.settings, name) for name in defaults}
     defaults["sequence_length"] = min(defaults["sequence_length"], longest)
+    defaults["answer"] = "tags"  # not stored: both are there for every tagger
     settings = {name: default if given[name] is None else given[name] for name, default in defaults.items()}
     if settings["sequence_length"] > longest:
         raise ValueError(

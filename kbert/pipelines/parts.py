@@ -1,7 +1,7 @@
 """Imports every class that a saved pipeline can hold: Keras finds those of a file only once they are registered."""
 
-from kbert.answers import choice, classification, fill_mask, regression, spans
-from kbert.data import choice_preprocessor, fill_mask_preprocessor, span_preprocessor, text_preprocessor
+from kbert.answers import choice, classification, entities, fill_mask, regression, spans, tags
+from kbert.data import choice_preprocessor, fill_mask_preprocessor, span_preprocessor, tagging_preprocessor, text_preprocessor
 from kbert.models import classifier, encoder, multiple_choice, pretrainer, regressor, span_extractor, tagger
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "classification",
     "classifier",
     "encoder",
+    "entities",
     "fill_mask",
     "fill_mask_preprocessor",
     "multiple_choice",
@@ -20,5 +21,7 @@ __all__ = [
     "span_preprocessor",
     "spans",
     "tagger",
+    "tagging_preprocessor",
+    "tags",
     "text_preprocessor",
 ]

@@ -12,6 +12,7 @@ from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.data.revive import revive
 from kbert.data.strings import string_columns
 from kbert.models.saved_model import write_saved_model
+from kbert.pipelines.padded_batches import column_batches, join_padded
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -35,8 +36,9 @@ class Pipeline(keras.Model):
 
     Outputs: dict of answers, first dimension B: classification ``label, probabilities``; regression ``score``;
     multiple choice ``choice, probabilities``;
-    spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores``; fill-mask ``tokens, probabilities,
-    count``; encoder ``embedding``.
+    spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores``; tagging ``words, tags, scores,
+    count`` or ``entities, types, starts, ends, scores, count`` (``kbert.build_pipeline(model, answer="entities")``), as
+    wide as the longest text has words or entities; fill-mask ``tokens, probabilities, count``; encoder ``embedding``.
 
     Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; to load it, ``from kbert import Pipeline``
     first. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight once; `kbert.export`
@@ -95,8 +97,12 @@ class Pipeline(keras.Model):
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         if not _makes_batches(x):
             x = self._columns(x)
-        answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
-        return {name: _as_text(answer) for name, answer in answers.items()}
+        fills = getattr(self.answers, "fills", None)
+        if fills is None:
+            answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
+            return {name: _as_text(answer) for name, answer in answers.items()}
+        # Answers as wide as their batch's longest text: Keras could not put them together.
+        return join_padded([self.predict_on_batch(b) for b in column_batches(x, batch_size or 32, steps)], fills)
 
     def predict_on_batch(self, x):
         answers = super().predict_on_batch(self._columns(x))

@@ -111,7 +111,7 @@ def test_every_scheme(labels, ids, expected):
     assert [entity.decode() for entity in answers["entities"][0].numpy()] == expected
 
 
-def test_two_answers_on_one_preprocessor_and_model(read, tmp_path):
+def test_two_answers_on_one_preprocessor_and_model(read):
     preprocessor, _ = read
     model = randomise(BertTagger(tiny_config(), num_labels=5))
     tags = Pipeline(preprocessor, model, TagAnswers(LABELS, name="tags"))
@@ -122,17 +122,6 @@ def test_two_answers_on_one_preprocessor_and_model(read, tmp_path):
     for row, of_text in enumerate(words["tags"]):
         expected = entity_chunks([tag.decode() for tag in of_text[: words["count"][row]]])
         assert [t.decode() for t in found["types"][row, : found["count"][row]]] == [type_ for _, _, type_ in expected]
-    signature = [tf.TensorSpec([None], tf.string, name="text")]
-    module = tf.Module()
-    module.parts = [tags, entities]
-    module.serve = tf.function(
-        lambda text: {**entities({"text": text}), "tags": tags({"text": text})["tags"]}, signature
-    )
-    tf.saved_model.save(module, str(tmp_path / "saved"))
-    loaded = tf.saved_model.load(str(tmp_path / "saved"))
-    served = loaded.serve(tf.constant(TEXTS))
-    np.testing.assert_array_equal(served["entities"].numpy(), found["entities"])
-    np.testing.assert_array_equal(served["tags"].numpy(), words["tags"])
 
 
 @pytest.mark.parametrize("layer", [TagAnswers, EntityAnswers])

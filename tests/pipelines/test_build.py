@@ -52,7 +52,6 @@ def test_errors(tmp_path):
     for arguments, message in [
         ((model,), "pass `tokenizer`"),
         ((model, kbert.BertTokenizer(VOCABULARY[:-1])), r"\(25\). Received: 24 tokens"),
-        ((kbert.BertTagger(tiny_config(), num_labels=2), tokenizer), "Received: 'tagging'"),
         ((None, tokenizer), "Received: None"),
     ]:
         with pytest.raises(ValueError, match=message):

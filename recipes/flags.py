@@ -102,6 +102,16 @@ def add_flags(parser: argparse.ArgumentParser, *names: str, **overrides: dict) -
         parser.add_argument(f"--{name}", **arguments)
 
 
+def add_choice_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that say how multiple-choice questions are read; their label column is the recipe's own."""
+    parser.add_argument("--format", choices=("swag", "dream", "table"), default="table",
+                        help="of multiple choice: a published format, or a table (default: table)")  # fmt: skip
+    parser.add_argument("--prompt-column", metavar="NAME", default="prompt",
+                        help="column of what choices belong to (default: prompt)")  # fmt: skip
+    parser.add_argument("--choice-columns", metavar="NAME", nargs="+", default=["choices"],
+                        help="a column for each choice, or a .jsonl's key of lists (default: choices)")  # fmt: skip
+
+
 def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
     """What a run is defined by, as JSON: all flags but those that only say where to look or write."""
     dropped = {"output", "overwrite", "json", "log_dir", *without}

@@ -38,13 +38,30 @@ def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choice
 
         read_choices("quiz.csv", "question", ["a", "b", "c"], "right")
     """
-    prompts, lists, labels, places = read_prompts(path, prompt, choices, label)
+    prompts, lists, labels, places = _read(path, prompt, choices, label)
     return LabelledChoices(prompts, lists, _numbers(lists, labels, places))
 
 
-def read_prompts(path, prompt: str, choices: Sequence[str], label: str | None = None):
-    """Prompts, lists of choices, labels (None without a column) and "file, line" of each, as for `read_choices`."""
+def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
+    """Prompts and lists of choices alone, to be answered; as `read_questions`, but a table needs no labels."""
+    if format in READERS:
+        examples = READERS[format](path)
+        return examples.prompts, examples.choices
+    return _read(path, prompt, choices, None)[:2]
+
+
+def read_questions(path, format="table", prompt="prompt", choices=("choices",), label=None) -> LabelledChoices:
+    """Questions in one of the formats "swag", "dream" and "table", the last with the columns as for `read_choices`."""
+    if format in READERS:
+        return READERS[format](path)
+    return read_choices(path, prompt, choices, label or "label")
+
+
+def _read(path, prompt, choices, label):
+    """Prompts, lists of choices, labels (None without a column) and "file, line" of each."""
     columns = [prompt, *choices, *([label] if label else [])]
+    if len(choices) == 1 and pathlib.Path(path).suffix.lower() not in (".jsonl", ".ndjson"):
+        raise ValueError(f"{path}: expected the names of the columns, one a choice, at least two. Received: {choices}")
     if len(choices) == 1:
         rows = _listed_rows(path, columns)
     else:

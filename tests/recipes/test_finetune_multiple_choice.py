@@ -1,0 +1,142 @@
+"""Multiple choice: what is learnt, taken up again, answered and scored, in every format."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from helpers.run_recipe import read_json, run_recipe
+from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
+
+import kbert
+from kbert.tasks import finetuning_data
+
+QUICK = ("--batch-size", 8, "--sequence-length", 12, "--learning-rate", 2e-3, "--dropout", 0)
+
+
+def _questions(count, start=0):
+    """(prompt, choices, number of the right one): the kind word is right; two to four choices."""
+    rows = []
+    for n in range(start, start + count):
+        choices = [f"very {BAD[(n + i) % 4]} ." for i in range(2 + n % 3)]
+        right = n * 7 % len(choices)
+        choices[right] = f"very {GOOD[n % 4]} ."
+        rows.append((f"the {NOUNS[n % 5]}", choices, right))
+    return rows
+
+
+def _write_csv(path, header, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def _write_table(path, rows):
+    header = ("question", "a", "b", "c", "d", "right")
+    _write_csv(path, header, [(p, *[*c, "", ""][:4], y) for p, c, y in rows])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    _write_table(path / "train.csv", _questions(60))
+    _write_table(path / "dev.csv", _questions(21, start=60))
+    return path
+
+
+TABLE = ("--prompt-column", "question", "--choice-columns", "a", "b", "c", "d", "--label-column", "right")
+
+
+def _arguments(home, output, *more):
+    return ("--train", home / "train.csv", "--dev", home / "dev.csv", *TABLE, "--init", home / "init", "--output",
+            output, *QUICK, "--checkpoint-every", 10, "--steps", 40, *more)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(home):
+    run_recipe("finetune_multiple_choice", *_arguments(home, home / "run"))
+    return home / "run"
+
+
+def test_it_learns_and_answers_strings(run):
+    metrics = read_json(run / "metrics.json")
+    assert metrics["dev"]["accuracy"] == 1.0 and metrics["dev"]["examples"] == 21
+    assert metrics["constant_answer"]["accuracy"] < 0.7
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(run))
+    answers = pipeline.predict(
+        {"prompt": ["the film"] * 2, "choices": [["very dull .", "very kind ."], ["fine .", "mean .", "bad ."]]}
+    )
+    assert answers["choice"].tolist() == [1, 0]
+    assert pipeline.preprocessor.sequence_length == 12
+
+
+def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch):
+    whole = finetuning_data.training_dataset
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuning_data, "training_dataset", lambda *a, **k: whole(*a, **k).take(27))
+        with pytest.raises(ValueError, match="ended after step 27"):
+            run_recipe("finetune_multiple_choice", *_arguments(home, tmp_path / "run"))
+    run_recipe("finetune_multiple_choice", *_arguments(home, tmp_path / "run"))
+    expected, received = (kbert.load_pretrained(path).get_weights() for path in (run, tmp_path / "run"))
+    for a, b in zip(expected, received, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert read_json(tmp_path / "run" / "metrics.json")["dev"] == read_json(run / "metrics.json")["dev"]
+
+
+def test_predict_and_evaluate(run, home, tmp_path, capsys):
+    flags = ("--batch-size", 4, *TABLE[:-2])
+    output = tmp_path / "answers.jsonl"
+    run_recipe("predict", "--model", run, "--input", home / "dev.csv", "--output", output, "--keep", "right", *flags)
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [str(row["choice"]) for row in rows] == [row["right"] for row in rows]
+    assert list(rows[0]) == ["question", "choices", "right", "choice", "probabilities"]
+    assert sum(rows[0]["probabilities"]) == pytest.approx(1, abs=1e-5)
+    scores = []
+    for models in ((run,), (run, run)):
+        models = [part for path in models for part in ("--model", path)]
+        run_recipe("evaluate", *models, "--data", home / "dev.csv", *TABLE, "--json")
+        scores.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)  # an ensemble of one model twice is that model
+    assert scores[0] == pytest.approx(read_json(run / "metrics.json")["dev"], abs=1e-5)
+
+
+def test_swag_and_its_rows(home, tmp_path, capsys):
+    header = ("video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",
+              *(f"ending{i}" for i in range(4)), "label")  # fmt: skip
+    four = [(p, [*c, "very bad .", "un dull ."][:4], y) for p, c, y in _questions(30)]
+    rows = [("v", n, "s", p, "a film", "gold", *c, y) for n, (p, c, y) in enumerate(four)]
+    _write_csv(tmp_path / "train.csv", header, rows)
+    flags = ("--format", "swag", "--train", tmp_path / "train.csv", "--init", home / "init", *QUICK, "--steps", 1)
+    run_recipe("finetune_multiple_choice", *flags, "--output", tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "27 questions to learn from, 3 to evaluate on" in printed
+    assert [line.split()[-1] for line in printed.splitlines() if line.startswith("paper: BERT-base, dev")] == ["81.6"]
+
+
+def test_dream(home, tmp_path):
+    dialogues = [
+        [["M: the film .", "W: very good ."], [{"question": "the", "choice": c[:2], "answer": c[min(y, 1)]}], str(n)]
+        for n, (_, c, y) in enumerate(_questions(12))
+    ]
+    (tmp_path / "dream.json").write_text(json.dumps(dialogues))
+    flags = ("--format", "dream", "--train", tmp_path / "dream.json", "--dev", tmp_path / "dream.json")
+    run_recipe("finetune_multiple_choice", *flags, "--init", home / "init", *QUICK, "--steps", 1, "--output",
+               tmp_path / "run", "--bias-correction", "--group-by-length")  # fmt: skip
+    assert read_json(tmp_path / "run" / "metrics.json")["dev"]["examples"] == 12
+    assert read_json(tmp_path / "run" / "settings.json")["bias_correction"] is True
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--choice-columns", "a", "x"), "train.csv, line 1: .*missing: .'x'"),
+        (("--choice-columns", "a"), "train.csv: expected the names of the columns"),
+        (("--label-column", "question"), "line 2: expected the text of a choice or its number"),
+        (("--format", "dream"), "train.csv: not JSON"),
+        (("--format", "swag"), "missing: .'sent1'"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, flags, message):
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        run_recipe("finetune_multiple_choice", *_arguments(home, tmp_path / "run", *flags))
+    assert not (tmp_path / "run").exists()

@@ -18,6 +18,7 @@ _PUBLIC = {  # name -> module that defines it
     "BertTagger": "kbert.models.tagger",
     "BertTokenizer": "kbert.text.tokenizer",
     "Pipeline": "kbert.pipelines.pipeline",
+    "audit": "kbert.serving.audit",
     "build_pipeline": "kbert.pipelines.build",
     "export": "kbert.serving.export",
     "load_pretrained": "kbert.weights.load",

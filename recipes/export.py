@@ -3,10 +3,14 @@
     python recipes/export.py --model runs/reviews --output saved_models/reviews
 
 Writes the next version, saved_models/reviews/1, then 2, …; a server that watches the directory never sees half of one.
-Models for classification and regression (single texts and pairs) and pre-trained models (fill-mask) can be exported.
+Every model can be exported: classifiers, regressors, span extractors, taggers, multiple choice, pre-trained models
+(fill-mask, next sentence) and encoders. A version holds the SavedModel with the signatures of its task, warm-up
+requests, batching parameters and a card with the metrics that the run left in metrics.json; it is audited before it
+appears. docs/serving.md goes on from here.
 """
 
 import argparse
+import json
 import pathlib
 
 from flags import add_flags, kbert_directory, plain_errors, positive_int
@@ -19,10 +23,14 @@ def parse_arguments(argv):
     add_flags(parser, "output", output={"help": "directory of the model's versions, such as saved_models/NAME"})
     parser.add_argument("--version", metavar="N", type=positive_int,
                         help="version number (default: one more than the highest in --output)")  # fmt: skip
+    parser.add_argument("--task", metavar="NAME", help="serve it for another task, such as encoder (default: its own)")
     parser.add_argument("--sequence-length", metavar="N", type=positive_int,
-                        help="tokens of a text or pair; longer ones are truncated (default: the model's)")  # fmt: skip
+                        help="tokens of a text, pair or window (default: the model's)")  # fmt: skip
     parser.add_argument("--top-k", metavar="N", type=positive_int,
                         help="tokens to propose for each [MASK] (default: the model's)")  # fmt: skip
+    parser.add_argument("--layers", metavar="N", type=int, nargs="+", default=[-1, -2, -3, -4],
+                        help="of an encoder, the hidden states that `features` gives: 0 the embeddings, -1 the last "
+                             "(default: -1 -2 -3 -4)")  # fmt: skip
     return parser.parse_args(argv)
 
 
@@ -31,19 +39,37 @@ def main(argv=None):
     with plain_errors():
         import kbert
 
-        model = kbert.load_pretrained(args.model)
+        model = kbert.load_pretrained(args.model, task=args.task)
         pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, top_k=args.top_k)
-        path = kbert.export(pipeline, args.output, version=args.version)
-    report(pipeline, path)
+        path = kbert.export(
+            pipeline, args.output, version=args.version, layers=args.layers, metrics=read_metrics(args.model),
+            made_by={"recipe": "export.py", "model": args.model.resolve().name},
+        )  # fmt: skip
+    report(path)
 
 
-def report(pipeline, path: pathlib.Path):
+def read_metrics(model):
+    """The metrics.json that a recipe wrote beside model/, or in it; {} where there is none."""
+    for path in (model / "metrics.json", model.parent / "metrics.json"):
+        if model.is_dir() and path.is_file():
+            metrics = json.loads(path.read_text("utf-8"))
+            return metrics if isinstance(metrics, dict) else {}
+    return {}
+
+
+def report(path: pathlib.Path):
     """What was written, and how to ask it."""
+    card = json.loads((path / "card.json").read_text("utf-8"))
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    columns = ", ".join(f'{name}=tf.constant(["..."])' for name in pipeline.preprocessor.input_names)
     print(f"Wrote {path} ({size / 1e6:.1f} MB).")
-    print(f"serving_default: {', '.join(pipeline.preprocessor.input_names)} -> {', '.join(pipeline.output)}")
-    print("Without kbert, in Python:")
+    for name, signature in card["signatures"].items():
+        print(f"{name}: {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
+    inputs = card["signatures"]["serving_default"]["example"]["body"]["inputs"]
+    columns = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in inputs.items())
+    print("With Docker:")
+    print(f"    docker run --rm -p 8501:8501 -v {path.parent}:/models/{card['name']} -e MODEL_NAME={card['name']} "
+          "tensorflow/serving")  # fmt: skip
+    print("Without, in Python, and without kbert:")
     print("    import tensorflow as tf, tensorflow_text")
     print(f'    serve = tf.saved_model.load("{path}").signatures["serving_default"]')
     print(f"    serve({columns})")

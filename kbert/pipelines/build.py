@@ -5,6 +5,7 @@ from kbert.answers.classification import ClassificationAnswers
 from kbert.answers.embedding import EmbeddingAnswers
 from kbert.answers.entities import EntityAnswers
 from kbert.answers.fill_mask import FillMaskAnswers
+from kbert.answers.next_sentence import NextSentenceAnswers
 from kbert.answers.regression import RegressionAnswers
 from kbert.answers.spans import SpanAnswers
 from kbert.answers.tags import TagAnswers
@@ -82,6 +83,7 @@ def build_pipeline(
         "tagging": _tagging,
         "masked_lm": _fill_mask,
         "pretraining": _fill_mask,
+        "next_sentence": _next_sentence,
         "encoder": _embedding,
     }
     task = getattr(model, "task", None)
@@ -145,6 +147,10 @@ def _fill_mask(model, tokenizer, settings):
         tokenizer, settings["sequence_length"], settings["max_masks"], name="preprocessor"
     )
     return preprocessor, FillMaskAnswers(preprocessor.tokenizer, settings["top_k"], name="answers")
+
+
+def _next_sentence(model, tokenizer, settings):
+    return _text_preprocessor(tokenizer, {**settings, "pair": True}), NextSentenceAnswers(name="answers")
 
 
 def _embedding(model, tokenizer, settings):

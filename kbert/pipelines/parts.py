@@ -1,6 +1,6 @@
 """Imports every class that a saved pipeline can hold: Keras finds those of a file only once they are registered."""
 
-from kbert.answers import choice, classification, entities, fill_mask, regression, spans, tags
+from kbert.answers import choice, classification, embedding, entities, fill_mask, next_sentence, regression, spans, tags
 from kbert.data import choice_preprocessor, fill_mask_preprocessor, span_preprocessor, tagging_preprocessor, text_preprocessor
 from kbert.models import classifier, encoder, multiple_choice, pretrainer, regressor, span_extractor, tagger
 
@@ -9,11 +9,13 @@ __all__ = [
     "choice_preprocessor",
     "classification",
     "classifier",
+    "embedding",
     "encoder",
     "entities",
     "fill_mask",
     "fill_mask_preprocessor",
     "multiple_choice",
+    "next_sentence",
     "pretrainer",
     "regression",
     "regressor",

@@ -12,6 +12,7 @@ from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.data.revive import revive
 from kbert.data.strings import string_columns
 from kbert.models.saved_model import write_saved_model
+from kbert.pipelines.by_length import by_length
 from kbert.pipelines.padded_batches import column_batches, join_padded
 
 
@@ -93,6 +94,13 @@ class Pipeline(keras.Model):
         if not any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
             inputs = self._columns(inputs)
         return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=None, mask=None, **kwargs):
+        # The same three steps as the functional graph, but texts of mixed lengths do not pay for the longest.
+        if training or any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
+            return super().call(inputs, training=training, mask=mask, **kwargs)
+        batch = self.preprocessor(self._columns(inputs))
+        return self.answers(by_length(self.model, batch), batch)
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         if not _makes_batches(x):

@@ -5,29 +5,44 @@ import pathlib
 import shutil
 import uuid
 
-from kbert.pipelines.pipeline import Pipeline
 from kbert.models.saved_model import write_saved_model
+from kbert.pipelines.pipeline import Pipeline
+from kbert.serving.audit import audit
+from kbert.serving.batching import write_batching_parameters
+from kbert.serving.card import model_card, write_card
+from kbert.serving.saved_model_file import set_methods
+from kbert.serving.signatures import METHODS, signatures
+from kbert.serving.warmup import write_warmup
+
+FEATURE_LAYERS = (-1, -2, -3, -4)
 
 
-def export(pipeline, directory, version=None):
-    """Writes a SavedModel with the signature ``serving_default`` from raw strings to answers.
+def export(pipeline, directory, version=None, *, layers=FEATURE_LAYERS, metrics=None, made_by=None):
+    """Writes a SavedModel from raw strings to answers, and all that a server wants beside it.
 
     It needs neither kbert nor Keras to run: TensorFlow and the ops of tensorflow-text that every stock TF Serving since
     2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every output is the
-    batch, so that the server may batch. The version appears whole or not at all (it is written under another name and
-    renamed): a server may watch the directory.
+    batch, so that the server may batch. The version appears whole or not at all (it is written under another name,
+    audited, and renamed): a server may watch the directory.
+
+    A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of
+    its task: `kbert.serving.signatures.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
+    ``card.json``.
 
     Args:
         pipeline: `kbert.Pipeline`.
         directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
         version: positive int; None: one more than the highest there, or 1.
+        layers: of an encoder, the hidden states that the signature ``features`` gives; the last four by default.
+        metrics: dict of what was measured on the model, for the card.
+        made_by: dict of what made the model, for the card.
 
     Returns:
         pathlib.Path of the version written.
 
     Raises:
         TypeError: not a pipeline.
-        ValueError: a version that is no positive integer.
+        ValueError: a version that is no positive integer; a model that a stock server would not run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
 
     Source: TensorFlow Serving's convention for model directories.
@@ -44,24 +59,20 @@ def export(pipeline, directory, version=None):
     # Beside the directory of versions, not in it: a server would take any number there for a version.
     temporary = target.parent.parent / f".{target.parent.name}.{uuid.uuid4().hex[:8]}.tmp"
     try:
-        write_saved_model(temporary, {"serve": (_named_columns(pipeline), _signature(pipeline))})
+        named = signatures(pipeline, layers)
+        endpoints = {name: (one.function, list(one.inputs.values())) for name, one in named.items()}
+        write_saved_model(temporary, endpoints)
+        set_methods(temporary, {name: METHODS[one.kind] for name, one in named.items()})
+        write_warmup(temporary / "assets.extra" / "tf_serving_warmup_requests", named)
+        write_batching_parameters(temporary / "batching_params.pbtxt")
+        report = audit(temporary)
+        report.require_clean()
+        card = model_card(target.parent.name, int(target.name), pipeline, named, report, metrics, made_by)
+        write_card(temporary / "card.json", card)
         os.rename(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return target
-
-
-def _signature(pipeline):
-    return list(pipeline.string_signature().values())
-
-
-def _named_columns(pipeline):
-    """The pipeline as a function of its columns, so that each is an input of the signature under its own name."""
-
-    def serve(*columns):
-        return pipeline(dict(zip(pipeline.preprocessor.input_names, columns, strict=True)), training=False)
-
-    return serve
 
 
 def _target(directory, version):

@@ -1,5 +1,7 @@
 """export.py: a kbert directory in, a SavedModel out."""
 
+import json
+
 import pytest
 import tensorflow as tf
 from helpers.run_recipe import run_recipe
@@ -12,12 +14,16 @@ def test_versions_and_answers(tmp_path, capsys):
     model = randomise(kbert.BertClassifier(tiny_config()))
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"], sequence_length=13)
     kbert.save_pretrained(pipeline, tmp_path / "run/model")
-    for version, more in [("1", ()), ("2", ()), ("7", ("--version", 7))]:
+    (tmp_path / "run/metrics.json").write_text('{"accuracy": 0.75}')
+    for version, more in [("1", ()), ("7", ("--version", 7))]:
         run_recipe("export", "--model", tmp_path / "run", "--output", tmp_path / "saved_models/mine", *more)
         printed = capsys.readouterr().out
         assert f"Wrote {tmp_path}/saved_models/mine/{version} (" in printed
         assert "serving_default: text -> label, probabilities" in printed
-    serve = tf.saved_model.load(tmp_path / "saved_models/mine/7").signatures["serving_default"]
+        assert "classify: inputs -> classes, scores" in printed and "MODEL_NAME=mine" in printed
+    card = json.loads((tmp_path / "saved_models/mine/7/card.json").read_text("utf-8"))
+    assert card["metrics"] == {"accuracy": 0.75} and card["made_by"] == {"recipe": "export.py", "model": "model"}
+    serve = tf.saved_model.load(str(tmp_path / "saved_models/mine/7")).signatures["serving_default"]
     texts = ["good film", "a bad film"]
     assert serve(text=tf.constant(texts))["label"].numpy().tolist() == [
         label.encode() for label in pipeline.predict(texts, verbose=0)["label"]
@@ -25,8 +31,10 @@ def test_versions_and_answers(tmp_path, capsys):
 
 
 def test_errors_are_one_line(tmp_path):
-    model = kbert.BertTagger(tiny_config(), num_labels=3)
-    kbert.save_pretrained(model, tmp_path / "model", tokenizer=tiny_tokenizer())
-    with pytest.raises(SystemExit, match="error: build_pipeline: expected a model with a task of"):
-        run_recipe("export", "--model", tmp_path / "model", "--output", tmp_path / "out")
+    kbert.save_pretrained(kbert.BertEncoder(tiny_config()), tmp_path / "model", tokenizer=tiny_tokenizer())
+    arguments = ["--model", tmp_path / "model", "--output", tmp_path / "out"]
+    with pytest.raises(SystemExit, match="error: features: `layers` must name hidden states"):
+        run_recipe("export", *arguments, "--layers", 9)
+    with pytest.raises(SystemExit, match="error: load_pretrained: `task` must be one of"):
+        run_recipe("export", *arguments, "--task", "poetry")
     assert not (tmp_path / "out").exists()

@@ -1,0 +1,104 @@
+"""A model's answers on a batch of mixed lengths, without paying for its longest text on every row.
+
+Shapes: N rows of the batch (texts, or windows of texts), S sequence, G groups.
+"""
+
+import keras
+import tensorflow as tf
+
+# Rows of up to so many tokens run together; each group is cut to its own longest row.
+_EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+# No run holds more tokens than this, padding included: it bounds the memory of a request of a thousand windows.
+_TOKENS = 8192
+_TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")  # [..., S]
+_TOKEN_OUTPUTS = ("sequence_output", "features", "start_logits", "end_logits")  # [N, S, ...]
+_NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [N, A, S, S]
+
+
+def by_length(model, batch):
+    """The model's outputs on a batch, computed in groups of rows of similar length, cut to the longest row of each.
+
+    The rows are sorted by length, run group by group in one loop of the graph, and put back in order. Padding changes
+    nothing in BERT (its attention is masked), so that outputs equal ``model(batch)`` but for rounding; where a row has
+    no token, outputs for tokens are garbage, as they are there.
+
+    Args:
+        model: a kbert model, or another functional model with inputs and outputs of the same names.
+        batch: dict of tensors, first dimension N; ``padding_mask`` [N, S] or [N, C, S], tokens first.
+
+    Returns:
+        The model's outputs: dict of tensors with the shapes of ``model(batch)``.
+
+    Example::
+
+        by_length(encoder, preprocessor(["short", "a very long text " * 50]))["sequence_output"]  # [2, S, H]
+    """
+    inputs = {name: batch[name] for name in model.input}
+    if not _applies(model):
+        return model(inputs, training=False)
+    lengths = tf.reduce_sum(tf.cast(inputs["padding_mask"], tf.int32), axis=-1)
+    lengths = tf.reduce_max(lengths, axis=1) if lengths.shape.rank == 2 else lengths  # [N]; choices share a row
+    order = tf.argsort(lengths, stable=True)  # [N]
+    starts, ends = _groups(tf.gather(lengths, order))  # [G]
+    names = sorted(model.output)
+
+    def run(group, arrays):
+        rows = order[starts[group] : ends[group]]
+        outputs = _run(model, inputs, rows, tf.gather(lengths, rows))
+        return group + 1, tuple(a.write(group, outputs[name]) for a, name in zip(arrays, names, strict=True))
+
+    arrays = tuple(tf.TensorArray(model.output[name].dtype, size=tf.size(starts), infer_shape=False) for name in names)
+    _, arrays = tf.while_loop(lambda group, _: group < tf.size(starts), run, (0, arrays))
+    back = tf.math.invert_permutation(order)
+    outputs = {name: tf.gather(array.concat(), back) for name, array in zip(names, arrays, strict=True)}
+    for name, value in outputs.items():
+        value.set_shape(_static_shape(model, name, inputs))
+    return outputs
+
+
+def _applies(model):
+    return (
+        keras.backend.backend() == "tensorflow"
+        and "padding_mask" in model.input
+        and "part_ids" not in model.input  # packed rows have no padding to speak of
+        and not any(name in model.output for name in _NOT_BY_ROW)
+    )
+
+
+def _run(model, inputs, rows, lengths):
+    """The model on some rows, cut to their longest; outputs for tokens are padded to S again."""
+    longest = tf.maximum(tf.reduce_max(lengths), 1)  # 1: a batch without rows still runs once
+    some = {name: tf.gather(value, rows) for name, value in inputs.items()}
+    some |= {name: some[name][..., :longest] for name in _TOKEN_INPUTS if name in some}
+    outputs = dict(model(some, training=False))
+    cut = tf.shape(inputs["padding_mask"])[-1] - longest
+    for name in _outputs_for_tokens(model):
+        more = [[0, 0]] * (len(outputs[name].shape) - 2)
+        outputs[name] = tf.pad(outputs[name], [[0, 0], [0, cut], *more])
+    return outputs
+
+
+def _outputs_for_tokens(model):
+    names = _TOKEN_OUTPUTS + (("logits",) if getattr(model, "task", None) == "tagging" else ())
+    return [name for name in names if name in model.output]
+
+
+def _groups(lengths):
+    """Rising lengths [N] → (starts, ends) int32 [G] of the groups, at least one; without rows it is empty."""
+    edges = tf.constant(_EDGES)
+    rows = tf.constant([max(1, _TOKENS // edge) for edge in (*_EDGES, 2 * _EDGES[-1])])
+    edge = tf.searchsorted(edges, lengths)  # [N]
+    place = tf.range(tf.size(edge)) - tf.searchsorted(edge, edge)  # [N] within its edge
+    begins = place % tf.gather(rows, edge) == 0
+    starts = tf.concat([[0], tf.cast(tf.where(begins[1:])[:, 0], tf.int32) + 1], axis=0)
+    return starts, tf.concat([starts[1:], [tf.size(lengths)]], axis=0)
+
+
+def _static_shape(model, name, inputs):
+    shape = list(model.output[name].shape)
+    shape[0] = inputs["padding_mask"].shape[0]
+    if name in _outputs_for_tokens(model):
+        shape[1] = inputs["padding_mask"].shape[-1]
+    elif name == "mlm_logits":
+        shape[1] = inputs["mask_positions"].shape[1]
+    return shape

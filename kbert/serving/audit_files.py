@@ -1,0 +1,94 @@
+"""What `audit` checks beside the graph: the checkpoint, the warm-up requests, the batching parameters."""
+
+import hashlib
+
+import numpy as np
+
+from kbert.serving.batching import read_batching_parameters
+from kbert.serving.warmup import MAX_RECORDS, read_warmup
+
+_SMALLEST = 256  # bytes: smaller tensors may be equal by chance
+
+
+def weight_problems(model):
+    """Weights that are stored twice, or that the graph lacks; `model`: `SavedModelFile`. Yields str."""
+    import tensorflow as tf
+
+    prefix = str(model.path / "variables" / "variables")
+    if not tf.io.gfile.exists(prefix + ".index"):
+        if model.variable_bytes():
+            yield "variables/ is missing"
+        return
+    reader = tf.train.load_checkpoint(prefix)
+    seen, total = {}, 0
+    for name in sorted(reader.get_variable_to_shape_map()):
+        if name.endswith("OBJECT_GRAPH") or name.startswith("save_counter"):
+            continue
+        value = np.asarray(reader.get_tensor(name))
+        if value.dtype == object:
+            continue
+        total += value.nbytes
+        first = seen.setdefault((value.shape, hashlib.sha256(value.tobytes()).digest()), name)
+        if first != name and value.nbytes >= _SMALLEST and np.any(value != value.flat[0]):
+            yield f"the weight {_short(name)} is stored a second time: {_short(first)}"
+    declared = model.variable_bytes()
+    if total != declared:
+        yield f"the checkpoint holds {total:,} bytes of weights, the graph declares {declared:,}"
+
+
+def warmup_problems(path, signatures):
+    """Warm-up requests that a server could not answer. Yields str."""
+    file = path / "assets.extra" / "tf_serving_warmup_requests"
+    if not file.is_file():
+        return
+    try:
+        records = list(read_warmup(file))
+    except ValueError as error:
+        yield f"{file.name}: {error}"
+        return
+    if len(records) > MAX_RECORDS:
+        yield f"{file.name}: a server takes at most {MAX_RECORDS} records, not {len(records)}"
+    for number, (kind, name, inputs) in enumerate(records):
+        where = f"{file.name}, record {number}"
+        if name not in signatures:
+            yield f"{where}: there is no signature {name!r}"
+        elif signatures[name].kind != kind:
+            yield f"{where}: {name} is a {signatures[name].kind} signature, not for {kind}"
+        elif kind == "predict":
+            yield from (f"{where}, {name}: {problem}" for problem in _input_problems(inputs, signatures[name].inputs))
+        elif not inputs:
+            yield f"{where}, {name}: no examples"
+    for name in sorted(set(signatures) - {name for _, name, _ in records}):
+        yield f"{file.name}: no record for the signature {name}"
+
+
+def _input_problems(inputs, specs):
+    if set(inputs) != set(specs):
+        yield f"expected the inputs {sorted(specs)}, not {sorted(inputs)}"
+    for key in sorted(set(inputs) & set(specs)):
+        dtype = "string" if inputs[key].dtype == object else inputs[key].dtype.name
+        shape, wanted = inputs[key].shape, specs[key].shape
+        fits = wanted is None or (
+            len(shape) == len(wanted) and all(w in (None, s) for s, w in zip(shape, wanted, strict=True))
+        )
+        if dtype != specs[key].dtype or not fits:
+            yield f"`{key}` must be {specs[key].dtype} {wanted}, not {dtype} {shape}"
+
+
+def batching_problems(path):
+    """Batching parameters that a server refuses. Yields str."""
+    file = path / "batching_params.pbtxt"
+    if not file.is_file():
+        return
+    try:
+        parameters = read_batching_parameters(file)
+    except ValueError as error:
+        yield f"{file.name}: {error}"
+        return
+    sizes, largest = parameters.get("allowed_batch_sizes", []), parameters.get("max_batch_size", [None])[-1]
+    if any(a >= b for a, b in zip(sizes, sizes[1:], strict=False)) or (sizes and sizes[-1] != largest):
+        yield f"{file.name}: allowed_batch_sizes must rise up to max_batch_size ({largest}), not {sizes}"
+
+
+def _short(name):
+    return name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")

@@ -1,0 +1,76 @@
+"""The model card: what lies in a version, in words a person and a program can read."""
+
+import datetime
+import hashlib
+import importlib
+import importlib.metadata
+import json
+
+
+def model_card(name, version, pipeline, signatures, report, metrics=None, made_by=None):
+    """The content of card.json.
+
+    Args:
+        name, version: of the model, as a server knows it.
+        pipeline: `kbert.Pipeline`.
+        signatures: dict of `kbert.serving.signatures.ServingSignature`.
+        report: `kbert.serving.audit.AuditReport` of the SavedModel.
+        metrics: dict of what was measured on the model, or None.
+        made_by: dict of what made the model, or None.
+
+    Returns:
+        dict, all of it JSON.
+    """
+    settings = pipeline.settings()
+    vocabulary = pipeline.tokenizer.vocabulary
+    digest = hashlib.sha256("\n".join(vocabulary).encode("utf-8")).hexdigest()
+    return {
+        "name": name,
+        "version": version,
+        "task": getattr(pipeline.model, "task", None),
+        "labels": settings.get("labels"),
+        "settings": {key: value for key, value in sorted(settings.items()) if key != "labels"},
+        "vocabulary": {"tokens": len(vocabulary), "sha256": digest},
+        "parameters": pipeline.model.count_params(),
+        "metrics": metrics or {},
+        "made_by": made_by or {},
+        "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "servers": {"tensorflow_model_server": "2.12 and later", "text_ops": sorted(report.servers)},
+        "signatures": {
+            key: {**_described(report.signatures[key]), "example": _example(name, version, key, signature)}
+            for key, signature in signatures.items()
+        },
+    }
+
+
+def write_card(path, card):
+    """Writes a card as indented JSON."""
+    path.write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _described(signature):
+    def tensors(specs):
+        return {
+            key: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]} for key, spec in specs.items()
+        }  # fmt: skip
+
+    return {"method": signature.kind, "inputs": tensors(signature.inputs), "outputs": tensors(signature.outputs)}
+
+
+def _example(name, version, key, signature):
+    """A request for the REST interface."""
+    row = signature.examples[0]
+    body = {"signature_name": key}
+    if signature.kind == "predict":
+        body["inputs"] = {column: [value] for column, value in row.items()}
+    else:
+        body["examples"] = [row]
+    return {"path": f"/v1/models/{name}/versions/{version}:{signature.kind}", "body": body}
+
+
+def _versions():
+    found = {"kbert": importlib.import_module("kbert").__version__}  # the one thing a room needs of the front door
+    for package in ("keras", "tensorflow", "tensorflow-text"):
+        found[package] = importlib.metadata.version(package)
+    return found

@@ -1,0 +1,155 @@
+"""A client of TensorFlow Serving: REST with nothing but Python, gRPC with grpcio. It imports no TensorFlow."""
+
+import json
+import shlex
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from kbert.serving.serving_error import ServingError
+
+_WAIT = 0.2  # seconds before the second try, doubled each time
+
+
+class ServingClient:
+    """Asks a model on a TensorFlow Serving.
+
+    Args:
+        url: ``http://host:8501`` or https (REST), or ``grpc://host:8500``.
+        model: the model's name on the server.
+        version: its version; None: the one the server takes.
+        label: a version label, such as "stable", in place of a version.
+        timeout: seconds for one try.
+        tries: how often to try where the server is not there, or says that it is overloaded (REST 429, 502, 503, 504;
+            gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow answer is not asked for again: that would make it slower.
+
+    Raises:
+        ValueError: a URL of another kind, both a version and a label.
+
+    Every call raises `ServingError` where there is no answer, and says why.
+
+    Source: tensorflow.org/tfx/serving/api_rest; tensorflow_serving/apis/prediction_service.proto.
+
+    Example::
+
+        client = ServingClient("http://localhost:8501", "reviews")
+        client.predict({"text": ["A charming journey."]})["label"]  # ["positive"]
+    """
+
+    def __init__(self, url, model, version=None, label=None, timeout=10.0, tries=3):
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https", "grpc") or not parts.netloc:
+            raise ValueError(f"ServingClient: expected http://host:8501 or grpc://host:8500. Received: {url!r}")
+        if version is not None and label is not None:
+            raise ValueError(f"ServingClient: give a version or a label. Received: {version!r} and {label!r}")
+        self.url, self.model = url.rstrip("/"), model
+        self.version, self.label = version, label
+        self.timeout, self.tries = timeout, tries
+        self._grpc = None
+        if parts.scheme == "grpc":
+            from kbert.serving.grpc_transport import GrpcTransport
+
+            self._grpc = GrpcTransport(parts.netloc)
+
+    def predict(self, inputs, signature="serving_default"):
+        """Answers: dict of output → list, one entry a row.
+
+        Args:
+            inputs: dict of column → list of strings (for choices: of lists of strings).
+            signature: name of the signature.
+        """
+        if self._grpc:
+            ask = self._grpc.predict
+            return self._patiently(lambda: ask(self._model_spec(signature), inputs, self.timeout))
+        found = self._post("predict", {"signature_name": signature, "inputs": inputs}, "outputs")
+        if isinstance(found, dict):
+            return found
+        return {self._only_output(signature): found}  # a single output comes without its name
+
+    def classify(self, examples, signature="classify"):
+        """(label, score) of all classes for each example; `examples`: list of dicts of column → string."""
+        if self._grpc:
+            return self._patiently(lambda: self._grpc.classify(self._model_spec(signature), examples, self.timeout))
+        rows = self._post("classify", {"signature_name": signature, "examples": examples}, "results")
+        return [[tuple(pair) for pair in row] for row in rows]
+
+    def regress(self, examples, signature="regress"):
+        """A number for each example; `examples`: list of dicts of column → string."""
+        if self._grpc:
+            return self._patiently(lambda: self._grpc.regress(self._model_spec(signature), examples, self.timeout))
+        return self._post("regress", {"signature_name": signature, "examples": examples}, "results")
+
+    def metadata(self):
+        """What the server says about the model's signatures: dict of signature → {"inputs": …, "outputs": …}. REST."""
+        content = self._json(self._patiently(lambda: self._open(f"{self._address()}/metadata")))
+        try:
+            return content["metadata"]["signature_def"]["signature_def"]
+        except (KeyError, TypeError):
+            raise ServingError(f"{self.url}: expected the metadata of a model. Received: {content!r:.200}") from None
+
+    def curl(self, inputs, signature="serving_default"):
+        """The command line that asks the same over REST."""
+        body = json.dumps({"signature_name": signature, "inputs": inputs}, ensure_ascii=False)
+        address = self._address().replace("grpc://", "http://").replace(":8500", ":8501")
+        return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(address + ':predict')}"
+
+    def _address(self):
+        which = f"/versions/{self.version}" if self.version is not None else ""
+        which = f"/labels/{urllib.parse.quote(self.label, safe='')}" if self.label is not None else which
+        return f"{self.url}/v1/models/{urllib.parse.quote(self.model, safe='')}{which}"
+
+    def _model_spec(self, signature):
+        return {"signature": signature, "model": self.model, "version": self.version, "label": self.label}
+
+    def _only_output(self, signature):
+        names = list(self.metadata().get(signature, {}).get("outputs", {}))
+        return names[0] if len(names) == 1 else "output"
+
+    def _post(self, verb, body, key):
+        data = json.dumps(body).encode()
+        content = self._json(self._patiently(lambda: self._open(f"{self._address()}:{verb}", data)))
+        if not isinstance(content, dict) or key not in content:
+            raise ServingError(f"{self.url}: expected an answer with {key!r}. Received: {content!r:.200}")
+        return content[key]
+
+    def _patiently(self, ask):
+        """Asks again where the server is not there or overloaded."""
+        for number in range(self.tries):
+            try:
+                return ask()
+            except ServingError as error:
+                if not error.may_retry or number == self.tries - 1:
+                    raise
+                time.sleep(_WAIT * 2**number)
+        raise ValueError(f"ServingClient: `tries` must be at least 1. Received: {self.tries}")
+
+    def _open(self, address, data=None):
+        request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                return response.read()
+        except urllib.error.HTTPError as error:
+            reason = _reason(error.read())
+            raise ServingError(
+                f"{address} answered {error.code}: {reason}", may_retry=error.code in (429, 502, 503, 504)
+            ) from None
+        except (TimeoutError, urllib.error.URLError, OSError) as error:
+            cause = getattr(error, "reason", error)
+            if isinstance(cause, TimeoutError):
+                raise ServingError(f"{address} did not answer within {self.timeout:g} s") from None
+            raise ServingError(f"{address} cannot be reached: {cause}", may_retry=True) from None
+
+    def _json(self, data):
+        try:
+            return json.loads(data)
+        except ValueError as error:  # not UTF-8, or not JSON
+            raise ServingError(f"{self.url}: expected JSON ({error}). Received: {data[:200]!r}") from None
+
+
+def _reason(data):
+    """The error of TensorFlow Serving's JSON; of others the text."""
+    try:
+        return json.loads(data)["error"]
+    except (ValueError, KeyError, TypeError):
+        return data[:200].decode("utf-8", "replace") or "no reason given"

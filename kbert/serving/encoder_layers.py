@@ -1,0 +1,36 @@
+"""Hidden states of chosen layers, as one tensor.
+
+Shapes: B batch, S sequence, K layers, H hidden.
+"""
+
+import keras
+
+
+def encoder_layers(encoder, layers):
+    """A model on the encoder's batch with the one output ``features`` [B, S, K, H]; it shares the encoder's layers.
+
+    Args:
+        encoder: `kbert.BertEncoder` for plain rows.
+        layers: indices into the L + 1 hidden states: 0 the embeddings, -1 the last block's; others are left out.
+
+    Raises:
+        ValueError: none of the layers exists.
+
+    Source: Devlin et al. 2018, section 5.3 (the feature-based approach); Google's ``extract_features.py``.
+
+    Example::
+
+        encoder_layers(encoder, [-1, -2, -3, -4])(batch)["features"]  # [B, S, 4, H]
+    """
+    states = [_tensor(layer.output) for layer in (encoder.embeddings, *encoder.blocks)]
+    chosen = [states[layer] for layer in layers if -len(states) <= layer < len(states)]
+    if not chosen:
+        raise ValueError(
+            f"features: `layers` must name hidden states, {-len(states)} to {len(states) - 1}. Received: {list(layers)}"
+        )
+    stacked = keras.ops.stack([keras.ops.cast(state, "float32") for state in chosen], axis=2)  # [B, S, K, H]
+    return keras.Model(encoder.input, {"features": stacked})
+
+
+def _tensor(output):
+    return output[0] if isinstance(output, (list, tuple)) else output  # with attention_probs a block gives two

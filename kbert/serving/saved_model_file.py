@@ -1,0 +1,139 @@
+"""What saved_model.pb says, without loading the model."""
+
+import collections
+import dataclasses
+import math
+import pathlib
+
+_INIT = "__saved_model_init_op"  # stands among the signatures, but is none
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """One input or output of a signature: node name, dtype name ("string", "float32" …), shape (None = free)."""
+
+    node: str
+    dtype: str
+    shape: tuple | None  # None: not even the rank is known
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """One signature: its method name, and its inputs and outputs by name."""
+
+    method: str
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+
+    @property
+    def kind(self):
+        """What a server may be asked with it: predict, classify or regress."""
+        return self.method.rpartition("/")[2]
+
+
+class SavedModelFile:
+    """The graph of a SavedModel: its ops, in all its functions, its signatures and its variables.
+
+    Args:
+        directory: one version, with saved_model.pb in it.
+
+    Raises:
+        FileNotFoundError: no SavedModel there.
+        ValueError: a damaged one, or one without a graph for serving.
+
+    Example::
+
+        SavedModelFile("saved_models/reviews/1").signatures["serving_default"].outputs["label"].dtype  # "string"
+    """
+
+    def __init__(self, directory):
+        self.path = pathlib.Path(directory)
+        self._graph = _serving_graph(self.path / "saved_model.pb")
+        found = {name: value for name, value in sorted(self._graph.signature_def.items()) if name != _INIT}
+        self.signatures = {name: _signature(value) for name, value in found.items()}
+
+    @property
+    def nodes(self):
+        """All nodes, those of functions included."""
+        graph = self._graph.graph_def
+        yield from graph.node
+        for function in graph.library.function:
+            yield from function.node_def
+
+    def ops(self):
+        """Counter of op names; calls of the graph's own functions by name are not ops."""
+        functions = {function.signature.name for function in self._graph.graph_def.library.function}
+        return collections.Counter(node.op for node in self.nodes if node.op not in functions)
+
+    def compiled_functions(self):
+        """Names of the functions that must be compiled by XLA."""
+        functions = self._graph.graph_def.library.function
+        return [function.signature.name for function in functions if function.attr["_XlaMustCompile"].b]
+
+    def variable_bytes(self):
+        """Size of the variables that the graph declares, each once."""
+        import tensorflow as tf
+
+        variables = {}
+        for node in self.nodes:
+            if node.op == "VarHandleOp":
+                shape = [dim.size for dim in node.attr["shape"].shape.dim]
+                size = math.prod(shape) * tf.as_dtype(node.attr["dtype"].type).size
+                variables[node.attr["shared_name"].s or node.name] = size
+        return sum(variables.values())
+
+    def asset_names(self):
+        """Files that the graph reads when it is loaded."""
+        return [asset.filename for asset in self._graph.asset_file_def]
+
+
+def set_methods(directory, methods):
+    """Sets method names of signatures, which TensorFlow 2 always calls ``tensorflow/serving/predict``.
+
+    Args:
+        directory: one version.
+        methods: dict of signature → method name.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path = pathlib.Path(directory) / "saved_model.pb"
+    content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for name, method in methods.items():
+        content.meta_graphs[0].signature_def[name].method_name = method
+    path.write_bytes(content.SerializeToString(deterministic=True))
+    (path.parent / "fingerprint.pb").unlink(missing_ok=True)  # of the file as it was; no loader needs one
+
+
+def _serving_graph(path):
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"Expected a SavedModel, such as saved_models/NAME/1, with saved_model.pb in it. Received: {path.parent}"
+        )
+    try:
+        content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    for graph in content.meta_graphs:
+        if "serve" in graph.meta_info_def.tags:
+            return graph
+    raise ValueError(f"{path}: expected a graph with the tag `serve`.")
+
+
+def _signature(value):
+    return Signature(
+        value.method_name,
+        {name: _tensor(info) for name, info in sorted(value.inputs.items())},
+        {name: _tensor(info) for name, info in sorted(value.outputs.items())},
+    )
+
+
+def _tensor(info):
+    import tensorflow as tf
+
+    shape = None
+    if not info.tensor_shape.unknown_rank:
+        shape = tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
+    return TensorSpec(info.name, tf.as_dtype(info.dtype).name, shape)

@@ -1,0 +1,54 @@
+"""Check that a stock TensorFlow Serving can run a SavedModel, before it is deployed.
+
+    python recipes/audit_saved_model.py saved_models/reviews
+    python recipes/audit_saved_model.py path/to/somebody/elses/model/3 --json
+
+Lists every op with the servers that link it, the signatures, and every problem: ops that no stock server has, lookup
+tables, a first dimension that is not the batch, weights that are stored twice, warm-up requests that do not fit. Ends
+with status 1 if there is any. The model is read, not run; the directory may hold versions (the highest is taken) or one
+version.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+from flags import add_flags, plain_errors
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directories", metavar="DIR", nargs="+", type=pathlib.Path, help="what export.py wrote")
+    add_flags(parser, "json", json={"help": "print one JSON object a directory"})
+    return parser.parse_args(argv)
+
+
+def as_json(report):
+    """The report as one line."""
+    signatures = {
+        name: {"kind": s.kind, "inputs": sorted(s.inputs), "outputs": sorted(s.outputs)}
+        for name, s in report.signatures.items()
+    }
+    return json.dumps({
+        "path": str(report.path), "ops": report.ops, "servers": report.servers, "signatures": signatures,
+        "problems": report.problems,
+    })  # fmt: skip
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    clean = True
+    for directory in args.directories:
+        with plain_errors():
+            import kbert
+
+            report = kbert.audit(directory)
+        print(as_json(report) if args.json else "\n".join(report.lines()))
+        clean = clean and not report.problems
+    if not clean:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

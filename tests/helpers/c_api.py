@@ -1,0 +1,101 @@
+"""TensorFlow's C API from tests: a compiled program that serves a SavedModel without Python."""
+
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from helpers.paths import ROOT
+from kbert.serving.saved_model_file import SavedModelFile
+
+SOURCE = ROOT / "tests/serving/capi/serve.c"
+# What the servers 2.12 and later link of tensorflow-text, as far as kbert's models need it: nothing else is loaded.
+OP_LIBRARIES = ("_normalize_ops.so", "_fast_wordpiece_tokenizer.so")
+_DTYPES = {1: np.float32, 3: np.int32, 7: object, 10: bool}
+
+
+def compile_program(directory):
+    """Compiles tests/serving/capi/serve.c against TensorFlow's own wheel; skips the test where there is no compiler."""
+    import tensorflow as tf
+
+    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler (gcc, cc or clang)")
+    home = pathlib.Path(tf.__file__).parent
+    libraries = ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2", f"-Wl,-rpath,{home}"]
+    program = directory / "serve"
+    command = [compiler, "-O1", "-Wall", "-Werror", "-o", program, SOURCE, f"-I{home}/include", f"-L{home}", *libraries]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def op_libraries(names=OP_LIBRARIES):
+    """Paths of tensorflow-text's op libraries."""
+    import tensorflow_text
+
+    return [pathlib.Path(tensorflow_text.__file__).parent / "python/ops" / name for name in names]
+
+
+def ask(program, directory, requests, libraries=None):
+    """Answers of a process without Python, in an empty environment.
+
+    Args:
+        program: from `compile_program`.
+        directory: one version of a SavedModel.
+        requests: list of (signature, dict of input → array of bytes).
+        libraries: paths of op libraries; `op_libraries()` by default.
+
+    Returns:
+        list of dict of output → NumPy array, or of str (an error) for a request that failed.
+    """
+    signatures = SavedModelFile(directory).signatures
+    lines = []
+    for name, inputs in requests:
+        signature = signatures[name]
+        for key, value in inputs.items():
+            value = np.array(value, dtype=object)
+            words = [value.ndim, *value.shape, *(_hex(string) for string in value.ravel())]
+            lines.append(f"in {signature.inputs[key].node} {' '.join(map(str, words))}")
+        lines += [f"out {spec.node}" for spec in signature.outputs.values()] + ["run"]
+    libraries = op_libraries() if libraries is None else libraries
+    run = subprocess.run(
+        [program, directory, *libraries],
+        input="\n".join(lines) + "\n", capture_output=True, text=True, check=False, timeout=300,
+        env={"TF_CPP_MIN_LOG_LEVEL": "3"},
+    )  # fmt: skip
+    if run.returncode:
+        raise RuntimeError(run.stderr)
+    return _answers(run.stdout, [list(signatures[name].outputs) for name, _ in requests])
+
+
+def _hex(string):
+    string = string.encode() if isinstance(string, str) else string
+    return string.hex() or "-"
+
+
+def _answers(printed, outputs):
+    answers, tensors = [], []
+    for line in printed.splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind == "tensor":
+            tensors.append(_array(rest.split(" ")))
+        elif kind == "error":
+            answers.append(rest)
+        elif kind == "done":
+            answers.append(dict(zip(outputs[len(answers)], tensors, strict=True)))
+            tensors = []
+    assert len(answers) == len(outputs), printed[-500:]
+    return answers
+
+
+def _array(words):
+    dtype, rank = int(words[0]), int(words[1])
+    shape, values = [int(word) for word in words[2 : 2 + rank]], words[2 + rank :]
+    if dtype == 7:
+        values = [b"" if value == "-" else bytes.fromhex(value) for value in values]
+    elif dtype == 10:
+        values = [value == "1" for value in values]
+    return np.array([*values, None], dtype=object)[:-1].astype(_DTYPES[dtype]).reshape(shape)

@@ -1,0 +1,216 @@
+"""A stand-in for tensorflow_model_server: gRPC with the official messages and REST, on loopback, around SavedModels.
+
+It does what TensorFlow Serving documents, as far as kbert's client asks for it, and misbehaves on request.
+"""
+
+import base64
+import contextlib
+import http.server
+import json
+import pathlib
+import re
+import threading
+import time
+from concurrent import futures
+
+import numpy as np
+import tensorflow as tf
+
+
+class ModelServer:
+    """Serves the models of a directory (NAME/VERSION/saved_model.pb) for the time of a ``with`` block.
+
+    Attributes:
+        rest, grpc: URLs for a client.
+        fault: None, or how to misbehave: "slow", "error", "busy" (the next two requests only), "malformed", "cut off".
+        requests: what was asked, a list of (model, signature).
+    """
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.fault, self.requests, self._busy = None, [], 2
+        self._loaded = {}
+
+    def run(self, model, version, signature, inputs):
+        """Outputs as arrays; KeyError for what is not there."""
+        version = version or max(int(p.name) for p in (self.directory / model).iterdir())
+        key = (model, int(version))
+        if key not in self._loaded:
+            import tensorflow_text  # noqa: F401  registers the ops that a server links
+
+            self._loaded[key] = tf.saved_model.load(str(self.directory / model / str(version)))
+        self.requests.append((model, signature))
+        function = self._loaded[key].signatures[signature or "serving_default"]
+        return {name: value.numpy() for name, value in function(**inputs).items()}
+
+    def is_busy(self):
+        """Whether this request is one of the two that find the server busy."""
+        if self.fault == "busy" and self._busy:
+            self._busy -= 1
+            return True
+        return False
+
+    def __enter__(self):
+        self._stack = contextlib.ExitStack()
+        self.rest = self._start_rest()
+        self.grpc = self._start_grpc()
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    def _start_rest(self):
+        handler = type("Handler", (_RestHandler,), {"models": self})
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self._stack.callback(server.server_close)
+        self._stack.callback(server.shutdown)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    def _start_grpc(self):
+        import grpc
+        from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+        server = grpc.server(futures.ThreadPoolExecutor(4))
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_servicer(self), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        self._stack.callback(lambda: server.stop(None).wait())
+        return f"grpc://127.0.0.1:{port}"
+
+
+def _servicer(models):
+    import grpc
+    from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_service_pb2_grpc, regression_pb2
+
+    class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
+        def Predict(self, request, context):
+            inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+            response = predict_pb2.PredictResponse()
+            for name, value in self._run(request, inputs, context).items():
+                response.outputs[name].CopyFrom(tf.make_tensor_proto(value))
+            return response
+
+        def Classify(self, request, context):
+            answer = self._run(request, self._examples(request), context)
+            response = classification_pb2.ClassificationResponse()
+            for labels, scores in zip(answer["classes"], answer["scores"], strict=True):
+                row = response.result.classifications.add()
+                for label, score in zip(labels, scores, strict=True):
+                    row.classes.add(label=label.decode(), score=score)
+            return response
+
+        def Regress(self, request, context):
+            response = regression_pb2.RegressionResponse()
+            for value in self._run(request, self._examples(request), context)["outputs"]:
+                response.result.regressions.add(value=value)
+            return response
+
+        def _examples(self, request):
+            return {"inputs": tf.constant([e.SerializeToString() for e in request.input.example_list.examples])}
+
+        def _run(self, request, inputs, context):
+            if models.fault == "slow":
+                time.sleep(1.0)
+            if models.fault == "error":
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected something else")
+            if models.is_busy():
+                context.abort(grpc.StatusCode.UNAVAILABLE, "loading")
+            spec = request.model_spec
+            version = spec.version.value if spec.HasField("version") else None
+            try:
+                return models.run(spec.name, version, spec.signature_name, inputs)
+            except KeyError as error:
+                context.abort(grpc.StatusCode.NOT_FOUND, f"not found: {error}")
+
+    return Servicer()
+
+
+class _RestHandler(http.server.BaseHTTPRequestHandler):
+    models: ModelServer
+    _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/\w+)?(?::(\w+)|(/metadata))?")
+
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        match = self._PATH.fullmatch(self.path)
+        model, version, _, metadata = match.groups() if match else (None,) * 4
+        if not metadata:
+            return self._answer(404, {"error": "Not found"})
+        loaded_from = self.models.directory / model / (version or "1")
+        from kbert.serving.saved_model_file import SavedModelFile
+
+        signatures = {
+            name: {"inputs": dict.fromkeys(s.inputs, {}), "outputs": dict.fromkeys(s.outputs, {})}
+            for name, s in SavedModelFile(loaded_from).signatures.items()
+        }
+        self._answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        match = self._PATH.fullmatch(self.path)
+        if fault := self._fault():
+            return self._answer(*fault)
+        if not match:
+            return self._answer(400, {"error": "Malformed request: " + self.path})
+        model, version, verb, _ = match.groups()
+        try:
+            self._answer(200, getattr(self, f"_{verb}")(model, version, body))
+        except (KeyError, FileNotFoundError) as error:
+            self._answer(404, {"error": f"Servable not found for request: {error}"})
+        except (tf.errors.InvalidArgumentError, TypeError, ValueError) as error:
+            self._answer(400, {"error": str(error)[:300]})
+
+    def _fault(self):
+        if self.models.fault == "slow":
+            time.sleep(1.0)
+        if self.models.fault == "malformed":
+            return 200, b"\xff<html>not JSON"
+        if self.models.fault == "cut off":
+            return 200, {"predictions": []}
+        if self.models.is_busy():
+            return 503, {"error": "loading"}
+        return (400, {"error": "expected something else"}) if self.models.fault == "error" else None
+
+    def _predict(self, model, version, body):
+        inputs = {name: tf.constant(value, tf.string) for name, value in body["inputs"].items()}
+        answers = self.models.run(model, version, body.get("signature_name"), inputs)
+        outputs = {name: _json_values(name, value) for name, value in answers.items()}
+        return {"outputs": next(iter(outputs.values())) if len(outputs) == 1 else outputs}
+
+    def _classify(self, model, version, body):
+        answers = self._on_examples(model, version, body)
+        rows = zip(answers["classes"].tolist(), answers["scores"].tolist(), strict=True)
+        return {"results": [[[label.decode(), x] for label, x in zip(*row, strict=True)] for row in rows]}
+
+    def _regress(self, model, version, body):
+        return {"results": self._on_examples(model, version, body)["outputs"].tolist()}
+
+    def _on_examples(self, model, version, body):
+        def feature(value):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
+
+        examples = [
+            tf.train.Example(features=tf.train.Features(feature={k: feature(v) for k, v in row.items()}))
+            for row in body["examples"]
+        ]
+        serialised = tf.constant([example.SerializeToString() for example in examples])
+        return self.models.run(model, version, body.get("signature_name"), {"inputs": serialised})
+
+    def _answer(self, code, content):
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client may have given up
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+
+def _json_values(name, array):
+    if array.dtype != object:
+        return array.tolist()
+    if name.endswith("_bytes"):
+        return np.vectorize(lambda value: {"b64": base64.b64encode(value).decode()}, otypes=[object])(array).tolist()
+    return np.vectorize(lambda value: value.decode("utf-8"), otypes=[object])(array).tolist()

@@ -1,0 +1,57 @@
+"""The pipelines that the tests of serving export: one of every kind, tiny."""
+
+import kbert
+from helpers.keyword_models import look_for
+from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
+
+_TEXTS = TEXTS + [b"invalid \xff\xfe utf-8 \xc3", b"nul \x00 film"]
+_PAIRS = PAIRS + [b"\xf0\x9f", "good"]
+_MASKED = ["Paris is [MASK].", "the [MASK] [MASK] of [MASK] [MASK]", "no mask", "", b"\xff [MASK]"]
+_CHOICES = [
+    ["good", "bad film", ""],
+    ["", "", ""],
+    ["é", "中", "\U0001f600"],
+    ["a", "the", "of"],
+    ["x"] * 3,
+    ["is"] * 3,
+]
+_ANSWER = {"london": 1.0, "[CLS]": 0.5}  # where there is no london, [CLS] wins: no answer
+_TAGS = ["O", "B-LOC", "I-LOC"]
+
+# kind → (model class, its arguments, arguments of build_pipeline, columns)
+KINDS = {
+    "single": (
+        kbert.BertClassifier,
+        {"num_labels": 3},
+        {"labels": ["bad", "good", "ß 中"], "sequence_length": 11},
+        {"text": _TEXTS},
+    ),
+    "pair": (kbert.BertClassifier, {}, {"pair": True}, {"text": _TEXTS, "text_pair": _PAIRS}),
+    "regression": (kbert.BertRegressor, {}, {"pair": True}, {"text": _TEXTS, "text_pair": _PAIRS}),
+    "fill_mask": (kbert.BertPretrainer, {}, {"max_masks": 3, "top_k": 4}, {"text": _MASKED}),
+    "next_sentence": (kbert.BertPretrainer, {"masked_lm": False}, {}, {"text": _TEXTS, "text_pair": _PAIRS}),
+    "encoder": (kbert.BertEncoder, {}, {"normalize": True, "sequence_length": 13}, {"text": _TEXTS}),
+    "span": (
+        kbert.BertSpanExtractor,
+        {},
+        {"doc_stride": 7, "n_best": 3, "null_threshold": 0.0},
+        {"question": _PAIRS, "context": [*_TEXTS[:-1], "a film of london\x00 !"]},
+    ),
+    "tagging": (kbert.BertTagger, {"num_labels": 3}, {"labels": _TAGS}, {"text": [*_TEXTS, "capital paris london"]}),
+    "multiple_choice": (kbert.BertMultipleChoice, {}, {}, {"prompt": _TEXTS, "choices": _CHOICES}),
+}
+
+
+def make_pipeline(kind):
+    """(pipeline, columns to ask it); the weights are large enough that different texts get different answers."""
+    make, arguments, more, columns = KINDS[kind]
+    # Large enough that the weights outweigh the graph: the test of bytes on disk needs that.
+    config = tiny_config(hidden_dim=96, num_heads=2, intermediate_dim=384, num_layers=3, initializer_stddev=0.1)
+    model, tokenizer = make(config, **arguments), tiny_tokenizer()
+    if kind == "span":
+        look_for(model, tokenizer, [_ANSWER, _ANSWER])
+    elif kind == "tagging":
+        look_for(model, tokenizer, [{None: 0.5}, {"paris": 1.0, "capital": 1.0}, {"london": 1.0}])
+    else:
+        randomise(model, scale=0.2)
+    return kbert.build_pipeline(model, tokenizer, **more), columns

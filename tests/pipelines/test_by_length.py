@@ -1,0 +1,88 @@
+"""Texts grouped by length get the answers of the padded batch; the longest of a batch is not paid for by all."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.data.text_preprocessor import TextPreprocessor
+from kbert.pipelines import by_length as module
+from kbert.pipelines.by_length import by_length
+
+MODELS = {
+    "classification": (kbert.BertClassifier, {"num_labels": 3}),
+    "span": (kbert.BertSpanExtractor, {}),
+    "tagging": (kbert.BertTagger, {"num_labels": 3}),
+    "pretraining": (kbert.BertPretrainer, {}),
+}
+MANY = TEXTS + ["the film", "never " * 30, "", "good film of paris", "a", "very " * 12] * 3
+
+
+def batch_of(texts):
+    return TextPreprocessor(tiny_tokenizer(), sequence_length=17)(tf.constant(texts, tf.string))
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_equals_the_padded_batch(task, monkeypatch):
+    monkeypatch.setattr(module, "_EDGES", (4, 6, 12, 16))
+    monkeypatch.setattr(module, "_TOKENS", 24)  # several groups of one edge
+    make, arguments = MODELS[task]
+    model = randomise(make(tiny_config(), **arguments), scale=0.3)
+    batch = batch_of(MANY)
+    if task == "pretraining":
+        batch["mask_positions"] = tf.tile([[1, 0, 0]], [len(MANY), 1])
+    expected, found = model({name: batch[name] for name in model.input}), by_length(model, batch)
+    assert expected.keys() == found.keys()
+    is_token = batch["padding_mask"].numpy()
+    for name, value in expected.items():
+        value, received = value.numpy(), found[name].numpy()
+        assert value.shape == received.shape
+        if name in module._outputs_for_tokens(model):  # garbage at padding
+            value, received = value[is_token], received[is_token]
+        np.testing.assert_allclose(received, value, atol=1e-5, err_msg=name)
+
+
+def test_choices_share_a_row():
+    model = randomise(kbert.BertMultipleChoice(tiny_config()), scale=0.3)
+    rows = batch_of(MANY[:22])
+    batch = {name: tf.reshape(value, (11, 2, 17)) for name, value in rows.items()}
+    np.testing.assert_allclose(by_length(model, batch)["logits"], model(batch)["logits"], atol=1e-5)
+
+
+def test_groups_are_cut_to_their_own_longest_row():
+    shapes = []
+
+    class Spy:
+        task, input, output = "encoder", kbert.BertEncoder(tiny_config()).input, {}
+
+        def __call__(self, batch, training):
+            shapes.append(tuple(batch["token_ids"].shape))
+            return {}
+
+    spy = Spy()
+    spy.output = {}
+    by_length(spy, batch_of(["a", "a film", "a film is good .", "never " * 30, ""]))
+    assert shapes == [(4, 7), (1, 17)]  # 2, 3, 4 and 7 tokens run together, 17 alone
+
+
+def test_starts_and_ends(monkeypatch):
+    monkeypatch.setattr(module, "_EDGES", (4, 8))
+    monkeypatch.setattr(module, "_TOKENS", 16)  # 4 rows of up to 4 tokens, 2 of up to 8, 1 of more
+    starts, ends = module._groups(tf.constant([2, 2, 3, 4, 4, 5, 6, 8, 9, 30]))
+    assert starts.numpy().tolist() == [0, 4, 5, 7, 8, 9]
+    assert ends.numpy().tolist() == [4, 5, 7, 8, 9, 10]
+    starts, ends = module._groups(tf.constant([], tf.int32))
+    assert starts.numpy().tolist() == [0] and ends.numpy().tolist() == [0]
+
+
+def test_a_pipeline_answers_alike_called_predicting_and_symbolically():
+    import keras
+
+    pipeline = kbert.build_pipeline(randomise(kbert.BertClassifier(tiny_config())), tiny_tokenizer(), pair=True)
+    columns = {"text": TEXTS, "text_pair": PAIRS}
+    inputs = {name: keras.Input((), dtype="string", name=name) for name in columns}
+    padded = keras.Model(inputs, pipeline(inputs))({name: tf.constant(value) for name, value in columns.items()})
+    for answers in (pipeline(columns), pipeline.predict(columns, verbose=0)):
+        np.testing.assert_allclose(answers["probabilities"], padded["probabilities"], atol=1e-5)
+    assert pipeline({name: [] for name in columns})["probabilities"].shape == (0, 2)

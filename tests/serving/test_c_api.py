@@ -1,0 +1,79 @@
+"""Python-free proof: each export, loaded through the C API with two op libraries of tf-text, answers as Python does."""
+
+import numpy as np
+import pytest
+from helpers.c_api import ask, compile_program, op_libraries
+
+from kbert.serving.messages import encode_example
+from kbert.serving.signatures import signatures
+
+# Not optional: .ci/run installs a compiler, and a test that skips there fails.
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    return compile_program(tmp_path_factory.mktemp("capi"))
+
+
+def rows_of(columns, rows=slice(None)):
+    return {name: np.array(column, dtype=object)[rows] for name, column in columns.items()}
+
+
+def inputs_for(name, signature, columns):
+    """The columns as the signature takes them."""
+    if signature.kind != "predict":
+        rows = zip(*columns.values(), strict=True)
+        return {"inputs": np.array([encode_example(dict(zip(columns, row, strict=True))) for row in rows], object)}
+    if set(signature.inputs) == set(columns):
+        return columns
+    return {
+        "text": columns["text"],
+        "text_pair": columns["text"][::-1],
+    }  # next_sentence beside fill_mask
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        value = np.asarray(value)
+        assert found[name].shape == value.shape, name
+        if value.dtype == object:
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+        else:
+            np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+
+
+def test_answers_of_every_signature_equal_those_of_python(served, program):
+    columns = rows_of(served.columns)
+    wanted = signatures(served.pipeline)
+    requests = {name: inputs_for(name, one, columns) for name, one in wanted.items()}
+    answers = ask(program, served.path, list(requests.items()))
+    for (name, inputs), answer in zip(requests.items(), answers, strict=True):
+        assert not isinstance(answer, str), f"{name}: {answer}"
+        assert_equal(answer, wanted[name].function(*inputs.values()))
+    assert_equal(answers[0], served.pipeline(columns))  # serving_default
+
+
+def test_one_text_and_none(served, program):
+    one, none = rows_of(served.columns, slice(1, 2)), rows_of(served.columns, slice(0, 0))
+    answers = ask(program, served.path, [("serving_default", one), ("serving_default", none)])
+    expected = served.pipeline(served.columns)
+    for answer, rows in zip(answers, (slice(1, 2), slice(0, 0)), strict=True):
+        assert_equal(answer, {name: np.asarray(value)[rows] for name, value in expected.items()})
+
+
+def test_what_is_no_example_is_an_error_and_the_next_request_is_answered(served_models, program):
+    served = served_models["single"]
+    good = encode_example({"text": "good"})
+    requests = [("classify", {"inputs": [good, wrong]}) for wrong in (b"no proto", encode_example({"words": "x"}))]
+    errors_and_answer = ask(program, served.path, [*requests, ("classify", {"inputs": [good]})])
+    assert "Could not parse example input" in errors_and_answer[0]
+    assert "Feature: text (data type: string) is required but could not be found" in errors_and_answer[1]
+    assert errors_and_answer[2]["classes"].tolist() == [[b"bad", b"good", "ß 中".encode()]]
+
+
+def test_a_server_without_the_ops_refuses_the_model(served_models, program):
+    path = served_models["single"].path
+    with pytest.raises(RuntimeError, match="Op type not registered 'FastWordpieceTokenizeWithOffsets'"):
+        ask(program, path, [], libraries=op_libraries(["_normalize_ops.so"]))

@@ -1,0 +1,182 @@
+"""The client, against a server that speaks TensorFlow Serving's REST and gRPC with the official messages."""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+import urllib.request
+from concurrent import futures
+
+import numpy as np
+import pytest
+from helpers.model_server import ModelServer
+from helpers.paths import ROOT
+from helpers.run_recipe import run_recipe
+
+from kbert.serving.client import ServingClient
+from kbert.serving.serving_error import ServingError
+
+pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
+pytestmark = pytest.mark.parity
+
+TEXTS = ["The film is good.", "", "paris é 中 \U0001f600"]
+PAIRS = ["Good?", "never never", "a"]
+
+
+@pytest.fixture(scope="module")
+def server(served_models):
+    with ModelServer(served_models["single"].path.parent.parent) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _well_behaved(server):
+    yield
+    server.fault = None
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def url(request, server):
+    return getattr(server, request.param)
+
+
+def as_lists(answers):
+    return {name: np.asarray(value).tolist() for name, value in answers.items()}
+
+
+def test_answers_equal_those_of_python(server, url, served_models):
+    for kind in ("single", "pair", "encoder", "fill_mask", "next_sentence"):
+        pipeline = served_models[kind].pipeline
+        texts = ["a [MASK] film", "[MASK] [MASK]", "none"] if kind == "fill_mask" else TEXTS
+        columns = dict(zip(pipeline.preprocessor.input_names, (texts, PAIRS), strict=False))
+        answers, expected = ServingClient(url, kind).predict(columns), pipeline.predict(columns, verbose=0)
+        assert answers.keys() == expected.keys()
+        for name, value in expected.items():
+            if value.dtype == object:
+                assert answers[name] == value.tolist()
+            else:
+                np.testing.assert_allclose(answers[name], value, atol=1e-5)
+        assert server.requests[-1] == (kind, "serving_default")
+
+
+def test_classify_and_regress(url, served_models):
+    expected = served_models["single"].pipeline.predict({"text": TEXTS}, verbose=0)["probabilities"]
+    rows = ServingClient(url, "single", version=1).classify([{"text": text} for text in TEXTS])
+    assert [[label for label, _ in row] for row in rows] == [["bad", "good", "ß 中"]] * 3
+    np.testing.assert_allclose([[score for _, score in row] for row in rows], expected, atol=1e-5)
+    examples = [{"text": a, "text_pair": b} for a, b in zip(TEXTS, PAIRS, strict=True)]
+    expected = served_models["regression"].pipeline.predict({"text": TEXTS, "text_pair": PAIRS}, verbose=0)["score"]
+    np.testing.assert_allclose(ServingClient(url, "regression").regress(examples), expected, atol=1e-5)
+
+
+def test_other_signatures(url, served_models):
+    tokens = ServingClient(url, "encoder").predict({"text": ["paris é"]}, "tokenize")
+    assert tokens["tokens"][0][:4] == ["[CLS]", "paris", "[UNK]", "[SEP]"] and tokens["count"] == [4]
+    assert tokens["starts"][0][:4] == [-1, 0, 6, -1] and tokens["ends"][0][:4] == [-1, 5, 7, -1]
+
+
+def test_a_slow_server(server, url):
+    server.fault = "slow"
+    start = time.monotonic()
+    with pytest.raises(ServingError, match=r"did not answer within 0\.2 s"):
+        ServingClient(url, "single", timeout=0.2).predict({"text": ["a"]})
+    assert time.monotonic() - start < 0.9, "it must not ask a slow server again"
+
+
+def test_no_server(url):
+    address = url.split("//")[0] + "//127.0.0.1:9"
+    with pytest.raises(ServingError, match="127.0.0.1:9.* cannot be reached") as raised:
+        ServingClient(address, "single", timeout=5, tries=2).predict({"text": ["a"]})
+    assert raised.value.may_retry
+
+
+def test_a_busy_server_is_asked_again(server, url):
+    server.fault, server._busy = "busy", 2
+    assert len(ServingClient(url, "single").predict({"text": ["a"]})["label"]) == 1
+    server._busy = 2
+    with pytest.raises(ServingError, match="loading"):
+        ServingClient(url, "single", tries=1).predict({"text": ["a"]})
+
+
+def test_an_error_is_told_in_the_servers_words(server, url):
+    server.fault = "error"
+    with pytest.raises(ServingError, match="(400|INVALID_ARGUMENT): expected something else"):
+        ServingClient(url, "single").predict({"text": ["a"]})
+    server.fault = None
+    with pytest.raises(ServingError, match="(404|NOT_FOUND)"):
+        ServingClient(url, "single").predict({"text": ["a"]}, "no_such_signature")
+
+
+def test_malformed_answers(server):
+    client = ServingClient(server.rest, "single")
+    server.fault = "malformed"
+    with pytest.raises(ServingError, match="expected JSON"):
+        client.predict({"text": ["a"]})
+    server.fault = "cut off"
+    with pytest.raises(ServingError, match="expected an answer with 'outputs'"):
+        client.predict({"text": ["a"]})
+
+
+def test_a_malformed_answer_over_grpc():
+    import grpc
+
+    class Nonsense(grpc.GenericRpcHandler):
+        def service(self, call):
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: b"\xff\xff nonsense")
+
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([Nonsense()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with pytest.raises(ServingError, match="expected a message of TensorFlow Serving"):
+        ServingClient(f"grpc://127.0.0.1:{port}", "single").predict({"text": ["a"]})
+    server.stop(None).wait()
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="expected http://host:8501 or grpc://host:8500"):
+        ServingClient("localhost:8501", "single")
+    with pytest.raises(ValueError, match="a version or a label"):
+        ServingClient("http://localhost:8501", "single", version=1, label="stable")
+
+
+def test_the_curl_line_asks_the_same(server, served_models):
+    client = ServingClient(server.rest, "single")
+    line = client.curl({"text": ['it\'s é "good"']})
+    command, *_, body, address = shlex.split(line)  # what a shell would hand to curl
+    assert command == "curl"
+    with urllib.request.urlopen(address, body.encode()) as response:
+        answer = json.loads(response.read())["outputs"]
+    assert answer["label"] == client.predict({"text": ['it\'s é "good"']})["label"]
+
+
+def test_the_recipe(server, served_models, capsys, tmp_path):
+    common = ["--url", server.rest, "--model"]
+    run_recipe("query_server", "good", "bad film", *common, "single")
+    printed = capsys.readouterr()
+    answers = [json.loads(line) for line in printed.out.splitlines()]
+    expected = served_models["single"].pipeline.predict(["good", "bad film"], verbose=0)
+    assert [answer["label"] for answer in answers] == expected["label"].tolist()
+    assert printed.err.startswith("curl ") and "/v1/models/single:predict" in printed.err
+    (tmp_path / "rows.jsonl").write_text('{"text": "a", "text_pair": "b"}\n\n{"text": "c", "text_pair": ""}\n')
+    run_recipe("query_server", "--input", tmp_path / "rows.jsonl", "--batch-size", 1, *common, "regression")
+    rows = [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()]
+    expected = served_models["regression"].pipeline.predict({"text": ["a", "c"], "text_pair": ["b", ""]}, verbose=0)
+    np.testing.assert_allclose(rows, expected["score"], atol=1e-5)
+    run_recipe("query_server", "--pair", "a", "b", *common, "regression")
+    assert json.loads(capsys.readouterr().out)["score"] == pytest.approx(rows[0], abs=1e-6)
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"words": "b"}\n')
+    with pytest.raises(SystemExit, match="line 2: expected an object with"):
+        run_recipe("query_server", "--input", tmp_path / "rows.jsonl", *common, "single")
+    for arguments in (["--question", "Who?"], ["--prompt", "x"], ["a", "--pair", "b", "c"], []):
+        with pytest.raises(SystemExit):
+            run_recipe("query_server", *arguments, *common, "single")
+
+
+def test_the_client_needs_no_tensorflow():
+    code = (
+        "import sys; from kbert.serving.client import ServingClient; ServingClient('grpc://localhost:1', 'x');"
+        "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -1,0 +1,80 @@
+"""Whatever strings come: an answer, the same one whoever the neighbours are, and never a crash."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.paths import ROOT
+
+WORDS = ["good", "bad", "film", "[MASK]", "[SEP]", "##s", "é", "中", "\U0001f600", ".", "-", "\u0301", "\u200d", "\x00"]
+
+
+def random_strings(count, seed):
+    """bytes: of any kind, of Unicode of any kind, of the vocabulary's words, spaces, and sometimes nothing or much."""
+    rng = np.random.default_rng(seed)
+    strings = []
+    for number in range(count):
+        length = int(rng.integers(0, 40)) if number % 50 else int(rng.choice([0, 1, 5000]))
+        kind = number % 3
+        if kind == 0:
+            strings.append(rng.bytes(length))
+        elif kind == 1:
+            points = rng.integers(0, 0x110000, length)
+            strings.append("".join(map(chr, points)).encode("utf-8", "surrogatepass"))
+        else:
+            strings.append(" ".join(rng.choice(WORDS, length)).encode())
+    return strings
+
+
+def naughty_strings():
+    """The Big List of Naughty Strings, where it lies beside the project."""
+    path = ROOT.parent / "shared/data/tokenizer/blns.json"
+    return [text.encode("utf-8", "surrogatepass") for text in json.loads(path.read_text())] if path.is_file() else []
+
+
+def columns_of(strings, names):
+    """One column of strings for each input, so that each row has different ones; choices are four a row."""
+    columns = {}
+    for shift, name in enumerate(names):
+        rolled = strings[shift * 7 :] + strings[: shift * 7]
+        columns[name] = np.array(rolled, dtype=object)
+        if name == "choices":
+            columns[name] = np.stack([np.roll(columns[name], k) for k in range(4)], axis=1)
+    return columns
+
+
+def answers_of(serve, columns, rows):
+    answers = serve(**{name: tf.constant(column[rows].tolist(), tf.string) for name, column in columns.items()})
+    return {name: value.numpy() for name, value in answers.items()}
+
+
+def check(served, strings, batch=64):
+    serve = tf.saved_model.load(str(served.path)).signatures["serving_default"]
+    columns = columns_of(strings, list(served.columns))
+    alone = np.random.default_rng(0).choice(len(strings), size=min(len(strings), 60), replace=False)
+    for first in range(0, len(strings), batch):
+        rows = np.arange(first, min(first + batch, len(strings)))
+        together = answers_of(serve, columns, rows)
+        for value in together.values():
+            assert len(value) == len(rows)
+            assert value.dtype.kind != "f" or np.isfinite(value).all()
+        for row in set(rows) & set(alone):
+            _assert_same(answers_of(serve, columns, [row]), together, row - first, strings[row])
+
+
+def _assert_same(one, together, place, string):
+    for name, value in one.items():
+        if value.dtype == object:
+            np.testing.assert_array_equal(value[0], together[name][place], err_msg=f"{name} of {string!r:.80}")
+        else:
+            np.testing.assert_allclose(value[0], together[name][place], atol=1e-5, err_msg=f"{name} of {string!r:.80}")
+
+
+def test_some_strings(served):
+    check(served, [*random_strings(240, seed=1), *naughty_strings()[:200:4], b"", b"good " * 20_000])
+
+
+@pytest.mark.slow
+def test_ten_thousand_strings(served):
+    check(served, [*random_strings(10_000, seed=2), *naughty_strings(), b"x" * 1_000_000, b"good " * 200_000])

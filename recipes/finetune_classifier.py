@@ -5,11 +5,12 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
         --init runs/tiny --output runs/reviews
 
 The table is .csv, .tsv (without quoting) or .jsonl. --text-pair-column: pairs of texts; --regression: labels are
-numbers. Without --dev a tenth of --train is held out, the same rows whatever the --seed. The paper chooses on dev among
-batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run goes on from its last
-checkpoint when the same command is given again. --output receives model/ (a kbert directory, for predict.py,
-evaluate.py and export.py), metrics.json, settings.json, history.jsonl, logs/ (TensorBoard) and, until the run is
-finished, checkpoints/.
+numbers; --windows mean (or max): texts that do not fit are learnt window by window, and judged by the mean of what is
+said of their windows. Without --dev a tenth of --train is held out, the same rows whatever the --seed. The paper
+chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run
+goes on from its last checkpoint when the same command is given again. --output receives model/ (a kbert directory, for
+predict.py, evaluate.py and export.py), metrics.json, settings.json, history.jsonl, logs/ (TensorBoard) and, until the
+run is finished, checkpoints/.
 """
 
 import argparse
@@ -32,8 +33,15 @@ def parse_arguments(argv):
     parser.add_argument("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     parser.add_argument("--label-column", metavar="NAME", required=True, help="column of the label")
     parser.add_argument("--regression", action="store_true", help="labels are numbers: learn them by squared error")
+    parser.add_argument("--windows", choices=("mean", "max"),
+                        help="cut long texts into windows, pool what is said of each (default: truncate)")  # fmt: skip
+    parser.add_argument("--doc-stride", metavar="N", type=positive_int, default=128,
+                        help="with --windows: tokens from one to the next (default: 128)")  # fmt: skip
     add_finetuning_flags(parser)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.windows and args.text_pair_column:
+        parser.error("--windows are of single texts: leave --text-pair-column out")
+    return args
 
 
 def add_finetuning_flags(parser, **overrides):
@@ -72,9 +80,9 @@ def read_data(args):
     return train, dev, labels
 
 
-def build(args, seed, labels, pair):
+def build(args, seed, labels, pair, **settings):
     """The pipeline of a classifier (of a regressor where `labels` is None) and its hardware."""
-    settings = {} if labels is None else {"labels": list(labels), "num_labels": len(labels)}
+    settings |= {} if labels is None else {"labels": list(labels), "num_labels": len(labels)}
     return build_task(args, seed, "regression" if labels is None else "classification", pair=pair, **settings)
 
 
@@ -91,7 +99,8 @@ def build_task(args, seed, task, **settings):
 
     hardware = choose_hardware(args.strategy, args.precision)
     if args.dropout is not None:
-        settings |= {name: args.dropout for name in ("dropout", "hidden_dropout", "attention_dropout")}
+        of_head = set(ModelDescription.argument_names(task)) & {"dropout"}  # that of answers as spans has none
+        settings |= {name: args.dropout for name in (*of_head, "hidden_dropout", "attention_dropout")}
     keras.utils.set_random_seed(seed)
     with hardware.scope():
         model = kbert.load_pretrained(args.init, task, sequence_length=args.sequence_length, **settings)
@@ -110,12 +119,13 @@ def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=N
     from kbert.optim.schedule import WarmupLinearDecay
     from kbert.optim.tasks import task_losses, task_metrics
     from kbert.tasks.baseline import constant_baseline
-    from kbert.tasks.finetuning_data import real_tokens, training_dataset, training_steps
+    from kbert.tasks.finetuning_data import training_steps
     from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
     from kbert.training.resume import fit_steps
 
     model, start = pipeline.model, time.perf_counter()
-    steps = args.steps or training_steps(len(train), args.batch_size, args.epochs)
+    rows, tokens, make_dataset = training_data(args, pipeline, hardware, train, seed)
+    steps = args.steps or training_steps(rows, args.batch_size, args.epochs)
     schedule = WarmupLinearDecay(args.learning_rate, int(WARMUP_SHARE * steps), steps)
     with hardware.scope():
         model.compile(
@@ -123,18 +133,11 @@ def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=N
             weighted_metrics=task_metrics(model.task), jit_compile=hardware.jit_compile,
         )  # fmt: skip
 
-    def make_dataset(start_step):
-        return training_dataset(
-            train, pipeline.preprocessor, batch_size=args.batch_size, seed=seed, start_step=start_step,
-            num_labels=getattr(model, "num_labels", None), bucketed=hardware.name != "tpu",
-            group_by_length=args.group_by_length,
-        )  # fmt: skip
-
     window = min(LOG_EVERY, args.checkpoint_every)
     callbacks = [ConsoleProgress(), TensorBoardScalars(log_dir or run.path / "logs")]
     fit_steps(
         model, make_dataset, steps, run.path, window=window, checkpoint_every=args.checkpoint_every // window,
-        callbacks=callbacks, real_tokens=args.batch_size * real_tokens(train, pipeline.preprocessor),
+        callbacks=callbacks, real_tokens=args.batch_size * tokens,
     )  # fmt: skip
     scores = {
         "dev": timed_evaluation(args, pipeline, hardware, dev, metrics),
@@ -153,11 +156,37 @@ def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=N
     return scores
 
 
+def training_data(args, pipeline, hardware, train, seed):
+    """Rows of an epoch (texts or windows), tokens of a row that are no padding, and `fit_steps`' make_dataset."""
+    from kbert.tasks.documents import document_windows
+    from kbert.tasks.finetuning_data import real_tokens, training_dataset
+    from kbert.tasks.window_data import window_dataset
+
+    more = {
+        "batch_size": args.batch_size, "seed": seed, "bucketed": hardware.name != "tpu",
+        "group_by_length": args.group_by_length,
+    }  # fmt: skip
+    num_labels = getattr(pipeline.model, "num_labels", None)
+    if getattr(pipeline.answers, "windows", None) is None:
+
+        def whole_texts(start_step):
+            return training_dataset(train, pipeline.preprocessor, start_step=start_step, num_labels=num_labels, **more)
+
+        return len(train), real_tokens(train, pipeline.preprocessor), whole_texts
+    store, labels = document_windows(train, pipeline.preprocessor, num_labels)
+    print(f"{len(train):,} texts in {len(store):,} windows")
+    tokens = float(store.lengths.mean())
+    return len(store), tokens, lambda start_step: window_dataset(store, labels, start_step=start_step, **more)
+
+
 def timed_evaluation(args, pipeline, hardware, examples, metrics):
     """`kbert.tasks.evaluation.evaluate`, and a line that says how fast it was."""
+    from kbert.tasks.documents import evaluate_documents
     from kbert.tasks.evaluation import evaluate
     from kbert.tasks.finetuning_data import real_tokens
 
+    if getattr(pipeline.answers, "windows", None) is not None:
+        return evaluate_documents(pipeline, examples, metrics, batch_size=args.batch_size)
     tokens, start = len(examples) * real_tokens(examples, pipeline.preprocessor), time.perf_counter()
     scores = evaluate(
         pipeline.model, pipeline.preprocessor, examples, metrics, batch_size=args.batch_size,
@@ -175,7 +204,8 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         train, dev, labels = read_data(args)
-        pipeline, hardware = build(args, args.seed, labels, train.pair)
+        windows = {"windows": args.windows, "doc_stride": args.doc_stride}
+        pipeline, hardware = build(args, args.seed, labels, train.pair, **windows)
         run = open_run(args.output, settings_of(args), args.overwrite, hardware)
     print(hardware.describe())
     print(f"{len(train):,} examples to learn from, {len(dev):,} to evaluate on; labels: {labels or 'numbers'}")

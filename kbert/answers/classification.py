@@ -6,6 +6,8 @@ Shapes: B batch, N labels.
 import keras
 import tensorflow as tf
 
+from kbert.answers.pool_windows import check_windows, pool_windows, pooled_size
+
 
 @keras.saving.register_keras_serializable("kbert")
 class ClassificationAnswers(keras.layers.Layer):
@@ -13,40 +15,45 @@ class ClassificationAnswers(keras.layers.Layer):
 
     Args:
         labels: list of N strings, in the order of the logits.
+        windows: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
         **kwargs: name, dtype, trainable.
 
     Call arguments:
-        outputs: dict with ``logits`` [B, N].
-        batch: what the model was given; not needed here.
+        outputs: dict with ``logits`` [B, N]; of windows [W, N].
+        batch: with `windows` what `DocumentPreprocessor` gave; else not needed.
 
     Returns:
         dict of ``label`` string [B] (of equally probable ones the first) and ``probabilities`` float32 [B, N].
 
     Raises:
-        ValueError: no labels, or another number than there are logits.
+        ValueError: no labels, or another number than there are logits; an unknown pooling.
 
     Example::
 
         ClassificationAnswers(["bad", "good"])({"logits": tf.constant([[0.0, 3.0]])})["label"]  # [b"good"]
     """
 
-    def __init__(self, labels, **kwargs):
+    def __init__(self, labels, windows=None, **kwargs):
         super().__init__(**kwargs)
         if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
             raise ValueError(f"ClassificationAnswers: `labels` must be a list of strings. Received: {labels!r}")
+        check_windows(windows, "ClassificationAnswers")
         self.labels = tuple(labels)
+        self.windows = windows
         self.supports_jit = False  # XLA has no strings
         self._convert_input_args = False  # a mixed dtype policy must not cast the logits
 
     def call(self, outputs, batch=None):
         logits = tf.cast(outputs["logits"], tf.float32)  # [B, N]
         self._check(logits.shape)
+        logits = pool_windows(logits, batch, self.windows)
         labels = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1, output_type=tf.int32))
         return {"label": labels, "probabilities": tf.nn.softmax(logits)}
 
     def compute_output_spec(self, outputs, batch=None):
         shape = outputs["logits"].shape
         self._check(shape)
+        shape = (pooled_size(shape[0], batch, self.windows), *shape[1:])
         return {
             "label": keras.KerasTensor(shape[:-1], dtype="string"),
             "probabilities": keras.KerasTensor(shape, dtype="float32"),
@@ -59,4 +66,4 @@ class ClassificationAnswers(keras.layers.Layer):
             )
 
     def get_config(self):
-        return {**super().get_config(), "labels": list(self.labels)}
+        return {**super().get_config(), "labels": list(self.labels), "windows": self.windows}

@@ -28,7 +28,7 @@ def cross_entropy(labels, logits, weights=None):
 
 def labels_and_weights(labels, logits, weights=None):
     """Labels inside [0, N) as int32 [...], and float32 weights [...] that are 0 where the label given was outside."""
-    num_labels = logits.shape[-1]
+    num_labels = ops.shape(logits)[-1]  # positions of a batch that was cut to its longest row are no static number
     labels = ops.cast(labels, "int32")
     if len(labels.shape) == len(logits.shape) and labels.shape[-1] == 1:
         labels = ops.squeeze(labels, axis=-1)

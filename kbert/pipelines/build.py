@@ -10,6 +10,7 @@ from kbert.answers.regression import RegressionAnswers
 from kbert.answers.spans import SpanAnswers
 from kbert.answers.tags import TagAnswers
 from kbert.data.choice_preprocessor import ChoicePreprocessor
+from kbert.data.document_preprocessor import DocumentPreprocessor
 from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.data.span_preprocessor import SpanPreprocessor
 from kbert.data.tagging_preprocessor import TaggingPreprocessor
@@ -38,6 +39,7 @@ def build_pipeline(
     max_answer_length=None,
     null_threshold=None,
     answer=None,
+    windows=None,
     **kwargs,
 ):
     """Puts preprocessor and answers around a model.
@@ -62,6 +64,8 @@ def build_pipeline(
         n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
         null_threshold: by how much "no answer" must beat the best answer; None: there always is one.
         answer: what a tagger answers with: "tags" of the words (the default) or "entities".
+        windows: "mean" or "max": texts that do not fit are cut into windows, and a classifier's or regressor's logits
+            pooled over them; None, the default: they are truncated.
         **kwargs: name of the pipeline.
 
     Returns:
@@ -103,6 +107,7 @@ def build_pipeline(
         "max_answer_length": max_answer_length,
         "null_threshold": null_threshold,
         "answer": answer,
+        "windows": windows,
     }
     tokenizer = _tokenizer(model, tokenizer)
     settings = _settings(model, given)
@@ -112,11 +117,12 @@ def build_pipeline(
 
 def _classification(model, tokenizer, settings):
     labels = _labels(model, settings)
-    return _text_preprocessor(tokenizer, settings), ClassificationAnswers(labels, name="answers")
+    answers = ClassificationAnswers(labels, settings["windows"], name="answers")
+    return _document_preprocessor(tokenizer, settings), answers
 
 
 def _regression(model, tokenizer, settings):
-    return _text_preprocessor(tokenizer, settings), RegressionAnswers(name="answers")
+    return _document_preprocessor(tokenizer, settings), RegressionAnswers(settings["windows"], name="answers")
 
 
 def _multiple_choice(model, tokenizer, settings):
@@ -158,6 +164,14 @@ def _embedding(model, tokenizer, settings):
     return _text_preprocessor(tokenizer, settings), answers
 
 
+def _document_preprocessor(tokenizer, settings):
+    if settings["windows"] is None:
+        return _text_preprocessor(tokenizer, settings)
+    if settings["pair"]:
+        raise ValueError("build_pipeline: `windows` are of single texts. Received: pair=True")
+    return DocumentPreprocessor(tokenizer, settings["sequence_length"], settings["doc_stride"], name="preprocessor")
+
+
 def _labels(model, settings):
     labels = settings["labels"] or [str(i) for i in range(model.num_labels)]
     if len(labels) != model.num_labels:
@@ -197,6 +211,7 @@ def _settings(model, given):
         "n_best": 20,
         "max_answer_length": 30,
         "null_threshold": None,
+        "windows": None,
     }
     if model.pretrained is not None:
         defaults = {name: getattr(model.pretrained.settings, name) for name in defaults}

@@ -1,7 +1,14 @@
 """Imports every class that a saved pipeline can hold: Keras finds those of a file only once they are registered."""
 
 from kbert.answers import choice, classification, embedding, entities, fill_mask, next_sentence, regression, spans, tags
-from kbert.data import choice_preprocessor, fill_mask_preprocessor, span_preprocessor, tagging_preprocessor, text_preprocessor
+from kbert.data import (
+    choice_preprocessor,
+    document_preprocessor,
+    fill_mask_preprocessor,
+    span_preprocessor,
+    tagging_preprocessor,
+    text_preprocessor,
+)
 from kbert.models import classifier, encoder, multiple_choice, pretrainer, regressor, span_extractor, tagger
 
 __all__ = [
@@ -9,6 +16,7 @@ __all__ = [
     "choice_preprocessor",
     "classification",
     "classifier",
+    "document_preprocessor",
     "embedding",
     "encoder",
     "entities",

@@ -77,8 +77,10 @@ class Pipeline(keras.Model):
         """What `kbert.save_pretrained` stores beside weights and architecture, as the fields of `ModelSettings`."""
         preprocessing = ("sequence_length", "pair", "max_masks", "doc_stride", "max_query_length")
         found = {name: getattr(self.preprocessor, name) for name in preprocessing if hasattr(self.preprocessor, name)}
-        answering = ("null_threshold", "n_best", "max_answer_length", "windows")
+        answering = ("null_threshold", "n_best", "max_answer_length")
         found |= {name: getattr(self.answers, name) for name in answering if hasattr(self.answers, name)}
+        if getattr(self.answers, "windows", None) is not None:
+            found["windows"] = self.answers.windows
         if hasattr(self.answers, "labels"):
             found["labels"] = list(self.answers.labels)
         for field, name in (("top_k", "k"), ("pooling", "pooling"), ("normalize", "normalize")):

@@ -93,3 +93,9 @@ def test_defaults():
     assert kbert.build_pipeline(
         kbert.BertSpanExtractor(tiny_config(max_sequence_length=512)), tiny_tokenizer()
     ).settings()["sequence_length"] == 384  # fmt: skip
+
+
+def test_windows_in_groups_of_like_length_answer_as_padded_ones(pipeline, answers):
+    batch = pipeline.preprocessor(COLUMNS)
+    padded = pipeline.model({name: batch[name] for name in pipeline.model.input})
+    same(answers, {name: value.numpy() for name, value in pipeline.answers(padded, batch).items()})

@@ -1,0 +1,40 @@
+"""What a model says of a text's windows → what it says of the text.
+
+Shapes: B texts, W windows of all of them, N labels.
+"""
+
+import tensorflow as tf
+
+POOLINGS = ("max", "mean")
+
+
+def check_windows(windows, owner):
+    """Raises ValueError unless `windows` is None, "max" or "mean"."""
+    if windows not in (None, *POOLINGS):
+        raise ValueError(f"{owner}: `windows` must be None or one of {POOLINGS}. Received: {windows!r}")
+
+
+def pool_windows(values, batch, windows):
+    """Pools logits or scores over the windows of each text.
+
+    Args:
+        values: float32 [W] or [W, N].
+        batch: what `DocumentPreprocessor` gave: ``window_row`` int32 [W], ``text`` string [B].
+        windows: "max" (of each label by itself) or "mean"; None: texts are not cut into windows, nothing is done.
+
+    Returns:
+        float32 [B] or [B, N].
+
+    Example::
+
+        pool_windows(tf.constant([1.0, 3.0, 5.0]), {"window_row": [0, 0, 1], "text": ["a", "b"]}, "mean")  # [2, 5]
+    """
+    if windows is None:
+        return values
+    pool = tf.math.unsorted_segment_max if windows == "max" else tf.math.unsorted_segment_mean
+    return pool(values, batch["window_row"], tf.size(batch["text"]))
+
+
+def pooled_size(size, batch, windows):
+    """B of symbolic values, whose first dimension is `size`."""
+    return size if windows is None else batch["text"].shape[0]

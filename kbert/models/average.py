@@ -1,0 +1,60 @@
+"""Several models as one: an ensemble.
+
+Shapes: those of the models.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from kbert.models.bert_model import BertModel
+
+
+def average_models(models):
+    """One model whose outputs are the means of several models' outputs.
+
+    Of ``logits`` the mean is taken of the probabilities (and their logarithm given, as logits again), of scores and of
+    start and end logits of themselves.
+
+    Args:
+        models: kbert models of the same task, inputs and outputs; at least one. They are not copied.
+
+    Returns:
+        A `BertModel` with the inputs and outputs of each, and the first one's ``task``, ``config``, ``pretrained`` and
+        ``num_labels``; it cannot be saved. Of a single model, itself.
+
+    Raises:
+        ValueError: no model, or models that differ in task, inputs or outputs.
+
+    Source: Devlin et al. 2018, section 4.2, footnote 4: the ensemble is 7 systems of other pre-training checkpoints and
+    fine-tuning seeds.
+
+    Example::
+
+        ensemble = average_models([kbert.load_pretrained("runs/squad-0"), kbert.load_pretrained("runs/squad-1")])
+    """
+    models = list(models)
+    kinds = [_kind(model) for model in models]
+    if not models or any(kind != kinds[0] for kind in kinds):
+        raise ValueError(f"average_models: expected models of one task, inputs and outputs. Received: {kinds}")
+    if len(models) == 1:
+        return models[0]
+    inputs = {name: keras.Input(x.shape[1:], dtype=x.dtype, name=name) for name, x in models[0].input.items()}
+    outputs = [model(inputs) for model in models]
+    means = {name: _mean(name, [ops.cast(one[name], "float32") for one in outputs]) for name in outputs[0]}
+    ensemble = BertModel(inputs, means, name="ensemble")
+    for name in ("task", "config", "pretrained", "num_labels"):
+        if hasattr(models[0], name):
+            setattr(ensemble, name, getattr(models[0], name))
+    return ensemble
+
+
+def _mean(name, values):
+    if name == "logits":
+        return ops.logsumexp(ops.stack([ops.log_softmax(x) for x in values]), axis=0) - math.log(len(values))
+    return ops.mean(ops.stack(values), axis=0)
+
+
+def _kind(model):
+    return model.task, sorted(model.input), sorted((name, x.shape[1:]) for name, x in model.output.items())

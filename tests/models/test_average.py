@@ -1,0 +1,47 @@
+"""An ensemble gives the means of its models."""
+
+import numpy as np
+import pytest
+from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.data.text_preprocessor import TextPreprocessor
+from kbert.models.average import average_models
+
+BATCH = {k: v.numpy() for k, v in TextPreprocessor(tiny_tokenizer(), 19)(TEXTS).items()}
+
+
+def outputs(model):
+    return {name: np.asarray(value) for name, value in model(BATCH).items()}
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_classifiers_by_their_probabilities():
+    models = [randomise(kbert.BertClassifier(tiny_config(), num_labels=3), seed) for seed in range(3)]
+    ensemble = average_models(models)
+    expected = np.mean([softmax(outputs(model)["logits"]) for model in models], axis=0)
+    np.testing.assert_allclose(softmax(outputs(ensemble)["logits"]), expected, atol=1e-6)
+    assert (ensemble.task, ensemble.num_labels, ensemble.config) == ("classification", 3, models[0].config)
+    pipeline = kbert.build_pipeline(ensemble, tiny_tokenizer(), labels=["a", "b", "c"])
+    np.testing.assert_allclose(pipeline.predict(TEXTS)["probabilities"], expected, atol=1e-5)
+
+
+def test_span_extractors_and_regressors_by_their_scores():
+    for kind in (kbert.BertSpanExtractor, kbert.BertRegressor):
+        models = [randomise(kind(tiny_config()), seed) for seed in range(2)]
+        received = outputs(average_models(models))
+        for name, value in received.items():
+            np.testing.assert_allclose(value, np.mean([outputs(m)[name] for m in models], axis=0), atol=1e-5)
+
+
+def test_one_model_is_its_own_mean_and_others_must_be_alike():
+    model = kbert.BertClassifier(tiny_config(), num_labels=3)
+    assert average_models([model]) is model
+    for models in ([], [model, kbert.BertClassifier(tiny_config(), num_labels=2)],
+                   [model, kbert.BertRegressor(tiny_config())]):  # fmt: skip
+        with pytest.raises(ValueError, match="expected models of one task, inputs and outputs"):
+            average_models(models)

@@ -1,0 +1,228 @@
+"""finetune_squad.py: what it leaves, that the stored threshold is applied, that a broken-off run goes on exactly."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+from helpers.run_recipe import RECIPES, read_json, run_recipe
+from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
+
+import kbert
+from kbert.tasks import window_data
+from kbert.tasks.squad import read_squad
+from kbert.tasks.squad_metrics import squad_scores
+
+FILES = ("predictions.json", "nbest.json", "null_odds.json")
+
+
+def articles(count, start=0, none_every=4):
+    """Questions for the adjective of a noun, on contexts of up to six windows."""
+    data = []
+    for n in range(start, start + count):
+        pairs = [((GOOD + BAD)[(3 * n + i) % 8], NOUNS[(n + i) % 5]) for i in range(1 + n % 4)]
+        context = " ".join(f"\U0001f600 the very {word}ly {noun} ." for word, noun in pairs)
+        word, noun = pairs[n % len(pairs)]
+        answers = [{"text": f"{word}ly", "answer_start": context.index(f"{word}ly {noun}")}]
+        none = none_every and n % none_every == 0
+        question = {
+            "id": f"q{n}",
+            "question": "the play" if none else f"the {noun}",
+            "answers": [] if none else answers,
+        }
+        data.append(
+            {"title": "t", "paragraphs": [{"context": context, "qas": [question | {"is_impossible": bool(none)}]}]}
+        )
+    return data
+
+
+def write(path, data):
+    path.write_text(json.dumps({"version": "x", "data": data}), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    lost = {"id": "lost", "question": "the film", "answers": [{"text": "zebra", "answer_start": 0}]}
+    more = {"title": "t", "paragraphs": [{"context": "a good film", "qas": [lost]}]}
+    write(path / "train-v2.0.json", [*articles(30), more])
+    write(path / "dev-v2.0.json", articles(14, 30))
+    write(path / "train-v1.1.json", articles(20, none_every=0))
+    write(path / "dev-v1.1.json", articles(6, 20, none_every=0))
+    return path
+
+
+def arguments(home, output, *more):
+    return ("--data", home, "--version", "2.0", "--init", home / "init", "--output", output, "--batch-size", 8,
+            "--sequence-length", 16, "--doc-stride", 5, "--max-query-length", 3, "--max-answer-length", 4,
+            "--n-best", 5, "--learning-rate", 2e-3, "--checkpoint-every", 10, "--steps", 30, *more)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(home, tmp_path_factory):
+    """A finished run, and what it printed."""
+    import contextlib
+    import io
+
+    path, printed = tmp_path_factory.mktemp("runs") / "run", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        run_recipe("finetune_squad", *arguments(home, path, "--json"))
+    return path, printed.getvalue()
+
+
+def test_what_a_run_leaves(home, run):
+    path, printed = run
+    scores = read_json(path / "metrics.json")
+    assert json.loads(printed.splitlines()[-1]) == scores
+    assert {entry.name for entry in path.iterdir()} == {
+        "model", "metrics.json", "settings.json", "history.jsonl", "logs", *FILES,
+    }  # fmt: skip
+    assert (scores["train_examples"], scores["dev_examples"], scores["steps"]) == (30, 14, 30)
+    assert scores["train_windows"] > 40
+    assert "1 of 31 questions are left out: their contexts lack the answer (lost …)" in printed
+    assert "paper, BERT-large, dev" in printed and "EM  78.7   F1  81.9" in printed and "real tokens/s" in printed
+    history = [json.loads(line) for line in (path / "history.jsonl").open()]
+    assert history[-1]["loss"] < 0.8 * history[0]["loss"]
+
+
+def test_the_threshold_is_stored_and_applied(home, run):
+    path, _ = run
+    dev, scores = read_squad(home / "dev-v2.0.json"), read_json(path / "metrics.json")
+    predictions, n_best, odds = (read_json(path / name) for name in FILES)
+    model = kbert.load_pretrained(path)
+    assert model.pretrained.settings.null_threshold == scores["null_threshold"]
+    pipeline = kbert.build_pipeline(model)
+    answers = pipeline.predict(dev.columns, verbose=0)
+    assert dict(zip(dev.ids, answers["answer"].tolist(), strict=True)) == predictions
+    assert 0 < sum(answer == "" for answer in predictions.values())
+    for row, identifier in enumerate(dev.ids):
+        assert odds[identifier] == pytest.approx(answers["null_score"][row] - answers["score"][row], abs=1e-4)
+        assert (odds[identifier] > scores["null_threshold"]) == (predictions[identifier] == "")
+        assert sum(entry["probability"] for entry in n_best[identifier]) == pytest.approx(1, abs=1e-5)
+        assert "" in [entry["text"] for entry in n_best[identifier]]
+        assert all(entry["text"] in dev.contexts[row] for entry in n_best[identifier])
+    official = squad_scores(dev.answers, [predictions[identifier] for identifier in dev.ids])
+    assert {name: scores["dev"][name] for name in official} == pytest.approx(official)
+    assert scores["dev"]["f1"] == pytest.approx(scores["dev"]["best_f1"])  # the odds of 14 questions differ
+
+
+def test_evaluate_and_an_ensemble(home, run, tmp_path, capsys):
+    path, _ = run
+    expected = read_json(path / "metrics.json")["dev"]
+    data = ("--data", home / "dev-v2.0.json", "--batch-size", 5)
+    run_recipe("evaluate", "--model", path, *data, "--output", tmp_path / "one")
+    assert read_json(tmp_path / "one" / "metrics.json") == pytest.approx(expected, abs=1e-3)
+    assert read_json(tmp_path / "one" / "predictions.json") == read_json(path / "predictions.json")
+    run_recipe("evaluate", "--model", path, "--model", path, *data, "--json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == pytest.approx(expected, abs=1e-3)
+    kbert.save_pretrained(kbert.build_pipeline(kbert.load_pretrained(path), n_best=2), tmp_path / "other")
+    with pytest.raises(SystemExit, match=r"expected the preprocessing and labels of .*Received: other \['n_best'\]"):
+        run_recipe("evaluate", "--model", path, "--model", tmp_path / "other", *data)
+
+
+def test_predict(home, run, tmp_path):
+    path, _ = run
+    run_recipe("predict", "--model", path, "--input", home / "dev-v2.0.json", "--output", tmp_path / "a.jsonl",
+               "--batch-size", 4)  # fmt: skip
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {row["id"]: row["answer"] for row in rows} == read_json(path / "predictions.json")
+    for row in rows:
+        assert row["answer"] == ("" if row["start"] < 0 else row["context"][row["start"] : row["end"]])
+    table = tmp_path / "own.csv"
+    table.write_text("q,c,n\nthe film,the very goodly film .,7\n", encoding="utf-8")
+    columns = ("--question-column", "q", "--context-column", "c", "--keep", "n")
+    run_recipe("predict", "--model", path, "--input", table, *columns, "--output", tmp_path / "b.csv")
+    head, row = (tmp_path / "b.csv").read_text(encoding="utf-8").splitlines()
+    assert head == "q,c,n,answer,score,start,end,null_score" and row.startswith("the film,the very goodly film .,7,")
+
+
+def test_version_1_1_always_answers(home, tmp_path, capsys):
+    run_recipe("finetune_squad", *arguments(home, tmp_path / "run", "--version", "1.1", "--steps", 2, "--dropout", 0))
+    printed, scores = capsys.readouterr().out, read_json(tmp_path / "run" / "metrics.json")
+    assert "paper, BERT-base, dev" in printed and scores["null_threshold"] is None
+    assert set(scores["dev"]) == {"exact", "f1", "total"}
+    assert all(read_json(tmp_path / "run" / "predictions.json").values())
+    dev = read_squad(home / "dev-v1.1.json")
+    answers = list(read_json(tmp_path / "run" / "predictions.json").values())
+    assert scores["dev"] == pytest.approx(squad_scores(dev.answers, answers, version="1.1"))
+
+
+def test_a_run_broken_off_goes_on_exactly(home, run, tmp_path, monkeypatch, capsys):
+    whole = window_data.window_dataset
+    with monkeypatch.context() as patch:
+        patch.setattr(window_data, "window_dataset", lambda *a, **k: whole(*a, **k).take(17))
+        with pytest.raises(ValueError, match="ended after step 17"):
+            run_recipe("finetune_squad", *arguments(home, tmp_path / "run"))
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    run_recipe("finetune_squad", *arguments(home, tmp_path / "run"))
+    assert "going on from the checkpoint of step 10 of 30" in capsys.readouterr().out
+    expected, received = (kbert.load_pretrained(path).get_weights() for path in (run[0], tmp_path / "run"))
+    for a, b in zip(expected, received, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name in FILES:
+        assert read_json(tmp_path / "run" / name) == read_json(run[0] / name)
+    one, two = (read_json(path / "metrics.json") for path in (run[0], tmp_path / "run"))
+    assert one["dev"] == two["dev"] and one["null_threshold"] == two["null_threshold"]
+
+
+def test_ones_own_table_and_a_chain(home, run, tmp_path, capsys):
+    for name, rows in (("train", 12), ("dev", 4)):
+        lines = [f"the film,a very goodly film . {n},goodly," for n in range(rows)] + ["the book,a film,,"]
+        (tmp_path / f"{name}.csv").write_text("question,context,answer,answer_start\r\n" + "\r\n".join(lines))
+    flags = ["--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", "--init", run[0], "--output"]
+    run_recipe("finetune_squad", *flags, tmp_path / "run", "--steps", 1, "--batch-size", 4, "--sequence-length", 16)
+    scores = read_json(tmp_path / "run" / "metrics.json")
+    assert (scores["version"], scores["dev"]["HasAns_total"], scores["dev"]["NoAns_total"]) == ("2.0", 4, 1)
+    assert "paper" not in capsys.readouterr().out.split("windows to learn from")[1]
+
+
+BAD_FLAGS = [
+    (("--train", "{home}/train-v2.0.json"), "give --data and --version, or --train and --dev"),
+    (("--data", "{home}"), "--data needs --version"),
+]
+
+
+@pytest.mark.parametrize("flags, message", BAD_FLAGS)
+def test_flags_that_do_not_go_together(home, tmp_path, capsys, flags, message):
+    flags = [flag.format(home=home) for flag in flags]
+    with pytest.raises(SystemExit):
+        run_recipe("finetune_squad", *flags, "--init", home / "init", "--output", tmp_path / "run")
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path):
+    (tmp_path / "train.csv").write_text("question,context,answer\nwho,the film,zebra\n")
+    (tmp_path / "dev.csv").write_text("question,context\nwho,the film\n")
+    own = ("--train", tmp_path / "train.csv", "--init", home / "init", "--output", tmp_path / "run")
+    for more, message in [
+        (("--dev", tmp_path / "dev.csv"), "dev.csv, line 2: expected the columns question, context, answer"),
+        (("--dev", tmp_path / "train.csv"), "train.csv: expected contexts that hold the answers. Received: none"),
+    ]:
+        with pytest.raises(SystemExit, match=f"error: .*{message}"):
+            run_recipe("finetune_squad", *own, *more, "--sequence-length", 16)
+    with pytest.raises(SystemExit, match="at most the model's position table, 16. Received: 17"):
+        run_recipe("finetune_squad", *arguments(home, tmp_path / "run", "--sequence-length", 17))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_exactly(home, tmp_path):
+    more = ("--steps", 400)
+    run_recipe("finetune_squad", *arguments(home, tmp_path / "whole", *more))
+    again = arguments(home, tmp_path / "killed", *more)
+    command = [sys.executable, str(RECIPES / "finetune_squad.py"), *map(str, again)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
+        while not list((tmp_path / "killed").glob("checkpoints/step-*100")):
+            time.sleep(0.01)
+            assert process.poll() is None
+        process.kill()
+    assert not (tmp_path / "killed" / "metrics.json").exists()
+    run_recipe("finetune_squad", *again)
+    one, two = (read_json(tmp_path / name / "metrics.json") for name in ("whole", "killed"))
+    assert one["dev"] == two["dev"] and one["null_threshold"] == two["null_threshold"]

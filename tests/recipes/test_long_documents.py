@@ -1,0 +1,46 @@
+"""finetune_classifier.py --windows: long texts are learnt, judged, stored, scored and answered window by window."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from helpers.run_recipe import read_json, run_recipe
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+import kbert
+
+
+def long_texts(count, start=0):
+    rows = enumerate(sentences(count, start))
+    return [(f"{'the very . ' * (n % 9)} {text} {'a the . ' * (n % 7)}", label) for n, (text, label) in rows]
+
+
+def test_long_texts_by_windows(tmp_path, capsys):
+    write_tiny_directory(tmp_path / "init")
+    write_table(tmp_path / "train.csv", long_texts(30))
+    dev = long_texts(13, 30)
+    write_table(tmp_path / "dev.csv", dev)
+    columns = ("--text-column", "text", "--label-column", "label")
+    run_recipe("finetune_classifier", "--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", *columns,
+               "--init", tmp_path / "init", "--output", tmp_path / "run", "--sequence-length", 12, "--steps", 20,
+               "--batch-size", 8, "--windows", "max", "--doc-stride", 5)  # fmt: skip
+    windows = int(re.search(r"30 texts in (\d+) windows", capsys.readouterr().out)[1])
+    assert windows > 60
+    model = kbert.load_pretrained(tmp_path / "run")
+    assert (model.pretrained.settings.windows, model.pretrained.settings.doc_stride) == ("max", 5)
+    scores = read_json(tmp_path / "run" / "metrics.json")["dev"]
+    labels = kbert.build_pipeline(model).predict([text for text, _ in dev])["label"]
+    assert scores["accuracy"] == np.mean([a == b for a, (_, b) in zip(labels, dev, strict=True)])
+    run_recipe("evaluate", "--model", tmp_path / "run", "--data", tmp_path / "dev.csv", *columns, "--json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == pytest.approx(scores, abs=1e-5)
+
+
+def test_pairs_have_no_windows(tmp_path, capsys):
+    write_tiny_directory(tmp_path / "init")
+    write_table(tmp_path / "train.csv", long_texts(3))
+    with pytest.raises(SystemExit):
+        run_recipe("finetune_classifier", "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column",
+                   "label", "--text-pair-column", "text", "--windows", "mean", "--init", tmp_path / "init", "--output",
+                   tmp_path / "run")  # fmt: skip
+    assert "--windows are of single texts" in capsys.readouterr().err

@@ -1,7 +1,18 @@
-"""Score a fine-tuned model on labelled texts: a table of one's own, or the dev set of a GLUE task.
+"""Score a fine-tuned model on labelled texts: a table of one's own, the dev set of a GLUE task, or questions.
 
     python recipes/evaluate.py --model runs/reviews --data test.csv --text-column text --label-column label
     python recipes/evaluate.py --model runs/sst2 --data glue --task SST-2
+    python recipes/evaluate.py --model runs/dream --data dream_dev.json --format dream
+    python recipes/evaluate.py --model runs/ner --data eng.testb
+    python recipes/evaluate.py --model runs/squad-0 --model runs/squad-1 --data dev-v2.0.json
+
+--model several times: an ensemble, whose scores are the means of the models' (of one vocabulary and preprocessing).
+Questions: SQuAD's .json, or a table with the columns question, context and answer; scored by SQuAD's rules, with the
+threshold for "no answer" that is stored with the model (of an ensemble the mean); --output receives predictions.json,
+nbest.json and null_odds.json too.
+Multiple choice: read as finetune_multiple_choice.py does, with the same flags.
+Tagged words: CoNLL columns or .jsonl with spans, as for finetune_ner.py; scored as conlleval does; --output receives
+predictions.txt too.
 
 Prints the metrics; --json: as one JSON object on the last line; --output DIR: also to metrics.json there.
 """
@@ -10,28 +21,34 @@ import argparse
 import json
 import pathlib
 
-from flags import add_flags, kbert_directory, plain_errors, settings_of
+from flags import add_choice_flags, add_flags, kbert_directory, plain_errors, settings_of
 
 from kbert.tasks.glue import GLUE_TASKS
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="DIR", type=kbert_directory, required=True,
+    parser.add_argument("--model", metavar="DIR", type=kbert_directory, required=True, action="append",
                         help="kbert directory of a fine-tuned model, or the output of a recipe")  # fmt: skip
     parser.add_argument("--data", metavar="PATH", type=pathlib.Path, required=True,
-                        help=".csv, .tsv or .jsonl with labels; with --task the GLUE directory")  # fmt: skip
+                        help=".csv, .tsv or .jsonl with labels; with --task the GLUE directory; questions")  # fmt: skip
     parser.add_argument("--task", choices=GLUE_TASKS, help="GLUE task whose dev set to use")
     parser.add_argument("--text-column", metavar="NAME", help="column of the text")
     parser.add_argument("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
-    parser.add_argument("--label-column", metavar="NAME", help="column of the label")
+    parser.add_argument("--label-column", metavar="NAME", help="column of the label (of choices, default: label)")
+    add_choice_flags(parser)
+    parser.add_argument("--tag-column", metavar="N", type=int, default=-1, help="of tagged words (default: the last)")
+    parser.add_argument("--context", choices=("document", "sentence"), default="document",
+                        help="what a tagger reads together (default: document)")  # fmt: skip
+    parser.add_argument("--version", choices=("1.1", "2.0"),
+                        help="whose rules score questions (default: 2.0 where some have no answer)")  # fmt: skip
     add_flags(parser, "output", "batch-size", "strategy", "precision", "json", "overwrite",
               output={"required": False, "help": "where metrics.json and settings.json go"})  # fmt: skip
     args = parser.parse_args(argv)
     columns = (args.text_column, args.label_column)
     if args.task and any((*columns, args.text_pair_column)):
         parser.error("--task knows its columns: leave --text-column, --text-pair-column and --label-column out")
-    if not args.task and not all(columns):
+    if args.text_column and not args.label_column:
         parser.error("a table needs --text-column and --label-column (or is this a GLUE directory? then --task)")
     return args
 
@@ -46,7 +63,7 @@ def read_data(args, labels):
         task = GLUE_TASKS[args.task]
         if (task.labels and list(task.labels)) != labels:
             raise ValueError(
-                f"{args.model}: expected a model for {task.name}, labels {task.labels}. Received: {labels}"
+                f"{args.model[0]}: expected a model for {task.name}, labels {task.labels}. Received: {labels}"
             )
         return task.read(args.data, "dev"), task.metrics
     columns = {"text": args.text_column, "text_pair": args.text_pair_column, "label": args.label_column}
@@ -57,39 +74,130 @@ def read_data(args, labels):
 
 
 def load(args):
-    """The pipeline and its labels (None for regression)."""
+    """The pipeline; of several models their mean."""
     import kbert
+    from kbert.models.average import average_models
     from kbert.training.hardware import choose_hardware
 
     hardware = choose_hardware(args.strategy, args.precision)
     with hardware.scope():
-        model = kbert.load_pretrained(args.model)
-        if model.task not in ("classification", "regression"):
+        models = [kbert.load_pretrained(path) for path in args.model]
+        for path, model in zip(args.model, models, strict=True):
+            if model.task not in ("classification", "regression", "multiple_choice", "span", "tagging"):
+                raise ValueError(
+                    f"{path}: expected a fine-tuned classifier, regressor, tagger or model of questions. "
+                    f"Received: a {model.task} model"
+                )
+        pipelines = [kbert.build_pipeline(model) for model in models]
+        check_alike(args.model, pipelines)
+        thresholds = [t for model in models if (t := model.pretrained.settings.null_threshold) is not None]
+        threshold = sum(thresholds) / len(thresholds) if thresholds else None
+        return kbert.build_pipeline(average_models(models), null_threshold=threshold)
+
+
+def check_alike(paths, pipelines):
+    """Models of an ensemble must be given the same batches, and mean the same by their outputs."""
+    first = pipelines[0]
+    for path, pipeline in zip(paths, pipelines, strict=True):
+        ours, theirs = first.settings() | {"null_threshold": None}, pipeline.settings() | {"null_threshold": None}
+        differing = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+        if first.tokenizer.vocabulary != pipeline.tokenizer.vocabulary:
+            differing.append("vocabulary")
+        if differing:
             raise ValueError(
-                f"{args.model}: expected a fine-tuned classifier or regressor. Received: a {model.task} model"
+                f"{path}: expected the preprocessing and labels of {paths[0]}. Received: other {differing}"
             )
-        pipeline = kbert.build_pipeline(model)
-    settings = model.pretrained.settings
+
+
+def check_columns(args, settings):
+    """A classifier or regressor needs columns, as many texts as it was trained on."""
+    if not args.task and not (args.text_column and args.label_column):
+        raise ValueError("a table needs --text-column and --label-column (or is this a GLUE directory? then --task)")
     given = bool(args.text_pair_column) if not args.task else GLUE_TASKS[args.task].pair
     if given != settings.pair:
         kinds = {True: "pairs of texts", False: "single texts"}
-        raise ValueError(f"{args.model} was trained on {kinds[settings.pair]}. Received: {kinds[given]}")
-    if model.task == "regression":
-        return pipeline, None
-    return pipeline, settings.labels or [str(n) for n in range(model.num_labels)]
+        raise ValueError(f"{args.model[0]} was trained on {kinds[settings.pair]}. Received: {kinds[given]}")
+
+
+def evaluate_texts(args, pipeline):
+    """Function that gives the scores of a classifier or regressor; what can be wrong is found before it is called."""
+    from kbert.tasks.documents import evaluate_documents
+    from kbert.tasks.evaluation import evaluate
+
+    model, settings = pipeline.model, pipeline.model.pretrained.settings
+    check_columns(args, settings)
+    labels = settings.labels or [str(n) for n in range(model.num_labels)] if model.task == "classification" else None
+    examples, metrics = read_data(args, labels)
+    if settings.windows is not None:
+        return lambda run: evaluate_documents(pipeline, examples, metrics, batch_size=args.batch_size)
+    return lambda run: evaluate(model, pipeline.preprocessor, examples, metrics, batch_size=args.batch_size)
+
+
+def evaluate_choices(args, pipeline):
+    """The same of multiple choice."""
+    from kbert.tasks.evaluation import evaluate
+    from kbert.tasks.multiple_choice import read_questions
+
+    examples = read_questions(args.data, args.format, args.prompt_column, args.choice_columns, args.label_column)
+    return lambda run: evaluate(
+        pipeline.model, pipeline.preprocessor, examples, ("accuracy",), batch_size=args.batch_size
+    )
+
+
+def evaluate_spans(args, pipeline):
+    """The same of a model of questions."""
+    from kbert.tasks.span_evaluation import evaluate_questions
+    from kbert.tasks.squad import read_questions
+
+    questions = read_questions(args.data)
+    version = args.version or ("1.1" if questions.has_answer.all() else "2.0")
+
+    def scores(run):
+        result = evaluate_questions(
+            pipeline, questions, version=version, threshold=pipeline.answers.null_threshold,
+            batch_size=args.batch_size,
+        )  # fmt: skip
+        if run:
+            result.write(run.path)
+        return result.scores
+
+    return scores
+
+
+def evaluate_tags(args, pipeline):
+    """The same of a tagger."""
+    from kbert.tasks.conll import read_tagged
+    from kbert.tasks.conll_files import write_predictions
+    from kbert.tasks.tagging_evaluation import evaluate_tagger
+
+    tagged = read_tagged(args.data, tag_column=args.tag_column)
+
+    def scores(run):
+        result, predicted = evaluate_tagger(
+            pipeline.model, pipeline.preprocessor, tagged, pipeline.answers.labels, context=args.context,
+            batch_size=args.batch_size,
+        )  # fmt: skip
+        if run:
+            write_predictions(run.path / "predictions.txt", tagged, predicted)
+        return result
+
+    return scores
 
 
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
-        from kbert.tasks.evaluation import evaluate
         from kbert.training.run_directory import open_run
 
-        pipeline, labels = load(args)
-        examples, metrics = read_data(args, labels)
-        run = open_run(args.output, settings_of(args), args.overwrite) if args.output else None
-    scores = evaluate(pipeline.model, pipeline.preprocessor, examples, metrics, batch_size=args.batch_size)
-    for name, value in scores.items():
+        pipeline = load(args)
+        of_task = {"multiple_choice": evaluate_choices, "span": evaluate_spans, "tagging": evaluate_tags}
+        evaluation = of_task.get(pipeline.model.task, evaluate_texts)(args, pipeline)
+        models = [str(path) for path in args.model]
+        settings = settings_of(args, "model") | {"model": models[0] if len(models) == 1 else models}
+        run = open_run(args.output, settings, args.overwrite) if args.output else None
+    scores = evaluation(run)
+    types = {f"{name} {metric}": x for name, one in scores.get("types", {}).items() for metric, x in one.items()}
+    for name, value in ({k: v for k, v in scores.items() if k != "types"} | types).items():
         print(f"{name}: {value}" if isinstance(value, int) else f"{name}: {value:.4f}")
     if run:
         run.finish(scores)

@@ -4,9 +4,11 @@
     python recipes/predict.py --model runs/pretrained --input sentences.txt --output answers.jsonl
 
 A classifier gives label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK] in the text,
-an encoder an embedding.
---input: .csv, .tsv or .jsonl, read by columns; any other file is read line by line, each line a text (for models of
-pairs: two texts with a tab between them). --output: .jsonl, or .csv (not for fill-mask); one row a text, in the order
+an encoder an embedding, a model of choices the number of the best one, a tagger the entities of the text (--answer
+tags: all words with their tags), a model of questions the answer out of the context, where it stands and the n best.
+--input: .csv, .tsv or .jsonl, read by columns; questions also SQuAD's .json; any other file is read line by line, each
+line a text (for models of pairs: two texts with a tab between them; for questions: question, tab, context).
+--output: .jsonl, or .csv (not for fill-mask; of questions without the n best); one row a text, in the order
 of the input. It appears when all is done, or not at all.
 """
 
@@ -19,7 +21,7 @@ import os
 import sys
 import time
 
-from flags import add_flags, kbert_directory, plain_errors, positive_int
+from flags import add_choice_flags, add_flags, kbert_directory, plain_errors, positive_int
 from flags import file as existing_file
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -33,12 +35,19 @@ def parse_arguments(argv):
     parser.add_argument("--text-column", metavar="NAME", default="text", help="column of the text (default: text)")
     parser.add_argument("--text-pair-column", metavar="NAME", default="text_pair",
                         help="column of the second text, for models of pairs (default: text_pair)")  # fmt: skip
+    parser.add_argument("--question-column", metavar="NAME", default="question",
+                        help="column of the question (default: question)")  # fmt: skip
+    parser.add_argument("--context-column", metavar="NAME", default="context",
+                        help="column of the text that a question is asked of (default: context)")  # fmt: skip
+    add_choice_flags(parser)
     parser.add_argument("--keep", metavar="NAME", nargs="+", default=[],
                         help="columns of the input to copy to the output, beside the texts")  # fmt: skip
     parser.add_argument("--sequence-length", metavar="N", type=positive_int,
                         help="tokens of a text or pair; longer ones are truncated (default: the model's)")  # fmt: skip
     parser.add_argument("--top-k", metavar="N", type=positive_int,
                         help="tokens to propose for each [MASK] (default: the model's)")  # fmt: skip
+    parser.add_argument("--answer", choices=("tags", "entities"), default="entities",
+                        help="what a tagger gives: the tag of every word, or entities (default: entities)")  # fmt: skip
     add_flags(parser, "output", "batch-size", "precision", "overwrite",
               output={"metavar": "FILE", "help": "where the answers go: .jsonl or .csv"},
               batch_size={"help": "texts a forward pass"}, overwrite={"help": "replace --output"})  # fmt: skip
@@ -59,15 +68,38 @@ def load(args):
 
     with choose_hardware("one", args.precision).scope():
         model = kbert.load_pretrained(args.model)
-        pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, top_k=args.top_k)
-    if args.output.suffix.lower() == ".csv" and {"tokens", "embedding"} & set(pipeline.output):
-        raise ValueError("neither tokens for each [MASK] nor embeddings fit a table; give --output a name in .jsonl")
+        pipeline = kbert.build_pipeline(
+            model, sequence_length=args.sequence_length, top_k=args.top_k, answer=args.answer
+        )
+    if args.output.suffix.lower() == ".csv" and {"tokens", "embedding", "tags", "entities", "choice"} & set(
+        pipeline.output
+    ):
+        raise ValueError(
+            "tokens for [MASK], embeddings, tags, entities and choices fit no table; give --output a name in .jsonl"
+        )
     return pipeline
 
 
-def read_rows(args, pair):
+def column_names(args, pipeline):
+    """The pipeline's inputs, and the column that each is read from."""
+    columns = {
+        "text": args.text_column, "text_pair": args.text_pair_column, "question": args.question_column,
+        "context": args.context_column, "prompt": args.prompt_column, "choices": "choices",
+    }  # fmt: skip
+    return {name: columns[name] for name in pipeline.preprocessor.input_names}
+
+
+def read_rows(args, columns):
     """The input as an iterator of dicts: the texts under their columns' names, then the columns kept."""
-    names = [args.text_column, *([args.text_pair_column] if pair else [])]
+    names = list(columns.values())
+    if "choices" in columns:
+        return read_choice_rows(args)
+    if args.input.suffix.lower() == ".json" and "question" in columns:
+        from kbert.tasks.squad import read_squad
+
+        asked = read_squad(args.input)
+        rows = zip(asked.ids, asked.questions, asked.contexts, strict=True)
+        return (dict(zip(("id", columns["question"], columns["context"]), row, strict=True)) for row in rows)
     if args.input.suffix.lower() in TABLES:
         from kbert.tasks.table import read_table
 
@@ -75,6 +107,18 @@ def read_rows(args, pair):
         table = read_table(args.input, names)
         return (dict(zip(names, cells, strict=True)) for cells in zip(*(table[name] for name in names), strict=True))
     return read_lines(args.input, names)
+
+
+def read_choice_rows(args):
+    """Prompts with their lists of choices, then the columns kept."""
+    from kbert.tasks.multiple_choice import read_prompts
+    from kbert.tasks.table import read_table
+
+    prompts, choices = read_prompts(args.input, args.format, args.prompt_column, args.choice_columns)
+    kept = read_table(args.input, args.keep) if args.keep else {}
+    for number, row in enumerate(zip(prompts, choices, strict=True)):
+        more = {name: column[number] for name, column in kept.items()}
+        yield dict(zip((args.prompt_column, "choices"), row, strict=True)) | more
 
 
 def read_lines(path, names):
@@ -91,11 +135,10 @@ def read_lines(path, names):
             yield dict(zip(names, texts, strict=True))
 
 
-def answer(args, pipeline, rows):
+def answer(args, pipeline, rows, columns):
     """Each row with its answers, batch by batch."""
     from kbert.pipelines.answer_rows import answer_rows
 
-    columns = dict(zip(pipeline.preprocessor.input_names, (args.text_column, args.text_pair_column), strict=False))
     start = shown = time.monotonic()
     done = 0
     while batch := list(itertools.islice(rows, args.batch_size)):
@@ -139,6 +182,7 @@ def write_csv(file, rows):
     writer = None
     for row in rows:
         probabilities = row.pop("probabilities", {})
+        row.pop("n_best", None)
         row |= {f"probability_{label}": value for label, value in probabilities.items()}
         if writer is None:
             writer = csv.DictWriter(file, row)
@@ -150,10 +194,11 @@ def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
         pipeline = load(args)
-        rows = read_rows(args, pair="text_pair" in pipeline.preprocessor.input_names)
+        columns = column_names(args, pipeline)
+        rows = read_rows(args, columns)
         write = write_csv if args.output.suffix.lower() == ".csv" else write_jsonl
         with written_whole(args.output) as file:
-            write(file, answer(args, pipeline, rows))
+            write(file, answer(args, pipeline, rows, columns))
     print(f"Wrote {args.output}.")
 
 

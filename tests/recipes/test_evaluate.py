@@ -29,8 +29,8 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, *more):
-    return ("--model", home / "model", "--data", home / "test.csv", "--text-column", "text", "--label-column", "label",
-            *more)  # fmt: skip
+    model = () if "--model" in more else ("--model", home / "model")
+    return (*model, "--data", home / "test.csv", "--text-column", "text", "--label-column", "label", *more)
 
 
 def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
@@ -58,7 +58,10 @@ def test_a_glue_task(home, tmp_path, capsys):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (("--model", "{home}/init"), "expected a fine-tuned classifier or regressor. Received: a pretraining model"),
+        (
+            ("--model", "{home}/init"),
+            "expected a fine-tuned .* or model of questions. Received: a pretraining model",
+        ),
         (("--text-pair-column", "label"), "was trained on single texts. Received: pairs of texts"),
         (("--data", "{home}/none.csv"), "none.csv.*is no file"),
         (("--label-column", "stars"), "test.csv, line 1: .*missing: .'stars'"),

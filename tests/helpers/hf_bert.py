@@ -23,6 +23,7 @@ _REST = {
     "masked_lm_head": "cls.predictions",
     "next_sentence_head/dense": "cls.seq_relationship",
     "classifier_head/dense": "classification.classifier",
+    "regressor_head/dense": "regression.classifier",
     "tagger_head/dense": "tagging.classifier",
     "span_head/dense": "span.qa_outputs",
     "multiple_choice_head/dense": "multiple_choice.classifier",

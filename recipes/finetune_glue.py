@@ -1,13 +1,17 @@
-"""Fine-tune BERT on a GLUE task, as section 4.1 of the paper: batches of 32, 3 epochs, the official metric on dev.
+"""Fine-tune BERT on GLUE, as section 4.1 of the paper: batches of 32, 3 epochs, the official metrics on dev.
 
     python recipes/finetune_glue.py --task SST-2 --data glue --init runs/tiny --output runs/sst2
+    python recipes/finetune_glue.py --task all --data glue --init runs/tiny --output runs/glue --submission \\
+        --learning-rate 5e-5,4e-5,3e-5,2e-5
 
---data is the official download, with a folder for each task in it (or the task's own folder). --train-examples 1000
-learns from that many, the same ones whatever the --seed. --restarts 3 trains with seed, seed + 1 and seed + 2 (another
-head, order and dropout), reports mean and deviation, and keeps the best on dev, as the paper did for its large model on
-the small tasks. --random-weights shows what pre-training is worth. A killed run goes on where it was when the same
-command is given again. --output receives model/ (a kbert directory: the best restart), metrics.json, settings.json and,
-for several restarts, a folder for each. SST-2's sentences are short: --sequence-length 64 is enough and twice as fast.
+--data is the official download, with a folder for each task in it (or the task's own folder). --task all takes every
+task whose folder is there, each in a folder of --output. Several --learning-rate, separated by commas, are the paper's
+grid; --restarts 3 trains each with seed, seed + 1 and seed + 2 (another head, order and dropout). The run that is best
+on dev is kept, as in the paper; mean and deviation are those of the restarts of its learning rate. --submission answers
+the test files with what was kept, zipped ready to upload. --train-examples 1000 learns from that many, the same ones
+whatever the --seed. --random-weights shows what pre-training is worth. A killed run goes on where it was when the same
+command is given again. --output receives model/ (a kbert directory), metrics.json, settings.json and, for several runs,
+a folder for each.
 """
 
 import argparse
@@ -16,58 +20,124 @@ import shutil
 import statistics
 
 from finetune_classifier import add_finetuning_flags, build, finetune
-from flags import directory, plain_errors, positive_int, settings_of
+from flags import directory, plain_errors, positive_float, positive_int, settings_of
+from submit_glue import submit
 
 from kbert.tasks.glue import GLUE_TASKS
+from kbert.training.run_directory import METRICS, open_run
+
+AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper's Table 1
+
+
+def rates(text: str) -> list[float]:
+    """Numbers above 0 with commas between them, all different."""
+    values = [positive_float(part) for part in text.split(",")]
+    if len(set(values)) < len(values):
+        raise argparse.ArgumentTypeError(f"expected different learning rates. Received: {text}")
+    return values
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=GLUE_TASKS, required=True)
+    parser.add_argument("--task", choices=[*GLUE_TASKS, "all"], required=True)
     parser.add_argument("--data", metavar="DIR", type=directory, required=True, help="the GLUE files")
     parser.add_argument(
         "--train-examples", metavar="N", type=positive_int, help="learn from that many, drawn at random"
     )
     parser.add_argument("--restarts", metavar="N", type=positive_int, default=1, help="(default: 1)")
-    add_finetuning_flags(parser)
+    parser.add_argument("--submission", action="store_true", help="answer the test files and zip the answers")
+    add_finetuning_flags(parser, learning_rate={"metavar": "X[,X…]", "type": rates, "default": "5e-5"})
     return parser.parse_args(argv)
 
 
+def tasks_of(args):
+    """The tasks to train; every file of theirs is there."""
+    if args.task != "all":
+        return [GLUE_TASKS[args.task]]
+    tasks = [task for task in GLUE_TASKS.values() if (args.data / task.name).is_dir()]
+    if not tasks:
+        raise ValueError(f"{args.data}: expected folders of GLUE tasks. Received: none of {list(GLUE_TASKS)}")
+    for task in tasks:
+        for split in task.splits:
+            task.path(args.data, split)
+        for file in task.tests if args.submission else ():
+            task.read_test(args.data, file)
+    if absent := [name for name in GLUE_TASKS if GLUE_TASKS[name] not in tasks]:
+        print(f"{args.data} has no folder for {', '.join(absent)}: left out.")
+    return tasks
+
+
 def read_data(args, task):
-    train, dev = task.read(args.data, "train"), task.read(args.data, "dev")
+    """Training texts, and the texts to evaluate on: {"": dev, "_mm": the other dev set of MNLI}"""
+    train = task.read(args.data, "train")
+    dev = {split.removeprefix("dev"): task.read(args.data, split) for split in task.dev_splits}
+    for name, examples in {"train": train, **{f"dev{suffix}": one for suffix, one in dev.items()}}.items():
+        if examples.skipped:
+            print(f"{task.name}, {name}: {examples.skipped} rows without all their cells are left out")
     if args.train_examples:
         train, _ = train.split(args.train_examples)
     return train, dev
 
 
-def restarts(args, task, train, dev, first, run):
-    """One finished run for each seed, in a folder of its own; {seed: scores}"""
-    from kbert.training.run_directory import METRICS, open_run
+def run_task(args, task, run, data, first):
+    """Every learning rate and restart of one task; the best stays as the model. Returns what metrics.json holds.
 
+    `data`: what `read_data` gave; `first`: pipeline and hardware for the first of the runs.
+    """
+    each = [(rate, seed) for rate in args.learning_rate for seed in range(args.seed, args.seed + args.restarts)]
+    if len(each) == 1:
+        return train_once(args, task, run, data, first, *each[0])
     scores = {}
-    for seed in range(args.seed, args.seed + args.restarts):
-        path = run.path / f"seed-{seed}"
+    for rate, seed in each:
+        path = run.path / folder(args, rate, seed)
         if (path / METRICS).exists():  # this run was taken up again after this restart had finished
-            scores[seed] = json.loads((path / METRICS).read_text("utf-8"))
+            scores[rate, seed] = json.loads((path / METRICS).read_text("utf-8"))
             continue
-        pipeline, hardware = first if seed == args.seed else build(args, seed, task.labels, task.pair)
-        restart = open_run(path, settings_of(args) | {"seed": seed})
-        log_dir = args.log_dir and args.log_dir / path.name
-        scores[seed] = finetune(args, pipeline, hardware, restart, train, dev, task.metrics, seed, log_dir)
-        print(f"seed {seed}: " + ", ".join(f"{name} {scores[seed]['dev'][name]:.4f}" for name in task.metrics))
+        built = first if (rate, seed) == each[0] else build(args, seed, task.labels, task.pair)
+        restart = open_run(path, settings_of(args) | {"task": task.name, "learning_rate": rate, "seed": seed})
+        one = scores[rate, seed] = train_once(args, task, restart, data, built, rate, seed)
+        print(f"{path.name}: " + ", ".join(f"{name} {one['dev'][name]:.4f}" for name in task.columns))
+    scores = summary(scores, task.columns)
+    best = run.path / folder(args, scores["learning_rate"], scores["best_seed"]) / "model"
+    run.finish(scores, lambda path: copy(best, path))
     return scores
 
 
-def summary(scores, metrics):
-    """What metrics.json holds of several restarts: mean, deviation and the best seed by the first metric."""
-    dev = {name: [one["dev"][name] for one in scores.values()] for name in ("loss", *metrics)}
-    first = next(iter(scores.values()))
+def train_once(args, task, run, data, built, rate, seed):
+    """One fine-tuning."""
+    train, dev = data
+    args = argparse.Namespace(**vars(args) | {"task": task.name, "learning_rate": rate})
+    log_dir = args.log_dir and args.log_dir / run.path.name
+    more_dev = {suffix: examples for suffix, examples in dev.items() if suffix}
+    return finetune(args, *built, run, train, dev[""], task.metrics, seed, log_dir, more_dev)
+
+
+def folder(args, rate, seed):
+    """The folder of one of several runs."""
+    return f"seed-{seed}" if len(args.learning_rate) == 1 else f"rate-{rate:g}-seed-{seed}"
+
+
+def summary(scores, columns):
+    """What metrics.json holds of several runs, {(rate, seed): scores}: the best run by the first metric, mean and
+    deviation of its learning rate, and the same of every rate."""
+    rate, seed = max(scores, key=lambda run: scores[run]["dev"][columns[0]])
+    each = {r: [one["dev"] for (of, _), one in scores.items() if of == r] for r, _ in scores}
+    grid = {r: {name: [one[name] for one in dev] for name in ("loss", *columns)} for r, dev in each.items()}
+    means = {r: {name: statistics.mean(values) for name, values in dev.items()} for r, dev in grid.items()}
+    deviations = {
+        r: {name: statistics.stdev(values) if len(values) > 1 else None for name, values in dev.items()}
+        for r, dev in grid.items()
+    }
+    best = scores[rate, seed]
     return {
-        **{key: first[key] for key in ("constant_answer", "train_examples", "steps")},
-        "dev": {"examples": first["dev"]["examples"]} | {name: statistics.mean(dev[name]) for name in dev},
-        "deviation": {name: statistics.stdev(dev[name]) for name in dev},
-        "restarts": {str(seed): one["dev"] for seed, one in scores.items()},
-        "best_seed": max(scores, key=lambda seed: scores[seed]["dev"][metrics[0]]),
+        **{key: best[key] for key in ("constant_answer", "train_examples", "steps")},
+        "dev": {"examples": best["dev"]["examples"]} | means[rate],
+        "deviation": deviations[rate],
+        "restarts": {str(s): one["dev"] for (r, s), one in scores.items() if r == rate},
+        "grid": {f"{r:g}": {"mean": means[r], "deviation": deviations[r]} for r in means},
+        "best": best["dev"],
+        "best_seed": seed,
+        "learning_rate": rate,
         "minutes": sum(one["minutes"] for one in scores.values()),
     }
 
@@ -76,44 +146,77 @@ def print_table(task, scores):
     """The paper's rows, a constant answer, and ours."""
 
     def row(name, values, deviations=None):
-        cells = [f"{values[m]:.1f}" if m in values else "-" for m in task.metrics]
-        cells = [
-            c + (f" ± {deviations[m]:.1f}" if deviations else "") for c, m in zip(cells, task.metrics, strict=True)
-        ]
+        cells = [f"{values[m]:.1f}" if m in values else "-" for m in task.columns]
+        if deviations:
+            cells = [f"{cell} ± {deviations[m]:.1f}" for cell, m in zip(cells, task.columns, strict=True)]
         print(f"{name:<42}" + "".join(f"{cell:>14}" for cell in cells))
 
     def percent(values):
-        return {name: 100 * value for name, value in values.items()}
+        return {name: 100 * values[name] for name in task.columns}
 
-    print(f"\n{task.name:<42}" + "".join(f"{name:>14}" for name in task.metrics))
+    print(f"\n{task.name:<42}" + "".join(f"{name:>14}" for name in task.columns))
     for name, values in task.paper.items():
         row(f"paper: {name}", values)
     row("a constant answer, dev", percent(scores["constant_answer"]))
-    runs = len(scores.get("restarts", "1"))
+    runs, grid = len(scores.get("restarts", "1")), scores.get("grid", {})
+    if len(grid) > 1:
+        for rate, values in grid.items():
+            row(f"this grid, dev, learning rate {rate}", percent(values["mean"]))
+        row("the best run of the grid, dev", percent(scores["best"]))
     ours = f"this run, dev ({scores['train_examples']:,} examples" + (f", {runs} seeds)" if runs > 1 else ")")
     row(ours, percent(scores["dev"]), percent(scores["deviation"]) if runs > 1 else None)
 
 
+def average(scores):
+    """The paper's average in percent: the first metric of every task but WNLI, MNLI on both dev sets. None if a task
+    is missing."""
+    if any(name not in scores for name in AVERAGED):
+        return None
+    columns = [(name, GLUE_TASKS[name].metrics[0]) for name in AVERAGED] + [("MNLI", "accuracy_mm")]
+    return 100 * statistics.mean(scores[name]["dev"][column] for name, column in columns)
+
+
 def main(argv=None):
     args = parse_arguments(argv)
-    task = GLUE_TASKS[args.task]
     with plain_errors():
-        from kbert.training.run_directory import open_run
-
-        train, dev = read_data(args, task)
-        pipeline, hardware = build(args, args.seed, task.labels, task.pair)
-        run = open_run(args.output, settings_of(args), args.overwrite)
+        tasks = tasks_of(args)
+        data = read_data(args, tasks[0])
+        pipeline, hardware = build(args, args.seed, tasks[0].labels, tasks[0].pair)
+        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
     print(hardware.describe())
-    if args.restarts == 1:
-        scores = finetune(args, pipeline, hardware, run, train, dev, task.metrics, args.seed, args.log_dir)
+    if args.task == "all":
+        scores = run_all(args, tasks, run, data, (pipeline, hardware))
     else:
-        scores = summary(restarts(args, task, train, dev, (pipeline, hardware), run), task.metrics)
-        copy(run.path / f"seed-{scores['best_seed']}" / "model", run.path / "model")
-        run.finish(scores)
-    print_table(task, scores)
-    print(f"{scores['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
+        scores = run_task(args, tasks[0], run, data, (pipeline, hardware))
+        print_table(tasks[0], scores)
+        print(f"{scores['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
+    if args.submission:
+        models = {task.name: [run.path / (task.name if args.task == "all" else "") / "model"] for task in tasks}
+        with hardware.scope():
+            submit(models, (), args.data, run.path / "submission", args.batch_size)
     if args.json:
         print(json.dumps(scores))
+
+
+def run_all(args, tasks, run, data, first):
+    """Each task as a run in a folder of its own, and the paper's average."""
+    scores = {}
+    for task in tasks:
+        path = run.path / task.name
+        if (path / METRICS).exists():
+            scores[task.name] = json.loads((path / METRICS).read_text("utf-8"))
+        else:
+            is_first = task is tasks[0]
+            built = first if is_first else build(args, args.seed, task.labels, task.pair)
+            one = open_run(path, settings_of(args) | {"task": task.name})
+            scores[task.name] = run_task(args, task, one, data if is_first else read_data(args, task), built)
+        print_table(task, scores[task.name])
+    result = {"tasks": scores, "average": average(scores), "minutes": sum(one["minutes"] for one in scores.values())}
+    run.finish(result)
+    if result["average"] is not None:
+        print(f"\naverage without WNLI, dev: {result['average']:.1f}  (paper, test: BERT-base 79.6, BERT-large 82.1)")
+    print(f"{result['minutes']:.1f} minutes; the models are in {run.path}")
+    return result
 
 
 def copy(source, target):

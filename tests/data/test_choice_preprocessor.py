@@ -58,7 +58,9 @@ def test_in_tf_data_and_symbolically(preprocessor, batch):
     assert data.element_spec["token_ids"].shape.as_list() == [None, 3, LENGTH]
     ids = np.concatenate([b["token_ids"] for b in data])
     np.testing.assert_array_equal(ids, batch["token_ids"])
-    symbols = {"prompt": keras.Input((), dtype="string"), "choices": keras.Input((None,), dtype="string")}
+    symbols = {
+        name: keras.Input(shape, dtype="string", name=name) for name, shape in (("prompt", ()), ("choices", (None,)))
+    }
     model = keras.Model(symbols, preprocessor(symbols))
     assert model.output["padding_mask"].shape == (None, None, LENGTH)
     for name, tensor in model(columns).items():

@@ -1,16 +1,19 @@
 """GLUE fine-tuning: restarts, the table, and a run taken up between two restarts."""
 
 import json
+import shutil
+import zipfile
 
 import numpy as np
 import pytest
 from helpers.paths import ROOT
 from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
-from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.tiny_directory import write_tiny_directory
+from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
 import kbert
 from kbert.tasks import finetuning_data
-from kbert.tasks.glue import GLUE_TASKS
+from kbert.tasks.glue import GLUE_TASKS, SUBMISSION_FILES
 
 QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 1e-2)
 RESTARTS = ("--train-examples", 40, "--epochs", 1, "--restarts", 2, "--seed", 3, "--dropout", 0)
@@ -21,16 +24,7 @@ def home(tmp_path_factory):
     """init/ and glue/ with toy files in the official layout."""
     path = tmp_path_factory.mktemp("home")
     write_tiny_directory(path / "init")
-    for name in GLUE_TASKS:
-        (path / "glue" / name).mkdir(parents=True)
-    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
-    for split, rows in {"train": sentences(60), "dev": sentences(20, start=60)}.items():
-        labelled = [(text, int(label == "good")) for text, label in rows]
-        write_table(path / "glue" / "SST-2" / f"{split}.tsv", labelled, header=("sentence", "label"))
-        pairs = [(label, n, n + 1, text, "the kind play .") for n, (text, label) in enumerate(labelled)]
-        write_table(path / "glue" / "MRPC" / f"{split}.tsv", pairs, header=header)
-    dev = path / "glue" / "MRPC" / "dev.tsv"
-    dev.write_bytes(b"\xef\xbb\xbf" + dev.read_bytes())  # as in the official file
+    write_toy_glue(path / "glue")
     return path
 
 
@@ -70,7 +64,7 @@ def test_restarts_are_summed_up(restarted):
     assert metrics["deviation"]["loss"] == pytest.approx(np.std(losses, ddof=1))
     assert metrics["best_seed"] == (3 if accuracies[0] >= accuracies[1] else 4)
     assert metrics["restarts"] == {str(seed): one["dev"] for seed, one in each.items()}
-    assert (metrics["train_examples"], metrics["steps"]) == (40, 5)
+    assert (metrics["train_examples"], metrics["steps"], metrics["learning_rate"]) == (40, 5, 0.01)
 
 
 def test_the_best_restart_is_kept(restarted):
@@ -113,6 +107,103 @@ def test_the_example_of_the_documentation(home, monkeypatch, capsys):
     assert (home / "runs" / "sst2-by-hand" / "model.weights.h5").is_file()
 
 
+@pytest.fixture(scope="module")
+def grid(home):
+    flags = ("--train-examples", 16, "--steps", 2, "--restarts", 2, "--learning-rate", "1e-2,1e-5", "--dropout", 0)
+    run_recipe("finetune_glue", *_arguments(home, "CoLA", home / "grid", *flags))
+    return home / "grid"
+
+
+def test_the_grid_keeps_the_best_run(grid):
+    metrics = read_json(grid / "metrics.json")
+    names = [f"rate-{rate}-seed-{seed}" for rate in ("0.01", "1e-05") for seed in (0, 1)]
+    dev = {name: read_json(grid / name / "metrics.json")["dev"] for name in names}
+    best = max(names, key=lambda name: dev[name]["matthews"])
+    assert f"rate-{metrics['learning_rate']:g}-seed-{metrics['best_seed']}" == best
+    assert metrics["best"] == dev[best]
+    assert (grid / "model" / "model.weights.h5").read_bytes() == (
+        grid / best / "model" / "model.weights.h5"
+    ).read_bytes()
+    for rate in ("0.01", "1e-05"):
+        losses = [dev[f"rate-{rate}-seed-{seed}"]["loss"] for seed in (0, 1)]
+        assert metrics["grid"][rate]["mean"]["loss"] == pytest.approx(np.mean(losses))
+        assert metrics["grid"][rate]["deviation"]["loss"] == pytest.approx(np.std(losses, ddof=1))
+    assert metrics["dev"]["loss"] == metrics["grid"][f"{metrics['learning_rate']:g}"]["mean"]["loss"]
+    assert read_json(grid / best / "settings.json")["learning_rate"] == metrics["learning_rate"]
+
+
+@pytest.fixture(scope="module")
+def everything(home):
+    flags = ("--steps", 1, "--train-examples", 8, "--submission", "--dropout", 0)
+    run_recipe("finetune_glue", *_arguments(home, "all", home / "everything", *flags))
+    return home / "everything"
+
+
+@pytest.mark.slow
+def test_all_tasks_and_the_average(everything):
+    metrics = read_json(everything / "metrics.json")
+    assert set(metrics["tasks"]) == set(GLUE_TASKS)
+    dev = {name: one["dev"] for name, one in metrics["tasks"].items()}
+    assert set(dev["MNLI"]) == {"examples", "loss", "accuracy", "accuracy_mm"}
+    assert set(metrics["tasks"]["MNLI"]["constant_answer"]) == {"accuracy", "accuracy_mm"}
+    assert set(dev["STS-B"]) == {"examples", "loss", "spearman", "pearson"}
+    nine = [dev["CoLA"]["matthews"], dev["STS-B"]["spearman"], dev["MRPC"]["f1"], dev["QQP"]["f1"]]
+    nine += [dev[name]["accuracy"] for name in ("SST-2", "MNLI", "QNLI", "RTE")] + [dev["MNLI"]["accuracy_mm"]]
+    assert metrics["average"] == pytest.approx(100 * np.mean(nine))
+    assert kbert.load_pretrained(everything / "RTE").pretrained.settings.labels == ["entailment", "not_entailment"]
+
+
+@pytest.mark.slow
+def test_the_submission(home, everything):
+    with zipfile.ZipFile(everything / "submission" / "submission.zip") as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert set(files) == {f"{file}.tsv" for file in SUBMISSION_FILES}
+    for file, task in SUBMISSION_FILES.items():
+        assert (everything / "submission" / f"{file}.tsv").read_text() == files[f"{file}.tsv"]
+        header, *lines = [line.split("\t") for line in files[f"{file}.tsv"].splitlines()]
+        assert header == ["index", "prediction"]
+        assert [line[0] for line in lines] == [str(n) for n in range(TEST_ROWS + (file == "QQP"))]
+        test = task.read_test(home / "glue", file)
+        columns = {"text": test.texts} | ({"text_pair": test.text_pairs} if task.pair else {})
+        pipeline = kbert.build_pipeline(kbert.load_pretrained(everything / task.name))
+        answers = pipeline.predict(columns, verbose=0)
+        if task.regression:
+            expected = np.clip(answers["score"], 0, 5)
+            assert [float(line[1]) for line in lines] == pytest.approx(expected, abs=1e-3)
+            assert all(len(line[1].split(".")[1]) == 3 for line in lines)
+        else:
+            assert [line[1] for line in lines] == answers["label"].tolist()
+
+
+@pytest.mark.slow
+def test_all_takes_up_after_the_tasks_that_are_done(home, everything, tmp_path, capsys):
+    shutil.copytree(everything, tmp_path / "run")
+    (tmp_path / "run" / "metrics.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "WNLI")
+    flags = ("--steps", 1, "--train-examples", 8, "--submission", "--dropout", 0)
+    before = (tmp_path / "run" / "CoLA" / "metrics.json").read_bytes()
+    run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *flags))
+    assert (tmp_path / "run" / "CoLA" / "metrics.json").read_bytes() == before
+    one, two = (read_json(path / "metrics.json")["tasks"]["WNLI"]["dev"] for path in (everything, tmp_path / "run"))
+    assert one == two
+    assert "QQP, train: 2 rows" not in capsys.readouterr().out  # only what is trained is read
+
+
+def test_all_leaves_absent_tasks_out(home, tmp_path, capsys):
+    for name in ("CoLA", "RTE"):
+        shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
+    more = ("--data", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
+    run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
+    printed = capsys.readouterr().out
+    assert "has no folder for SST-2, MRPC" in printed and "The server also wants SST-2, MRPC" in printed
+    assert len((tmp_path / "run" / "submission" / "RTE.tsv").read_text().splitlines()) == 1 + TEST_ROWS
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert list(metrics["tasks"]) == ["CoLA", "RTE"] and metrics["average"] is None
+    (tmp_path / "glue" / "RTE" / "dev.tsv").unlink()
+    with pytest.raises(SystemExit, match="error: .*RTE/dev.tsv"):
+        run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "other", *more))
+
+
 def test_the_table_of_restarts(capsys):
     scores = {
         "constant_answer": {"accuracy": 0.509}, "train_examples": 67349, "dev": {"accuracy": 0.81234},
@@ -134,6 +225,7 @@ def test_the_table_of_restarts(capsys):
         (("--train-examples", 60), "draw 1 to 59 of 60 examples. Received: 60"),
         (("--task", "MRPC", "--data", "glue/SST-2"), "MRPC.*Received: 'glue/SST-2'|missing"),
         (("--sequence-length", 17), "position table, 16. Received: 17"),
+        (("--task", "all", "--data", "init"), "expected folders of GLUE tasks"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkeypatch, flags, message):
@@ -144,7 +236,13 @@ def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    "flags, message", [(("--task", "XNLI"), "invalid choice: 'XNLI'"), (("--data", "nowhere"), "expected a directory")]
+    "flags, message",
+    [
+        (("--task", "XNLI"), "invalid choice: 'XNLI'"),
+        (("--data", "nowhere"), "expected a directory"),
+        (("--learning-rate", "5e-5,0"), "expected a number above 0"),
+        (("--learning-rate", "5e-5,5e-5"), "expected different learning rates"),
+    ],
 )
 def test_unknown_task_and_directory(home, tmp_path, capsys, flags, message):
     with pytest.raises(SystemExit):

@@ -1,0 +1,81 @@
+"""Submissions of stored models: one a task, ensembles, constants."""
+
+import zipfile
+
+import numpy as np
+import pytest
+from helpers.run_recipe import import_recipe, run_recipe
+from helpers.tiny_directory import VOCABULARY
+from helpers.toy_glue import TEST_ROWS, write_toy_glue
+
+import kbert
+from kbert import BertTokenizer
+from kbert.tasks.glue import GLUE_TASKS
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """glue/, two models for RTE and one for CoLA."""
+    import keras
+
+    path = tmp_path_factory.mktemp("home")
+    write_toy_glue(path / "glue")
+    config = kbert.BertConfig(
+        vocabulary_size=len(VOCABULARY), num_layers=1, hidden_dim=12, num_heads=3, intermediate_dim=20,
+        max_sequence_length=16, initializer_stddev=0.5,
+    )  # fmt: skip
+    tokenizer = BertTokenizer(VOCABULARY)
+    for seed, (name, task) in enumerate({"rte-0": "RTE", "rte-1": "RTE", "runs/CoLA": "CoLA"}.items()):
+        keras.utils.set_random_seed(seed)
+        labels, pair = list(GLUE_TASKS[task].labels), GLUE_TASKS[task].pair
+        pipeline = kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=labels, pair=pair)
+        kbert.save_pretrained(pipeline, path / name / "model")
+    return path
+
+
+def _run(home, output, *more):
+    run_recipe("submit_glue", "--data", home / "glue", "--output", output, "--batch-size", 4, *more)
+
+
+def test_runs_ensembles_and_constants(home, tmp_path, capsys):
+    more = ("--model", f"RTE={home / 'rte-0'}", "--model", f"RTE={home / 'rte-1'}", "--constant", "WNLI")
+    _run(home, tmp_path / "s", "--runs", home / "runs", *more)
+    with zipfile.ZipFile(tmp_path / "s" / "submission.zip") as archive:
+        assert set(archive.namelist()) == {"CoLA.tsv", "RTE.tsv", "WNLI.tsv"}
+        lines = archive.read("RTE.tsv").decode().splitlines()
+    test = GLUE_TASKS["RTE"].read_test(home / "glue", "RTE")
+    probabilities = [
+        kbert.build_pipeline(kbert.load_pretrained(home / f"rte-{n}")).predict(
+            {"text": test.texts, "text_pair": test.text_pairs}, verbose=0
+        )["probabilities"]
+        for n in (0, 1)
+    ]
+    best = np.argmax(np.mean(probabilities, axis=0), axis=-1)
+    assert lines[1:] == [f"{n}\t{GLUE_TASKS['RTE'].labels[i]}" for n, i in enumerate(best)]
+    assert f"RTE.tsv: {TEST_ROWS} answers" in (printed := capsys.readouterr().out)
+    assert "The server also wants SST-2, MRPC, STS-B, QQP, MNLI-m, MNLI-mm, AX, QNLI." in printed
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (
+            ("--model", "CoLA={home}/rte-0"),
+            r"expected a model for CoLA, .*Received: classification with labels .'entail",
+        ),
+        (("--model", "RTE={home}/rte-0", "--constant", "RTE"), r"Received: both for \['RTE'\]"),
+        (("--runs", "{home}/glue"), "folders of tasks with a model/ in them"),
+        (("--model", "RTE={home}/rte-0", "--data", "{home}/runs"), "RTE/test.tsv"),
+    ],
+)
+def test_what_is_wrong_is_named(home, tmp_path, more, message):
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        _run(home, tmp_path / "s", *[text.format(home=home) for text in more])
+    assert not (tmp_path / "s" / "submission.zip").exists()
+
+
+@pytest.mark.parametrize("more, message", [((), "nothing to answer with"), (("--model", "a"), "expected TASK=DIR")])
+def test_wrong_flags(home, tmp_path, capsys, more, message):
+    with pytest.raises(SystemExit):
+        import_recipe("submit_glue").parse_arguments(["--data", str(home), "--output", str(tmp_path), *more])
+    assert message in capsys.readouterr().err

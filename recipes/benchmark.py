@@ -4,6 +4,7 @@
     python recipes/benchmark.py input --corpus 'wiki/*.gz'    # text or records to masked pair batches
     python recipes/benchmark.py train --size mini --peers     # one pre-training step (MLM + NSP)
     python recipes/benchmark.py encode --size base --batch-size 8
+    python recipes/benchmark.py serve --model all-MiniLM-L6-v2 --peers   # the exported model, strings to embeddings
 
 Figures are medians of the steady state; with --peers every system is measured in turn, round by round, in this process,
 so that a ratio means something even where the figure of a loaded machine does not. FLOPs are counted by one formula for
@@ -17,6 +18,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import benchmark_encoder
+import benchmark_serve
 import benchmark_text
 
 from kbert.training.flops import matmul_peak, peak_memory_bytes
@@ -26,6 +28,7 @@ PARTS = {
     "input": benchmark_text.pretraining_input,
     "train": benchmark_encoder.train,
     "encode": benchmark_encoder.encode,
+    "serve": benchmark_serve.serve,
 }
 
 
@@ -45,6 +48,7 @@ def parse_arguments():
     parser.add_argument("--vocab", help="vocab.txt (default: one of 8,000 tokens is learned from the prose)")
     parser.add_argument("--data", default="synthetic", choices=["synthetic", "real"],
                         help="train, encode: random token ids, or batches of --corpus (default synthetic)")  # fmt: skip
+    parser.add_argument("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
     parser.add_argument("--seconds", type=float, default=5.0, help="time for one round of one system (default 5)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", action="store_true", help="also measure the peers that are installed")

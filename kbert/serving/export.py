@@ -55,11 +55,11 @@ def export(pipeline, directory, version=None, *, layers=FEATURE_LAYERS, metrics=
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
     target = _target(pathlib.Path(directory).absolute(), version)
+    named = signatures(pipeline, layers)
     target.parent.mkdir(parents=True, exist_ok=True)
     # Beside the directory of versions, not in it: a server would take any number there for a version.
     temporary = target.parent.parent / f".{target.parent.name}.{uuid.uuid4().hex[:8]}.tmp"
     try:
-        named = signatures(pipeline, layers)
         endpoints = {name: (one.function, list(one.inputs.values())) for name, one in named.items()}
         write_saved_model(temporary, endpoints)
         set_methods(temporary, {name: METHODS[one.kind] for name, one in named.items()})

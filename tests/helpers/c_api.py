@@ -1,5 +1,6 @@
 """TensorFlow's C API from tests: a compiled program that serves a SavedModel without Python."""
 
+import importlib.util
 import pathlib
 import shutil
 import subprocess
@@ -16,14 +17,17 @@ OP_LIBRARIES = ("_normalize_ops.so", "_fast_wordpiece_tokenizer.so")
 _DTYPES = {1: np.float32, 3: np.int32, 7: object, 10: bool}
 
 
-def compile_program(directory):
-    """Compiles tests/serving/capi/serve.c against TensorFlow's own wheel; skips the test where there is no compiler."""
-    import tensorflow as tf
+def compile_program(directory, home=None):
+    """Compiles tests/serving/capi/serve.c against TensorFlow's own wheel; skips the test where there is no compiler.
 
+    Args:
+        directory: where the program goes.
+        home: the unpacked wheel; the installed one by default.
+    """
     compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("no C compiler (gcc, cc or clang)")
-    home = pathlib.Path(tf.__file__).parent
+    home = pathlib.Path(home or _package("tensorflow"))
     libraries = ["-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2", f"-Wl,-rpath,{home}"]
     program = directory / "serve"
     command = [compiler, "-O1", "-Wall", "-Werror", "-o", program, SOURCE, f"-I{home}/include", f"-L{home}", *libraries]
@@ -32,11 +36,13 @@ def compile_program(directory):
     return program
 
 
-def op_libraries(names=OP_LIBRARIES):
-    """Paths of tensorflow-text's op libraries."""
-    import tensorflow_text
+def op_libraries(names=OP_LIBRARIES, home=None):
+    """Paths of op libraries in an unpacked wheel of tensorflow-text; in the installed one by default."""
+    return [pathlib.Path(home or _package("tensorflow_text")) / "python/ops" / name for name in names]
 
-    return [pathlib.Path(tensorflow_text.__file__).parent / "python/ops" / name for name in names]
+
+def _package(name):
+    return importlib.util.find_spec(name).submodule_search_locations[0]
 
 
 def ask(program, directory, requests, libraries=None):

@@ -1,5 +1,7 @@
 """Python-free proof: each export, loaded through the C API with two op libraries of tf-text, answers as Python does."""
 
+import os
+
 import numpy as np
 import pytest
 from helpers.c_api import ask, compile_program, op_libraries
@@ -77,3 +79,18 @@ def test_a_server_without_the_ops_refuses_the_model(served_models, program):
     path = served_models["single"].path
     with pytest.raises(RuntimeError, match="Op type not registered 'FastWordpieceTokenizeWithOffsets'"):
         ask(program, path, [], libraries=op_libraries(["_normalize_ops.so"]))
+
+
+@pytest.mark.slow
+def test_the_oldest_server(served, tmp_path):
+    """TensorFlow 2.12.0 and tensorflow-text 2.12.1 are what tensorflow_model_server 2.12 is made of."""
+    home = os.environ.get("KBERT_TENSORFLOW_2_12")
+    if not home:
+        pytest.skip(
+            "unpack the wheels of tensorflow-cpu 2.12.0 and tensorflow-text 2.12.1 (pip download --no-deps, python -m "
+            "zipfile -e) into one directory, and name it in KBERT_TENSORFLOW_2_12"
+        )
+    program = compile_program(tmp_path, f"{home}/tensorflow")
+    libraries = op_libraries(home=f"{home}/tensorflow_text")
+    [answers] = ask(program, served.path, [("serving_default", rows_of(served.columns))], libraries)
+    assert_equal(answers, served.pipeline(served.columns))

@@ -1,0 +1,159 @@
+"""The serve part of benchmark.py: an exported model answering strings, beside transformers on torch.
+
+Requests are strings and answers are vectors of one text each, tokenisation included, on both sides. The systems take
+turns, request by request, in this process, with the threads that each of them chooses for itself.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+SHORT = "A man is playing a guitar on the street."
+_SENTENCES = (
+    "The committee met on Tuesday in Geneva.",
+    "Ada Lovelace wrote about engines that compute, and about much else that nobody had built yet.",
+    "It rained.",
+    "Nobody had asked the engineers, who would have said that the bridge could not carry a train of that weight.",
+)
+LONG = " ".join(_SENTENCES * 4)  # about 200 words
+
+
+def mixed_texts(rows):
+    """Texts of 2 to about 110 words, short ones oftener: as requests come to a server."""
+    lengths = [2, 6, 9, 12, 7, 18, 4, 25, 10, 14, 40, 5, 8, 110, 16, 30]
+    words = LONG.split()
+    return [" ".join(words[i % 20 : i % 20 + lengths[i % len(lengths)]]) for i in range(rows)]
+
+
+def serve(args):
+    """Exports --model and measures the SavedModel; with --peers transformers with the same weights as well."""
+    if not args.model:
+        sys.exit("error: benchmark.py serve needs --model, such as all-MiniLM-L6-v2")
+    with tempfile.TemporaryDirectory() as directory:
+        path = _export(args.model, pathlib.Path(directory) / "model")
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        load_seconds, memory = _load_alone(path)
+        systems = {"kbert": _kbert(path)}
+        if args.peers:
+            systems["transformers"] = _transformers(args.model, args.sequence_length)
+            _check_equal(systems)
+        timings = _race(systems, args)
+    result = {
+        **timings["kbert"], "load_seconds": load_seconds, "bytes_on_disk": size, "server_memory_mib": memory,
+        "batch_size": args.batch_size, "model": pathlib.Path(args.model).name,
+    }  # fmt: skip
+    if args.peers:
+        result["transformers"] = timings["transformers"]
+        result["ratios"] = _ratios(timings)
+    return result
+
+
+def _export(model, directory):
+    import kbert
+
+    return kbert.export(kbert.build_pipeline(kbert.load_pretrained(model, task="encoder"), pair=False), directory)
+
+
+def _kbert(path):
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  a server links these ops
+
+    loaded = tf.saved_model.load(str(path))
+    function = loaded.signatures["serving_default"]
+
+    def answer(texts):
+        return function(text=tf.constant(texts))["embedding"].numpy()
+
+    answer.loaded = loaded  # its variables live as long as it does
+    return answer
+
+
+def _transformers(model, sequence_length):
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    encoder = transformers.AutoModel.from_pretrained(model).eval()
+
+    def answer(texts):
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=sequence_length, return_tensors="pt")
+        with torch.inference_mode():
+            states = encoder(**batch).last_hidden_state
+            mask = batch["attention_mask"][:, :, None].float()
+            pooled = (states * mask).sum(1) / mask.sum(1)
+            return torch.nn.functional.normalize(pooled, dim=1).numpy()
+
+    return answer
+
+
+def _check_equal(systems):
+    import numpy as np
+
+    texts = [SHORT, *mixed_texts(4)]
+    vectors = [answer(texts) for answer in systems.values()]
+    vectors = [vector / np.linalg.norm(vector, axis=1, keepdims=True) for vector in vectors]
+    apart = float(np.abs(vectors[0] - vectors[1]).max())
+    if apart > 1e-4:
+        sys.exit(f"error: the systems answer differently, by {apart:.1e}: this would compare two things")
+
+
+def _race(systems, args):
+    """name → figures. Everybody has a turn after each request, so that a busy machine is as busy for all."""
+    texts = mixed_texts(args.batch_size)
+    timings = {}
+    for kind, request in (("short", [SHORT]), ("long", [LONG]), ("mixed", texts)):
+        times = {name: [] for name in systems}
+        for answer in systems.values():
+            for _ in range(3):  # tracing and allocation
+                answer(request)
+        end = time.perf_counter() + args.seconds * args.rounds * len(systems)
+        while time.perf_counter() < end or len(times["kbert"]) < 5:
+            for name, answer in systems.items():
+                start = time.perf_counter()
+                answer(request)
+                times[name].append(time.perf_counter() - start)
+        for name, samples in times.items():
+            timings.setdefault(name, {}).update(_figures(kind, samples, len(request)))
+            shown = {key: round(value, 2) for key, value in timings[name].items() if key.startswith(kind)}
+            print(f"{name:14s} {shown}  {len(samples)} requests", flush=True)
+    return timings
+
+
+def _figures(kind, samples, rows):
+    if kind == "mixed":
+        return {"mixed_texts_per_second": rows / statistics.median(samples)}
+    cuts = statistics.quantiles(samples, n=100, method="inclusive")
+    return {f"{kind}_p{share}_ms": 1e3 * cuts[share - 1] for share in (50, 95, 99)}
+
+
+def _ratios(timings):
+    """How many times as fast as transformers: above 1 is faster."""
+    ours, theirs = timings["kbert"], timings["transformers"]
+    latency = {f"{kind}_p50": theirs[f"{kind}_p50_ms"] / ours[f"{kind}_p50_ms"] for kind in ("short", "long")}
+    return {**latency, "mixed_throughput": ours["mixed_texts_per_second"] / theirs["mixed_texts_per_second"]}
+
+
+_ALONE = """
+import json, resource, sys, time
+import tensorflow as tf, tensorflow_text
+start = time.perf_counter()
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+seconds = time.perf_counter() - start
+serve(text=tf.constant(json.loads(sys.argv[2])))
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
+
+
+def _load_alone(path):
+    """(seconds to load the SavedModel, peak memory in MiB of a process that answered one batch of 32)."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ALONE, str(path), json.dumps(mixed_texts(32))],
+        capture_output=True, text=True, check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+    )  # fmt: skip
+    seconds, memory = json.loads(done.stdout.splitlines()[-1])
+    return seconds, round(memory)

@@ -1,0 +1,55 @@
+"""benchmark.py serve: the exported model is measured, and the peer only if it answers the same."""
+
+import argparse
+import json
+import sys
+
+import pytest
+from helpers.run_recipe import import_recipe
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    encoder = randomise(kbert.BertEncoder(tiny_config(max_sequence_length=64)), scale=0.3)
+    kbert.save_pretrained(encoder, directory / "tiny", tokenizer=tiny_tokenizer())
+    return directory / "tiny"
+
+
+def test_the_figures(model, monkeypatch, capsys):
+    module, benchmark = import_recipe("benchmark_serve"), import_recipe("benchmark")
+    monkeypatch.setattr(module, "_load_alone", lambda path: (0.5, 123))  # a process of its own: see below
+    arguments = ["serve", "--model", str(model), "--seconds", "0.05", "--rounds", "1", "--batch-size", "4", "--json"]
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *arguments])
+    benchmark.main()
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert 0 < result["short_p50_ms"] <= result["short_p95_ms"] <= result["short_p99_ms"]
+    assert result["long_p50_ms"] > 0 and result["mixed_texts_per_second"] > 0
+    assert result["bytes_on_disk"] > 10_000 and result["batch_size"] == 4
+    assert (result["load_seconds"], result["server_memory_mib"]) == (0.5, 123)
+
+
+@pytest.mark.slow
+def test_loading_in_a_process_of_its_own(model, tmp_path):
+    module = import_recipe("benchmark_serve")
+    seconds, memory = module._load_alone(module._export(model, tmp_path / "exported"))
+    assert 0 < seconds < 300 and 50 < memory < 8000
+
+
+def test_a_peer_that_answers_otherwise_is_no_peer():
+    module = import_recipe("benchmark_serve")
+    one, two = (lambda texts: [[1.0, 0.0]] * len(texts)), (lambda texts: [[0.0, 1.0]] * len(texts))
+    module._check_equal({"kbert": one, "transformers": one})
+    with pytest.raises(SystemExit, match="answer differently"):
+        module._check_equal({"kbert": one, "transformers": two})
+    with pytest.raises(SystemExit, match="needs --model"):
+        module.serve(argparse.Namespace(model=None))
+
+
+def test_mixed_texts():
+    module = import_recipe("benchmark_serve")
+    lengths = [len(text.split()) for text in module.mixed_texts(32)]
+    assert min(lengths) == 2 and max(lengths) > 80 and 150 < len(module.LONG.split()) < 250

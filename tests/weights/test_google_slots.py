@@ -72,21 +72,21 @@ def test_what_was_read_is_written_back_bit_for_bit(tmp_path):
 
 
 def test_an_exact_continuation(tmp_path):
-    batches = make_batches(7, seed=3)
+    batches = make_batches(4, seed=3)
     config = load(ORIGINAL).config
     keras.utils.set_random_seed(5)
     whole = compiled(kbert.BertPretrainer(config))
     train(whole, batches)
     keras.utils.set_random_seed(5)
     first = compiled(kbert.BertPretrainer(config))
-    train(first, batches[:3])
-    kbert.save_pretrained(first, tmp_path / "at-3", format="google", optimizer=first.optimizer)
-    second = compiled(load(tmp_path / "at-3"))
-    assert load_slots(second.optimizer, second, tmp_path / "at-3") == 3
-    train(second, batches[3:])
+    train(first, batches[:2])
+    kbert.save_pretrained(first, tmp_path / "at-2", format="google", optimizer=first.optimizer)
+    second = compiled(load(tmp_path / "at-2"))
+    assert load_slots(second.optimizer, second, tmp_path / "at-2") == 2
+    train(second, batches[2:])
     assert_same_weights(second, whole)
-    without = compiled(load(tmp_path / "at-3"))
-    train(without, batches[3:])
+    without = compiled(load(tmp_path / "at-2"))
+    train(without, batches[2:])
     assert any(np.any(a != b) for a, b in zip(without.get_weights(), whole.get_weights(), strict=True))
 
 

@@ -72,11 +72,11 @@ def test_writing_holds_one_tensor_beside_the_model(larger, tmp_path):
     assert peak - before < 4 * model.count_params() / 3
 
 
-@pytest.mark.parametrize("name", ["encoder", "classification", "regression"])
+@pytest.mark.parametrize("name", ["encoder", "classification"])
 def test_through_every_format_in_turn(name, tmp_path):
     """What all formats hold comes back bit for bit after all of them, and a second round writes the same bytes."""
     model = make_model(name, activation="gelu_tanh", layer_norm_epsilon=1e-12)
-    formats = ["huggingface", "kerashub", "google", "kbert", "kerashub", "huggingface"]
+    formats = ["huggingface", "kerashub", "kbert", "google", "huggingface"]
     save(model, tmp_path / "0", "google")
     for i, format in enumerate(formats, start=1):
         kbert.save_pretrained(load(tmp_path / str(i - 1)), tmp_path / str(i), format=format)

@@ -1,0 +1,79 @@
+"""The tagger of the feature-based approach: an LSTM over what a frozen encoder says of each word.
+
+Shapes: B batch, T words, K layers, H hidden, N labels, L layers of the encoder.
+"""
+
+import keras
+
+from kbert.layers.dropout import Dropout
+from kbert.layers.task_head import TaskHead
+from kbert.layers.weighted_layers import WeightedLayers
+
+SETTINGS = (  # of the paper's table 7, in its order
+    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all",
+)  # fmt: skip
+
+
+def setting_layers(setting, num_layers):
+    """Which hidden states a setting reads, as numbers from 0 (the embeddings) to L (the last layer).
+
+    Args:
+        setting: one of `SETTINGS`.
+        num_layers: L. An encoder of fewer than four layers has its "last four" in all of them.
+
+    Raises:
+        ValueError: another setting.
+
+    Example::
+
+        setting_layers("concat-last-four", 12)  # (9, 10, 11, 12)
+    """
+    last_four = tuple(range(max(1, num_layers - 3), num_layers + 1))
+    layers = {
+        "embeddings": (0,),
+        "second-to-last": (num_layers - 1,),
+        "last": (num_layers,),
+        "weighted-sum-last-four": last_four,
+        "concat-last-four": last_four,
+        "weighted-sum-all": tuple(range(1, num_layers + 1)),
+    }
+    if setting not in layers:
+        raise ValueError(f"setting_layers: `setting` must be one of {SETTINGS}. Received: {setting!r}")
+    return layers[setting]
+
+
+def feature_tagger(setting, num_layers, hidden_dim, num_labels, *, units=768, dropout=0.1):
+    """Two bidirectional LSTMs and a linear layer on fixed features of words.
+
+    Args:
+        setting: one of `SETTINGS`: how the K layers of `setting_layers` become one vector a word: as they stand, one
+            behind the other ("concat…"), or their learned weighted sum ("weighted-sum…").
+        num_layers, hidden_dim: L and H of the encoder.
+        num_labels: N.
+        units: of each LSTM, in each direction.
+        dropout: rate before each LSTM and before the linear layer.
+
+    Returns:
+        Functional `keras.Model`. Inputs: ``features`` float32 [B, T, K, H], ``mask`` bool [B, T], False behind the end.
+        Outputs: ``logits`` float32 [B, T, N].
+
+    Source: Devlin et al. 2018, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the
+    classification layer".
+
+    Example::
+
+        model = feature_tagger("concat-last-four", num_layers=6, hidden_dim=384, num_labels=9)
+    """
+    count = len(setting_layers(setting, num_layers))
+    features = keras.Input((None, count, hidden_dim), name="features")
+    mask = keras.Input((None,), dtype="bool", name="mask")
+    if setting.startswith("weighted-sum"):
+        x = WeightedLayers(name="weighted_layers")(features)  # [B, T, H]
+    else:
+        x = keras.layers.Reshape((-1, count * hidden_dim), name="concat")(features)  # [B, T, K * H]
+    for number in range(2):
+        x = Dropout(dropout, name=f"dropout_{number}")(x)
+        lstm = keras.layers.LSTM(units, return_sequences=True)
+        x = keras.layers.Bidirectional(lstm, name=f"lstm_{number}")(x, mask=mask)  # [B, T, 2 * units]
+    logits = TaskHead(num_labels, dropout, name="tagger_head")(x)
+    return keras.Model({"features": features, "mask": mask}, {"logits": logits}, name="feature_tagger")

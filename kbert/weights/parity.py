@@ -107,7 +107,8 @@ def random_batch(model, seed: int = 0) -> dict[str, np.ndarray]:
 
 def kbert_outputs(model, batch) -> dict[str, np.ndarray]:
     """The model's outputs, and its encoder's hidden states and pooled output, by name."""
-    outputs = dict(model(batch, training=False))
+    lists = ("hidden_states", "attention_probs")
+    outputs = {name: value for name, value in model(batch, training=False).items() if name not in lists}
     shape = batch["token_ids"].shape
     rows = {name: batch[name].reshape(-1, shape[-1]) for name in ("token_ids", "segment_ids", "padding_mask")}
     states = _hidden_states(model.encoder, rows)

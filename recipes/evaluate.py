@@ -130,7 +130,17 @@ def evaluate_texts(args, pipeline):
     examples, metrics = read_data(args, labels)
     if settings.windows is not None:
         return lambda run: evaluate_documents(pipeline, examples, metrics, batch_size=args.batch_size)
-    return lambda run: evaluate(model, pipeline.preprocessor, examples, metrics, batch_size=args.batch_size)
+    task = GLUE_TASKS[args.task] if args.task else None
+    others = {split: task.read(args.data, split) for split in task.dev_splits[1:]} if task else {}  # MNLI's "dev_mm"
+
+    def scores(run):
+        result = evaluate(model, pipeline.preprocessor, examples, metrics, batch_size=args.batch_size)
+        for split, more in others.items():
+            also = evaluate(model, pipeline.preprocessor, more, metrics, batch_size=args.batch_size)
+            result |= {name + split.removeprefix("dev"): also[name] for name in metrics}
+        return result
+
+    return scores
 
 
 def evaluate_choices(args, pipeline):

@@ -94,7 +94,8 @@ def run_task(args, task, run, data, first):
             scores[rate, seed] = json.loads((path / METRICS).read_text("utf-8"))
             continue
         built = first if (rate, seed) == each[0] else build(args, seed, task.labels, task.pair)
-        restart = open_run(path, settings_of(args) | {"task": task.name, "learning_rate": rate, "seed": seed})
+        settings = settings_of(args) | {"task": task.name, "learning_rate": rate, "seed": seed}
+        restart = open_run(path, settings, hardware=built[1])
         one = scores[rate, seed] = train_once(args, task, restart, data, built, rate, seed)
         print(f"{path.name}: " + ", ".join(f"{name} {one['dev'][name]:.4f}" for name in task.columns))
     scores = summary(scores, task.columns)
@@ -107,7 +108,7 @@ def train_once(args, task, run, data, built, rate, seed):
     """One fine-tuning."""
     train, dev = data
     args = argparse.Namespace(**vars(args) | {"task": task.name, "learning_rate": rate})
-    log_dir = args.log_dir and args.log_dir / run.path.name
+    log_dir = args.log_dir and args.log_dir / run.path.relative_to(args.output)
     more_dev = {suffix: examples for suffix, examples in dev.items() if suffix}
     return finetune(args, *built, run, train, dev[""], task.metrics, seed, log_dir, more_dev)
 
@@ -208,7 +209,7 @@ def run_all(args, tasks, run, data, first):
         else:
             is_first = task is tasks[0]
             built = first if is_first else build(args, args.seed, task.labels, task.pair)
-            one = open_run(path, settings_of(args) | {"task": task.name})
+            one = open_run(path, settings_of(args) | {"task": task.name}, hardware=built[1])
             scores[task.name] = run_task(args, task, one, data if is_first else read_data(args, task), built)
         print_table(task, scores[task.name])
     result = {"tasks": scores, "average": average(scores), "minutes": sum(one["minutes"] for one in scores.values())}

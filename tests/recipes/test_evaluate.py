@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 from helpers.run_recipe import read_json, run_recipe
-from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.tiny_directory import VOCABULARY, sentences, write_table, write_tiny_directory
+from helpers.toy_glue import write_toy_glue
 
 import kbert
 from kbert import BertTokenizer
+from kbert.tasks.glue import GLUE_TASKS
 from kbert.weights.settings import ModelSettings
 
 ROWS = sentences(13)
@@ -16,8 +19,6 @@ ROWS = sentences(13)
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """model/ (a classifier), init/ (no classifier), test.csv."""
-    from helpers.tiny_directory import VOCABULARY
-
     path = tmp_path_factory.mktemp("home")
     write_tiny_directory(path / "init")
     write_tiny_directory(path / "plain", task="classification", num_labels=2)
@@ -53,6 +54,23 @@ def test_a_glue_task(home, tmp_path, capsys):
     assert set(scores) == {"examples", "loss", "accuracy"}
     with pytest.raises(SystemExit, match=r"expected a model for SST-2, labels .* Received: \['bad', 'good'\]"):
         run_recipe("evaluate", "--model", home / "model", "--data", tmp_path / "glue", "--task", "SST-2")
+
+
+def test_both_dev_sets_of_mnli(tmp_path, capsys):
+    task = GLUE_TASKS["MNLI"]
+    write_toy_glue(tmp_path / "glue")
+    write_tiny_directory(tmp_path / "plain", task="classification", num_labels=3)
+    settings = ModelSettings(labels=list(task.labels), sequence_length=16, pair=True)
+    tokenizer = BertTokenizer(VOCABULARY)
+    kbert.save_pretrained(
+        kbert.load_pretrained(tmp_path / "plain"), tmp_path / "model", tokenizer=tokenizer, settings=settings
+    )
+    run_recipe("evaluate", "--model", tmp_path / "model", "--data", tmp_path / "glue", "--task", "MNLI", "--json")
+    scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(scores) == {"examples", "loss", "accuracy", "accuracy_mm"}
+    dev = task.read(tmp_path / "glue", "dev_mm")
+    answers = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model")).predict(dev.columns)["label"]
+    assert scores["accuracy_mm"] == np.mean(answers == np.array(task.labels)[dev.labels])
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from kbert.serving.serving_error import ServingError
 pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
 pytestmark = pytest.mark.parity
 
+PATIENT = 120.0  # seconds: the stand-in loads a model when it is first asked for it
 TEXTS = ["The film is good.", "", "paris é 中 \U0001f600"]
 PAIRS = ["Good?", "never never", "a"]
 
@@ -50,7 +51,10 @@ def test_answers_equal_those_of_python(server, url, served_models):
         pipeline = served_models[kind].pipeline
         texts = ["a [MASK] film", "[MASK] [MASK]", "none"] if kind == "fill_mask" else TEXTS
         columns = dict(zip(pipeline.preprocessor.input_names, (texts, PAIRS), strict=False))
-        answers, expected = ServingClient(url, kind).predict(columns), pipeline.predict(columns, verbose=0)
+        answers, expected = (
+            ServingClient(url, kind, timeout=PATIENT).predict(columns),
+            pipeline.predict(columns, verbose=0),
+        )
         assert answers.keys() == expected.keys()
         for name, value in expected.items():
             if value.dtype == object:
@@ -62,16 +66,16 @@ def test_answers_equal_those_of_python(server, url, served_models):
 
 def test_classify_and_regress(url, served_models):
     expected = served_models["single"].pipeline.predict({"text": TEXTS}, verbose=0)["probabilities"]
-    rows = ServingClient(url, "single", version=1).classify([{"text": text} for text in TEXTS])
+    rows = ServingClient(url, "single", version=1, timeout=PATIENT).classify([{"text": text} for text in TEXTS])
     assert [[label for label, _ in row] for row in rows] == [["bad", "good", "ß 中"]] * 3
     np.testing.assert_allclose([[score for _, score in row] for row in rows], expected, atol=1e-5)
     examples = [{"text": a, "text_pair": b} for a, b in zip(TEXTS, PAIRS, strict=True)]
     expected = served_models["regression"].pipeline.predict({"text": TEXTS, "text_pair": PAIRS}, verbose=0)["score"]
-    np.testing.assert_allclose(ServingClient(url, "regression").regress(examples), expected, atol=1e-5)
+    np.testing.assert_allclose(ServingClient(url, "regression", timeout=PATIENT).regress(examples), expected, atol=1e-5)
 
 
 def test_other_signatures(url, served_models):
-    tokens = ServingClient(url, "encoder").predict({"text": ["paris é"]}, "tokenize")
+    tokens = ServingClient(url, "encoder", timeout=PATIENT).predict({"text": ["paris é"]}, "tokenize")
     assert tokens["tokens"][0][:4] == ["[CLS]", "paris", "[UNK]", "[SEP]"] and tokens["count"] == [4]
     assert tokens["starts"][0][:4] == [-1, 0, 6, -1] and tokens["ends"][0][:4] == [-1, 5, 7, -1]
 
@@ -93,7 +97,7 @@ def test_no_server(url):
 
 def test_a_busy_server_is_asked_again(server, url):
     server.fault, server._busy = "busy", 2
-    assert len(ServingClient(url, "single").predict({"text": ["a"]})["label"]) == 1
+    assert len(ServingClient(url, "single", timeout=PATIENT).predict({"text": ["a"]})["label"]) == 1
     server._busy = 2
     with pytest.raises(ServingError, match="loading"):
         ServingClient(url, "single", tries=1).predict({"text": ["a"]})
@@ -102,10 +106,10 @@ def test_a_busy_server_is_asked_again(server, url):
 def test_an_error_is_told_in_the_servers_words(server, url):
     server.fault = "error"
     with pytest.raises(ServingError, match="(400|INVALID_ARGUMENT): expected something else"):
-        ServingClient(url, "single").predict({"text": ["a"]})
+        ServingClient(url, "single", timeout=PATIENT).predict({"text": ["a"]})
     server.fault = None
     with pytest.raises(ServingError, match="(404|NOT_FOUND)"):
-        ServingClient(url, "single").predict({"text": ["a"]}, "no_such_signature")
+        ServingClient(url, "single", timeout=PATIENT).predict({"text": ["a"]}, "no_such_signature")
 
 
 def test_malformed_answers(server):
@@ -152,7 +156,7 @@ def test_the_curl_line_asks_the_same(server, served_models):
 
 
 def test_the_recipe(server, served_models, capsys, tmp_path):
-    common = ["--url", server.rest, "--model"]
+    common = ["--timeout", PATIENT, "--url", server.rest, "--model"]
     run_recipe("query_server", "good", "bad film", *common, "single")
     printed = capsys.readouterr()
     answers = [json.loads(line) for line in printed.out.splitlines()]

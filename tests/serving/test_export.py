@@ -69,7 +69,7 @@ for kind, (path, columns) in jobs.items():
     for rows in (slice(None), slice(1, 2), slice(0, 0)):
         answers = serve(**{name: tf.constant(column, tf.string)[rows] for name, column in columns.items()})
         results[kind].append({name: value.numpy() for name, value in answers.items()})
-assert not any(name.split(".")[0] in ("kbert", "keras") for name in sys.modules if sys.modules[name])
+assert not any(name.split(".")[0] == "kbert" for name in sys.modules)
 np.save(sys.argv[1] + "/results.npy", results, allow_pickle=True)
 """
     environment = {"PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -82,10 +82,13 @@ def test_answers_in_a_fresh_process_without_kbert(served, fresh_process):
     for answers, rows in zip(fresh_process[served.kind], (slice(None), slice(1, 2), slice(0, 0)), strict=True):
         assert answers.keys() == expected.keys()
         for name, value in expected.items():
-            if value.dtype == tf.string:
-                np.testing.assert_array_equal(answers[name], value.numpy()[rows], err_msg=name)
+            value = value.numpy()[rows]
+            if served.kind == "tagging" and value.ndim == 2:  # as wide as the longest text asked
+                value = value[:, : answers[name].shape[1]]
+            if value.dtype == object:
+                np.testing.assert_array_equal(answers[name], value, err_msg=name)
             else:
-                np.testing.assert_allclose(answers[name], value.numpy()[rows], atol=1e-5, err_msg=name)
+                np.testing.assert_allclose(answers[name], value, atol=1e-5, rtol=1e-5, err_msg=name)
 
 
 def test_every_weight_is_stored_once(served):

@@ -1,0 +1,93 @@
+"""The feature-based approach: features written once, six settings, and a run taken up between them."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.run_recipe import read_json, run_recipe
+from helpers.tiny_directory import write_tiny_directory
+from helpers.toy_tags import tagged_sentences, write_conll
+
+from kbert.models.feature_tagger import SETTINGS
+from kbert.tasks import feature_data, features
+
+SETTING = "weighted-sum-last-four"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_conll(path / "train.txt", tagged_sentences(40))
+    write_conll(path / "dev.txt", tagged_sentences(12, start=40))
+    return path
+
+
+def _arguments(home, output, *more):
+    return ("--train", home / "train.txt", "--dev", home / "dev.txt", "--init", home / "init", "--output", output,
+            "--sequence-length", 16, "--units", 7, "--batch-size", 8, "--learning-rate", 0.05, "--steps", 40,
+            "--checkpoint-every", 10, *more)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_setting_broken_off_goes_on_exactly(home, tmp_path, monkeypatch, capsys):
+    setting = ("--setting", SETTING)
+    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "whole", *setting))
+    straight = read_json(tmp_path / "whole" / SETTING / "metrics.json")
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "whole" / SETTING / "history.jsonl").open()]
+    assert len(losses) == 4 and losses[-1] < 0.8 * losses[0] and straight["layers"] == [1]
+    assert not (tmp_path / "whole" / "metrics.json").exists()  # five settings are missing
+    printed = capsys.readouterr().out
+    rows = {line[:28].strip(): line[28:].split() for line in printed.splitlines()}
+    assert rows[SETTING][:2] == ["95.9", f"{100 * straight['dev']['f1']:.1f}"]
+    assert rows["concat-last-four"] == ["96.1", "-", "-"]
+    stored = np.load(tmp_path / "whole" / "features" / "train.npy")
+    assert len(stored) == sum(len(words) for words, _ in tagged_sentences(40))
+    whole = feature_data.feature_dataset
+    with monkeypatch.context() as patch:
+        patch.setattr(feature_data, "feature_dataset", lambda *a, **k: whole(*a, **k).take(19))
+        with pytest.raises(ValueError, match="ended after step 19"):
+            run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *setting))
+        patch.setattr(feature_data, "feature_dataset", whole)
+        patch.setattr(features, "window_states", None)  # the features are not made again
+        run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *setting))
+    assert "going on from the checkpoint of step 10 of 40" in capsys.readouterr().out
+    assert read_json(tmp_path / "run" / SETTING / "metrics.json")["dev"] == straight["dev"]
+
+
+@pytest.mark.slow
+def test_all_settings(home, tmp_path, capsys):
+    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--setting", "embeddings"))
+    first = (tmp_path / "run" / "embeddings" / "metrics.json").read_bytes()
+    capsys.readouterr()
+    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--json"))
+    assert (tmp_path / "run" / "embeddings" / "metrics.json").read_bytes() == first
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == metrics
+    assert set(metrics["settings"]) == set(SETTINGS)
+    assert all(one["dev"]["f1"] > 0 for one in metrics["settings"].values())
+
+
+@pytest.mark.parametrize("align", ["tokens", "words"])
+def test_features_in_files(home, tmp_path, align):
+    (tmp_path / "texts.txt").write_text("the good film .\r\n\nunly a " + "dull song " * 12)
+    common = ("--model", home / "init", "--input", tmp_path / "texts.txt", "--layers", -1, 0, "--align", align,
+              "--sequence-length", 16)  # fmt: skip
+    run_recipe("extract_features", *common, "--output", tmp_path / "f.jsonl")
+    run_recipe("extract_features", *common, "--output", tmp_path / "f.npz", "--batch-size", 2)
+    rows = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text("utf-8").splitlines()]
+    arrays = np.load(tmp_path / "f.npz")
+    assert [row["linex_index"] for row in rows] == [0, 1, 2]
+    for n, row in enumerate(rows):
+        tokens = [one["token"] for one in row["features"]]
+        assert tokens == arrays[f"tokens_{n}"].tolist()
+        assert all([layer["index"] for layer in one["layers"]] == [-1, 0] for one in row["features"])
+        values = np.array([[layer["values"] for layer in one["layers"]] for one in row["features"]])
+        np.testing.assert_allclose(values.reshape(arrays[f"features_{n}"].shape), arrays[f"features_{n}"], atol=2e-5)
+    # "unly" is two pieces, un ##ly; tokens have [CLS] and [SEP] beside them
+    assert [len(row["features"]) for row in rows] == ([4, 0, 26] if align == "words" else [6, 2, 29])
+    with pytest.raises(SystemExit):
+        run_recipe("extract_features", *common, "--output", tmp_path / "f.npz")
+    with pytest.raises(SystemExit, match="Expected layers from -2 to 1"):
+        run_recipe("extract_features", *common, "--layers", 5, "--output", tmp_path / "g.npz")
+    assert not (tmp_path / "g.npz").exists()

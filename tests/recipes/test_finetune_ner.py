@@ -1,0 +1,132 @@
+"""Named entities: what the recipe learns, leaves, takes up again and refuses; predict.py and evaluate.py on it."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.run_recipe import read_json, run_recipe
+from helpers.tiny_directory import write_tiny_directory
+from helpers.toy_tags import tagged_sentences, write_conll
+
+import kbert
+from kbert.tasks import tagging_data
+from kbert.tasks.conll import read_conll
+from kbert.tasks.entity_metrics import entity_scores
+
+QUICK = ("--batch-size", 8, "--sequence-length", 16, "--learning-rate", 3e-3, "--checkpoint-every", 10, "--dropout", 0)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_conll(path / "train.txt", tagged_sentences(48))
+    write_conll(path / "dev.txt", tagged_sentences(14, start=48))
+    return path
+
+
+def _arguments(home, output, *more):
+    return ("--train", home / "train.txt", "--dev", home / "dev.txt", "--init", home / "init", "--output", output,
+            *QUICK, "--steps", 60, *more)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(home):
+    run_recipe("finetune_ner", *_arguments(home, home / "run"))
+    return home / "run"
+
+
+def test_it_learns_and_writes_its_predictions(run, home):
+    metrics = read_json(run / "metrics.json")
+    assert metrics["dev"]["f1"] > 0.95 and set(metrics["dev"]["types"]) == {"CON", "PRO"}
+    assert (metrics["dev"]["sentences"], metrics["dev"]["entities"], metrics["train_sentences"]) == (14, 14, 48)
+    gold, predicted = (read_conll(run / "predictions.txt", tag_column=n) for n in (1, 2))
+    assert gold.words == read_conll(home / "dev.txt").words
+    scores = entity_scores(gold.tags, predicted.tags)
+    assert scores == {name: metrics["dev"][name] for name in scores}
+    assert {path.name for path in run.iterdir()} == {
+        "model", "metrics.json", "settings.json", "history.jsonl", "logs", "predictions.txt",
+    }  # fmt: skip
+
+
+def test_what_it_leaves_finds_entities(run, home):
+    model = kbert.load_pretrained(run)
+    settings = model.pretrained.settings
+    assert settings.labels == ["O", "B-CON", "I-CON", "B-PRO", "I-PRO"]
+    assert (settings.task, settings.sequence_length, settings.doc_stride) == ("tagging", 16, 7)
+    dev = read_conll(home / "dev.txt")  # all of which the model gets right
+    texts = [" ".join(word for row in rows for word in dev.words[row]) for rows in dev.texts()]
+    answers = kbert.build_pipeline(model, answer="entities").predict(texts)
+    for n, rows in enumerate(dev.texts()):
+        assert answers["entities"][n, : answers["count"][n]].tolist() == [" ".join(dev.words[r][1:3]) for r in rows]
+        assert answers["types"][n, : answers["count"][n]].tolist() == [dev.tags[r][1][2:] for r in rows]
+
+
+def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch, capsys):
+    whole = tagging_data.tagging_dataset
+    with monkeypatch.context() as patch:
+        patch.setattr(tagging_data, "tagging_dataset", lambda *a, **k: whole(*a, **k).take(27))
+        with pytest.raises(ValueError, match="ended after step 27"):
+            run_recipe("finetune_ner", *_arguments(home, tmp_path / "run"))
+    run_recipe("finetune_ner", *_arguments(home, tmp_path / "run"))
+    printed = capsys.readouterr().out
+    assert "going on from the checkpoint of step 20 of 60" in printed
+    assert "paper: BERT-base, fine-tuned" in printed and "96.4" in printed
+    expected, received = (kbert.load_pretrained(path).get_weights() for path in (run, tmp_path / "run"))
+    for a, b in zip(expected, received, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert read_json(tmp_path / "run" / "metrics.json")["dev"] == read_json(run / "metrics.json")["dev"]
+
+
+def test_spans_of_ones_own_and_sentences_alone(home, tmp_path):
+    rows = []
+    for words, tags in tagged_sentences(40):
+        start = len(words[0]) + 1
+        span = {"start": start, "end": start + len(" ".join(words[1:3])), "type": tags[1][2:]}
+        rows.append(json.dumps({"text": " ".join(words), "spans": [span]}))
+    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
+    run_recipe(
+        "finetune_ner", "--train", tmp_path / "mine.jsonl", "--init", home / "init", "--output", tmp_path / "run",
+        *QUICK, "--steps", 5, "--context", "sentence", "--train-sentences", 30, "--group-by-length",
+    )  # fmt: skip
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert (metrics["train_sentences"], metrics["train_windows"], metrics["dev"]["sentences"]) == (30, 30, 4)
+
+
+def test_evaluate_and_predict(run, home, tmp_path, capsys):
+    run_recipe("evaluate", "--model", run, "--data", home / "dev.txt", "--output", tmp_path / "scores", "--json")
+    printed = capsys.readouterr().out
+    expected = read_json(run / "metrics.json")["dev"]
+    received = json.loads(printed.splitlines()[-1])
+    assert received.pop("loss") == pytest.approx(expected["loss"], abs=1e-4)
+    assert received == {name: expected[name] for name in received}
+    assert "PRO f1: " in printed
+    assert (tmp_path / "scores" / "predictions.txt").read_bytes() == (run / "predictions.txt").read_bytes()
+    (tmp_path / "texts.txt").write_text("the good film .\n\na dull song\n")
+    for answer, key in (("entities", "entity"), ("tags", "word")):
+        output = tmp_path / f"{answer}.jsonl"
+        run_recipe("predict", "--model", run, "--input", tmp_path / "texts.txt", "--output", output, "--answer", answer)
+        rows = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+        found = [[one[key] for one in row["entities" if key == "entity" else "words"]] for row in rows]
+        assert (
+            found
+            == {
+                "entities": [["good film"], [], ["dull song"]],
+                "tags": [["the", "good", "film", "."], [], ["a", "dull", "song"]],
+            }[answer]
+        )
+    with pytest.raises(SystemExit, match="entities.* fit no table"):
+        run_recipe("predict", "--model", run, "--input", tmp_path / "texts.txt", "--output", tmp_path / "a.csv")
+
+
+def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path):
+    (tmp_path / "other.txt").write_text("the O\ngood B-OTHER\n")
+    (tmp_path / "broken.txt").write_text("the O\n\ngood I-PRO\n\na B-PRO\nfilm O\na B-PRO\n")
+    for flags, message in [
+        (("--dev", tmp_path / "other.txt"), r"other.txt, line 2: expected one of .* Received: 'B-OTHER'"),
+        (("--dev", tmp_path / "broken.txt"), r"broken.txt, line 3: IOB2 allows I-PRO only after"),
+        (("--sequence-length", 17), "position table, 16. Received: 17"),
+    ]:
+        with pytest.raises(SystemExit, match=f"error: .*{message}"):
+            run_recipe("finetune_ner", *_arguments(home, tmp_path / "run", *flags))
+    assert not (tmp_path / "run").exists()

@@ -65,10 +65,13 @@ def check(served, strings, batch=64):
 
 def _assert_same(one, together, place, string):
     for name, value in one.items():
+        other = together[name][place]
+        if value.ndim == 2:  # a tagger's answers are as wide as the batch's longest text; the rest is fill
+            other = other[: value.shape[1]]
         if value.dtype == object:
-            np.testing.assert_array_equal(value[0], together[name][place], err_msg=f"{name} of {string!r:.80}")
+            np.testing.assert_array_equal(value[0], other, err_msg=f"{name} of {string!r:.80}")
         else:
-            np.testing.assert_allclose(value[0], together[name][place], atol=1e-5, err_msg=f"{name} of {string!r:.80}")
+            np.testing.assert_allclose(value[0], other, atol=1e-5, err_msg=f"{name} of {string!r:.80}")
 
 
 def test_some_strings(served):

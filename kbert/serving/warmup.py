@@ -1,5 +1,7 @@
 """Requests that a server answers to itself before it takes others: assets.extra/tf_serving_warmup_requests."""
 
+import os
+
 import numpy as np
 
 from kbert.serving.batching import BATCH_SIZES
@@ -47,6 +49,9 @@ def read_warmup(path):
         records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
     except tf.errors.DataLossError as error:
         raise ValueError(f"expected a TFRecord file. Received: {error.message}") from error
+    size = os.path.getsize(path)
+    if size and not records:  # TensorFlow takes a file shorter than a record's header for one without records
+        raise ValueError(f"expected a TFRecord file. Received: {size} bytes without a record")
     return [read_prediction_log(record) for record in records]
 
 

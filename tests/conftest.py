@@ -1,4 +1,4 @@
-"""What every test shares: quiet TensorFlow, fixed seeds, the real data beside the project, and no silent skips in CI."""
+"""What every test shares: quiet TensorFlow, fixed seeds, the real data beside the project, no silent skips in CI."""
 
 import os
 
@@ -30,7 +30,12 @@ def _seed():
 def pytest_runtest_makereport(item, call):
     """Under KBERT_REQUIRE_OPTIONAL=1 (.ci/run) a parity test that skips for a missing package is a failure."""
     report = yield
-    if REQUIRE_OPTIONAL and report.skipped and item.get_closest_marker("parity") and "shared" not in str(report.longrepr):
+    if (
+        REQUIRE_OPTIONAL
+        and report.skipped
+        and item.get_closest_marker("parity")
+        and "shared" not in str(report.longrepr)
+    ):
         report.outcome = "failed"
         report.longrepr = f"skipped where it must run: {report.longrepr}"
     return report

@@ -18,7 +18,9 @@ _SKIPPED_PARTS = {"test", "tests", "testing", "__pycache__", "site-packages", "_
 _CODE_LINE = re.compile(r"\s*(>>>|\.\.\.|```|~~~|\$ |@|\.\. |:\w+.*:)")
 _LIST_MARK = re.compile(r"^\s*([-*•]|\d+[.)])\s+")
 _ARGUMENT = re.compile(r"^\s*\*{0,2}`{0,2}[A-Za-z_][\w, .*]*`{0,2}(\s*\([^)]*\))?\s*:\s+")  # "name (type): description"
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns?|Yields?|Raises?|Notes?|Examples?|Usage|Attributes)\s*:?\s+(?=[A-Z`])")
+_SECTION = re.compile(
+    r"^(Args|Arguments|Parameters|Returns?|Yields?|Raises?|Notes?|Examples?|Usage|Attributes)\s*:?\s+(?=[A-Z`])"
+)
 _WORD = re.compile(r"[A-Za-z]+")
 
 

@@ -44,7 +44,7 @@ assert "kbert" not in sys.modules
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", default="runs/quickstart", type=pathlib.Path, metavar="DIR")
-    parser.add_argument("--steps", default=450, type=int, metavar="N", help="of pre-training (default 450)")
+    parser.add_argument("--steps", default=700, type=int, metavar="N", help="of pre-training (default 700)")
     parser.add_argument("--overwrite", action="store_true", help="delete what an earlier quickstart left in --output")
     return parser.parse_args(argv)
 

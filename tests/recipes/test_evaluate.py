@@ -78,7 +78,7 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
     [
         (
             ("--model", "{home}/init"),
-            "expected a fine-tuned .* or model of questions. Received: a pretraining model",
+            "expected a fine-tuned classifier, regressor, tagger or model of questions. Received: a pretraining model",
         ),
         (("--text-pair-column", "label"), "was trained on single texts. Received: pairs of texts"),
         (("--data", "{home}/none.csv"), "none.csv.*is no file"),

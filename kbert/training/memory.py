@@ -4,16 +4,17 @@ import contextlib
 import ctypes
 import os
 
-_GIVE_BACK_ABOVE, _SEPARATE_MAPPINGS = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of glibc's malloc.h
-_NEVER = 2**31 - 1
+_GIVE_BACK_ABOVE, _SEPARATE_MAPPINGS, _ARENAS = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX of malloc.h
+_NEVER = -1
 
 
 def keep_freed_memory() -> bool:
     """Let glibc keep memory that was freed for the next tensor, where it would give it back to the kernel.
 
     Otherwise every large tensor of every step is mapped, cleared page by page and unmapped again: on a virtual machine
-    that took more than a third of the time of a tiny training step (docs/log.md). Memory use stays at its peak between
-    steps. Whoever sets glibc's `MALLOC_...` environment variables is left alone.
+    that took more than a third of the time of a tiny training step, and half of one with 384 positions (docs/log.md).
+    All threads allocate from one arena, as the others hold no tensor above 64 MB and give theirs back. Memory use stays
+    at its peak between steps. Whoever sets glibc's `MALLOC_...` environment variables is left alone.
 
     Returns:
         Whether it was done: not with another C library, or another allocator in its place.
@@ -23,5 +24,6 @@ def keep_freed_memory() -> bool:
     with contextlib.suppress(OSError, AttributeError, ValueError):  # no glibc here: macOS, Windows, musl
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018 (musl has a mallopt too, which does nothing)
-        return all([library.mallopt(_SEPARATE_MAPPINGS, 0), library.mallopt(_GIVE_BACK_ABOVE, _NEVER)])
+        settings = (_SEPARATE_MAPPINGS, 0), (_GIVE_BACK_ABOVE, _NEVER), (_ARENAS, 1)
+        return all([library.mallopt(*setting) for setting in settings])
     return False

@@ -177,9 +177,9 @@ def fit(args, model, hardware, run, make_dataset, steps, tokens, log_dir=None):
 
 def batch_settings(args, hardware, seed):
     """What the batches of every fine-tuning are a function of, beside the data and their number."""
+    padding = "full" if hardware.name == "tpu" else "bucket" if hardware.jit_compile else "longest"
     return {
-        "batch_size": args.batch_size, "seed": seed, "bucketed": hardware.name != "tpu",
-        "group_by_length": args.group_by_length,
+        "batch_size": args.batch_size, "seed": seed, "padding": padding, "group_by_length": args.group_by_length,
     }  # fmt: skip
 
 

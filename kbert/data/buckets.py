@@ -1,8 +1,9 @@
 """Batches that are only as long as their longest row: no padding to 128 tokens for sentences of 20.
 
-Preprocessors make batches of a static length S. Here a batch loses the columns in which every row is padding, down to
-the smallest of a few fixed lengths, so that a compiler meets few shapes. Masked positions have no weight in attention
-and none in the loss, so every row's outputs stay what they were (up to the order of floating-point sums).
+Preprocessors make batches of a static length S. Here a batch loses the columns in which every row is padding: all of
+them, or down to the smallest of a few fixed lengths, so that a compiler meets few shapes. Masked positions have no
+weight in attention and none in the loss, so every row's outputs stay what they were (up to the order of floating-point
+sums).
 
 The order of the rows may help: for evaluation they are sorted by length; for training, on request, the rows of a window
 of batches are dealt out to its batches by length.
@@ -15,35 +16,59 @@ import tensorflow as tf
 
 from kbert.data.random import fold, permutation
 
-BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # the lengths that a batch is cut to
-WINDOW = 16  # batches among which rows are dealt out by length
+PADDINGS = ("longest", "bucket", "full")
+BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # what a compiler meets
+_MULTIPLE = 4  # what "longest" is rounded up to: vector units waste as much on an odd rest
+_LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
+_WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 
 
-def cut_to_bucket(batch, lengths=BUCKETS):
-    """Cuts a batch to the smallest of `lengths` that holds its longest row; in graph, core ops only.
+def cut_padding(batch, padding="longest"):
+    """Cuts a batch down to its longest row; in graph, core ops only.
 
     Args:
         batch: dict with ``padding_mask`` bool [..., S] (False on padding). Other entries of the same rank with S as
             their last axis (``token_ids``, ``segment_ids``, labels by token) are cut with it, the rest is left alone.
-        lengths: increasing ints. A batch that none of them holds keeps its length.
+        padding: "longest": to a multiple of 4, and at least 4; "bucket": to the smallest of `BUCKETS`, for compiled
+            models; "full": not at all, for a TPU.
 
     Returns:
-        The dict with [..., S'], S' <= S not static.
+        The dict with [..., S'], S' <= S not static (but for "full").
+
+    Raises:
+        ValueError: another `padding`.
 
     Example::
 
-        batch = cut_to_bucket(preprocessor(["A short text."]))  # [1, 16] where the preprocessor gives [1, 128]
+        batch = cut_padding(preprocessor(["A short text."]))  # [1, 8] where the preprocessor gives [1, 128]
     """
+    if padding not in PADDINGS:
+        raise ValueError(f"`padding` must be one of {PADDINGS}. Received: {padding!r}")
+    if padding == "full":
+        return batch
     mask = batch["padding_mask"]
     full = tf.shape(mask)[-1]
     longest = tf.reduce_max(tf.where(mask, tf.range(1, full + 1), 0))
-    fitting = tf.reduce_min(tf.where(tf.constant(lengths) >= longest, tf.constant(lengths), full))
+    if padding == "bucket":
+        fitting = tf.reduce_min(tf.where(tf.constant(BUCKETS) >= longest, tf.constant(BUCKETS), full))
+    else:
+        fitting = tf.maximum(1, -(-longest // _MULTIPLE)) * _MULTIPLE
     length = tf.minimum(fitting, full)
 
     def is_by_token(tensor):
         return tensor.shape.rank == mask.shape.rank and tensor.shape[-1] == mask.shape[-1]
 
     return {name: tensor[..., :length] if is_by_token(tensor) else tensor for name, tensor in batch.items()}
+
+
+def padding_for(model) -> str:
+    """The `padding` for a model's batches: only where it is compiled by XLA, shapes must be few.
+
+    Example::
+
+        batch = cut_padding(batch, padding_for(model))
+    """
+    return "bucket" if model.jit_compile else "longest"
 
 
 def text_sizes(columns) -> np.ndarray:
@@ -78,30 +103,36 @@ def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data.Dataset:
-    """Deals the rows of every `WINDOW` batches out to those batches by length, and shuffles the batches.
+    """Deals the rows of every window of batches out to those batches by length, and shuffles the batches.
 
     Batches of rows of like length need little padding. The price is that a batch is no longer drawn at random from all
     rows, only its window is. Batch n is a function of the rows, `seed` and n alone.
 
     Args:
         rows: function (start_step) -> dataset of row numbers, endless, beginning with the rows of batch `start_step`.
-        sizes: ints [n], length of each row's text.
+        sizes: ints [n], the tokens of each row.
         batch_size, seed, start_step: of the run; as for `kbert.tasks.finetuning_data.training_dataset`.
 
     Returns:
         tf.data.Dataset of row numbers [B], beginning with batch `start_step`.
     """
+    size = window_size(len(sizes), batch_size)
     sizes = tf.constant(sizes, tf.int32)
-    first, done = divmod(start_step, WINDOW)
+    first, done = divmod(start_step, size)
 
-    def deal(window, numbers):  # [WINDOW * B]
+    def deal(window, numbers):  # [size * B]
         numbers = tf.gather(numbers, tf.argsort(tf.gather(sizes, numbers), stable=True))
-        batches = tf.reshape(numbers, (WINDOW, batch_size))
-        return tf.gather(batches, permutation(fold(seed, _SHUFFLE, window), WINDOW))
+        batches = tf.reshape(numbers, (size, batch_size))
+        return tf.gather(batches, permutation(fold(seed, _SHUFFLE, window), size))
 
-    windows = rows(first * WINDOW).batch(WINDOW * batch_size, drop_remainder=True)
+    windows = rows(first * size).batch(size * batch_size, drop_remainder=True)
     dealt = tf.data.Dataset.zip(tf.data.Dataset.range(first, tf.int64.max), windows).map(deal)
     return dealt.unbatch().skip(done)
+
+
+def window_size(count: int, batch_size: int) -> int:
+    """The batches among which rows are dealt out by length, of `count` rows in all."""
+    return min(_LARGEST_WINDOW, max(1, count // batch_size // _WINDOWS_IN_EPOCH))
 
 
 _SHUFFLE = 0x6275636B  # keeps this draw apart from the order of the examples, which is drawn from the same seed

@@ -6,7 +6,7 @@ Shapes: B batch, S sequence.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_to_bucket, grouped_by_length, text_sizes
+from kbert.data.buckets import cut_padding, grouped_by_length
 from kbert.data.random import fold, permutation
 from kbert.optim.cross_entropy import check_labels
 from kbert.tasks.labelled_text import LabelledText
@@ -25,7 +25,7 @@ def training_dataset(
     seed: int = 0,
     start_step: int = 0,
     num_labels: int | None = None,
-    bucketed: bool = True,
+    padding: str = "bucket",
     group_by_length: bool = False,
 ) -> tf.data.Dataset:
     """Endless full batches for `model.fit`, in another order each epoch.
@@ -40,10 +40,10 @@ def training_dataset(
         batch_size, seed: the run's.
         start_step: number of the first batch.
         num_labels: N of the model. If given, labels outside [0, N) are an error (a loss would leave them out).
-        bucketed: cut each batch to the bucket that holds its longest row (`kbert.data.buckets`), which changes nothing
-            but the time it takes. S is then not static, which a TPU needs.
-        group_by_length: deal the rows of 16 batches out to them by length. Faster still, but other batches than drawn
-            at random.
+        padding: which padding a batch keeps (`kbert.data.buckets.cut_padding`), which changes nothing but the time it
+            takes. S is static with "full" alone, which a TPU needs.
+        group_by_length: deal the rows of up to 50 batches out to them by their number of tokens. Faster still, but
+            other batches than drawn at random; all examples are tokenized once more, at the start.
 
     Returns:
         tf.data.Dataset of ``(inputs, labels)``: inputs a batch dict [B, S]; labels ``{"logits": int32 [B]}``, or for
@@ -66,11 +66,11 @@ def training_dataset(
         return tf.data.Dataset.from_tensor_slices(permutation(fold(seed, epoch), len(examples)))
 
     if group_by_length:
-        sizes = text_sizes(examples.columns.values())
+        sizes = token_counts(examples, preprocessor)
         rows = grouped_by_length(rows_from, sizes, batch_size=batch_size, seed=seed, start_step=start_step)
     else:
         rows = rows_from(start_step).batch(batch_size, drop_remainder=True)
-    return _batches(rows, examples, preprocessor, bucketed)
+    return _batches(rows, examples, preprocessor, padding)
 
 
 def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:
@@ -80,13 +80,26 @@ def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> flo
     return float(tf.reduce_sum(tf.cast(batch["padding_mask"], tf.float32))) / len(some)
 
 
-def _batches(rows, examples, preprocessor, bucketed):
+def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
+    """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenized."""
+    texts = {name: tf.constant(column) for name, column in examples.columns.items()}
+
+    def count(rows):  # [up to 1024]
+        batch = preprocessor({name: tf.gather(column, rows) for name, column in texts.items()})
+        tokens = tf.math.count_nonzero(batch["padding_mask"], axis=-1, dtype=tf.int32)
+        return tokens if tokens.shape.rank == 1 else tf.reduce_max(tokens, axis=-1)
+
+    counts = tf.data.Dataset.range(len(examples)).batch(1024).map(count, num_parallel_calls=tf.data.AUTOTUNE)
+    return np.concatenate(list(counts.as_numpy_iterator()))
+
+
+def _batches(rows, examples, preprocessor, padding):
     texts = {name: tf.constant(column) for name, column in examples.columns.items()}
     output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
     labels = tf.constant(examples.labels, kind)
 
     def batch(indices):  # [B]
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in texts.items()})
-        return cut_to_bucket(inputs) if bucketed else inputs, {output: tf.gather(labels, indices)}
+        return cut_padding(inputs, padding), {output: tf.gather(labels, indices)}
 
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

@@ -6,7 +6,7 @@ Shapes: B batch, N labels, C choices, n rows.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_to_bucket, longest_first, text_sizes
+from kbert.data.buckets import cut_padding, longest_first, padding_for, text_sizes
 
 
 def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
@@ -30,7 +30,7 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
         predict_scores(pipeline.model, pipeline.preprocessor, {"text": ["fine", "dull"]})  # [[0.1, 0.9], [0.8, 0.2]]
     """
     order, place = longest_first(text_sizes(columns.values()))
-    data = _batches(order, columns, preprocessor, batch_size, static)
+    data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
     outputs = model.predict(data, verbose=0)
     scores = np.asarray(outputs["score" if model.task == "regression" else "logits"])[place].astype("float64")
     return scores if model.task == "regression" else softmax(scores)
@@ -42,7 +42,7 @@ def softmax(logits):
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _batches(order, columns, preprocessor, batch_size, static):
+def _batches(order, columns, preprocessor, batch_size, padding):
     """The rows in the given order; the last batch is filled up with its last row, so that all batches are full: no
     second compilation, even shares for replicas."""
     missing = -len(order) % batch_size
@@ -51,6 +51,6 @@ def _batches(order, columns, preprocessor, batch_size, static):
 
     def batch(indices):  # [B]
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in columns.items()})
-        return inputs if static else cut_to_bucket(inputs)
+        return cut_padding(inputs, padding)
 
     return tf.data.Dataset.from_tensor_slices(rows).map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

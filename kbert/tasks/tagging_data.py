@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_to_bucket, grouped_by_length
+from kbert.data.buckets import cut_padding, grouped_by_length
 from kbert.data.random import fold, permutation
 from kbert.tasks.tagged_text import TaggedText
 
@@ -64,7 +64,7 @@ class TaggedWindows:
 
 
 def tagging_dataset(
-    windows: TaggedWindows, *, batch_size: int, seed: int = 0, start_step: int = 0, bucketed: bool = True,
+    windows: TaggedWindows, *, batch_size: int, seed: int = 0, start_step: int = 0, padding: str = "bucket",
     group_by_length: bool = False,
 ) -> tf.data.Dataset:  # fmt: skip
     """Endless full batches of windows for `model.fit`, in another order each epoch.
@@ -76,7 +76,7 @@ def tagging_dataset(
         windows: what to learn.
         batch_size, seed: the run's.
         start_step: number of the first batch.
-        bucketed, group_by_length: as for `kbert.tasks.finetuning_data.training_dataset`.
+        padding, group_by_length: as for `kbert.tasks.finetuning_data.training_dataset`.
 
     Returns:
         tf.data.Dataset of ``(inputs, labels, sample_weight)``: inputs a batch dict [B, S]; labels ``{"logits": int32
@@ -99,7 +99,7 @@ def tagging_dataset(
 
     def batch(rows):  # [B]
         inputs = {name: tf.gather(column, rows) for name, column in columns.items()}
-        inputs = cut_to_bucket(inputs) if bucketed else inputs
+        inputs = cut_padding(inputs, padding)
         labels, weights = inputs.pop("labels"), inputs.pop("weights")
         return inputs, {"logits": labels}, {"logits": weights}
 

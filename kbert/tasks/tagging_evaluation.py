@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.answers.tags import TagAnswers
-from kbert.data.buckets import cut_to_bucket, longest_first
+from kbert.data.buckets import cut_padding, longest_first, padding_for
 from kbert.tasks.entity_metrics import entity_scores
 from kbert.tasks.tagged_text import TaggedText
 from kbert.tasks.tagging_data import INPUTS, TaggedWindows
@@ -53,8 +53,8 @@ def _logits(model, windows, batch_size):
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         full = np.concatenate([rows, np.repeat(rows[-1:], batch_size - len(rows))])  # one size: traced once a length
-        batch = cut_to_bucket({name: tf.constant(windows.batch[name][full]) for name in INPUTS})
-        some = np.asarray(model.predict_on_batch(batch)["logits"])[: len(rows)]
+        batch = {name: tf.constant(windows.batch[name][full]) for name in INPUTS}
+        some = np.asarray(model.predict_on_batch(cut_padding(batch, padding_for(model)))["logits"])[: len(rows)]
         logits[rows, : some.shape[1]] = some
     return logits
 

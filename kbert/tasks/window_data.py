@@ -6,7 +6,7 @@ Shapes: B batch, S sequence, W windows.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_to_bucket, grouped_by_length
+from kbert.data.buckets import cut_padding, grouped_by_length
 from kbert.data.random import fold, permutation
 from kbert.data.span_positions import span_positions
 from kbert.data.window_store import WindowStore
@@ -16,7 +16,7 @@ _TEXTS = 256  # preprocessed at a time
 
 
 def window_dataset(
-    store: WindowStore, labels, *, batch_size: int, seed: int = 0, start_step: int = 0, bucketed: bool = True,
+    store: WindowStore, labels, *, batch_size: int, seed: int = 0, start_step: int = 0, padding: str = "bucket",
     group_by_length: bool = False,
 ) -> tf.data.Dataset:  # fmt: skip
     """Endless full batches of windows for `model.fit`, in another order each epoch, as `training_dataset` of texts.
@@ -28,8 +28,7 @@ def window_dataset(
         labels: {output: integers [W] or [W, ...]}.
         batch_size, seed: the run's.
         start_step: number of the first batch.
-        bucketed: cut each batch to the bucket that holds its longest window.
-        group_by_length: deal the windows of 16 batches out to them by length.
+        padding, group_by_length: as for `kbert.tasks.finetuning_data.training_dataset`.
 
     Returns:
         tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S]; the labels' rows.
@@ -50,7 +49,7 @@ def window_dataset(
 
     def batch(windows):  # [B]
         inputs = store.batch(windows)
-        return cut_to_bucket(inputs) if bucketed else inputs, {k: tf.gather(v, windows) for k, v in labels.items()}
+        return cut_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
 
     if group_by_length:
         rows = grouped_by_length(rows_from, store.lengths, batch_size=batch_size, seed=seed, start_step=start_step)

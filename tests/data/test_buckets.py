@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.data.buckets import BUCKETS, cut_to_bucket, grouped_by_length, longest_first, text_sizes
+from kbert.data.buckets import BUCKETS, cut_padding, grouped_by_length, longest_first, text_sizes, window_size
 from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.optim.tasks import task_losses
 
@@ -17,18 +17,25 @@ def _batch(lengths, full, extra=()):
 
 
 @pytest.mark.parametrize("longest", range(1, 41))
-def test_the_smallest_bucket_that_holds_the_longest_row(longest):
-    batch = cut_to_bucket(_batch([1, longest, 1], 40))
+def test_the_longest_row_decides(longest):
+    batch = _batch([1, longest, 1], 40)
+    to_bucket, to_longest = cut_padding(batch, "bucket"), cut_padding(batch)
     expected = min([b for b in (16, 24, 32) if b >= longest], default=40)
-    assert batch["token_ids"].shape == batch["padding_mask"].shape == (3, expected)
-    assert tf.reduce_sum(batch["token_ids"]) == 2 + longest
+    assert to_bucket["token_ids"].shape == to_bucket["padding_mask"].shape == (3, expected)
+    assert to_longest["token_ids"].shape == to_longest["padding_mask"].shape == (3, -(-longest // 4) * 4)
+    assert tf.reduce_sum(to_bucket["token_ids"]) == tf.reduce_sum(to_longest["token_ids"]) == 2 + longest
+    assert cut_padding(batch, "full")["token_ids"].shape == (3, 40)
 
 
 def test_a_batch_shorter_than_every_bucket_and_one_without_tokens():
-    assert cut_to_bucket(_batch([3, 9], 9))["token_ids"].shape == (2, 9)
-    assert cut_to_bucket(_batch([0, 0], 20))["token_ids"].shape == (2, 16)
-    assert cut_to_bucket(_batch([70], 600), lengths=(64, 100))["token_ids"].shape == (1, 100)
+    for padding, none in (("bucket", 16), ("longest", 4)):
+        assert cut_padding(_batch([3, 9], 9), padding)["token_ids"].shape == (2, 9)
+        assert cut_padding(_batch([0, 0], 20), padding)["token_ids"].shape == (2, none)
+        assert cut_padding(_batch([0, 0], 3), padding)["token_ids"].shape == (2, 3)
+        assert cut_padding(_batch([520], 600), padding)["token_ids"].shape == (1, 600 if none == 16 else 520)
     assert list(BUCKETS) == sorted(BUCKETS)
+    with pytest.raises(ValueError, match="`padding` must be one of"):
+        cut_padding(_batch([3], 9), "max_length")
 
 
 def test_what_is_not_by_token_is_left_alone():
@@ -38,7 +45,7 @@ def test_what_is_not_by_token_is_left_alone():
         "other": tf.zeros((3, 7)),
         "labels": tf.ones((3, 40)),
     }
-    batch = cut_to_bucket(_batch([2, 5, 17], 40, rows))
+    batch = cut_padding(_batch([2, 5, 17], 40, rows), "bucket")
     shapes = {name: tuple(tensor.shape) for name, tensor in batch.items()}
     assert shapes == {
         "padding_mask": (3, 24), "token_ids": (3, 24), "labels": (3, 24), "window_row": (3,), "pairs": (3, 40, 2),
@@ -48,13 +55,13 @@ def test_what_is_not_by_token_is_left_alone():
 
 def test_choices_share_one_length():
     mask = tf.sequence_mask([[1, 17], [3, 2]], 40)
-    assert cut_to_bucket({"padding_mask": mask})["padding_mask"].shape == (2, 2, 24)
+    assert cut_padding({"padding_mask": mask})["padding_mask"].shape == (2, 2, 20)
 
 
 def test_in_a_dataset_only_the_length_is_free():
-    data = tf.data.Dataset.from_tensors(_batch([2, 20], 40)).map(cut_to_bucket)
+    data = tf.data.Dataset.from_tensors(_batch([2, 20], 40)).map(cut_padding)
     assert data.element_spec["token_ids"].shape.as_list() == [2, None]
-    assert next(iter(data))["token_ids"].shape == (2, 24)
+    assert next(iter(data))["token_ids"].shape == (2, 20)
 
 
 def test_longest_first_and_back():
@@ -75,7 +82,14 @@ def test_grouping_deals_every_row_once():
     sizes = np.random.default_rng(0).permutation(48)
     batches = [b.numpy() for b in grouped_by_length(rows, sizes, batch_size=3, seed=1).take(16)]
     assert sorted(np.concatenate(batches)) == list(range(48))
-    assert all(np.ptp(sizes[batch]) == 2 for batch in batches)  # neighbours in length
+    for window in (slice(0, 4), slice(4, 8), slice(8, 12), slice(12, 16)):  # 16 batches an epoch
+        in_order = np.sort(sizes[np.concatenate(batches[window])]).reshape(4, 3)
+        assert sorted(sorted(sizes[batch]) for batch in batches[window]) == in_order.tolist()  # neighbours in length
+
+
+def test_a_window_is_at_most_a_quarter_of_an_epoch_and_fifty_batches():
+    sizes = [window_size(count, 32) for count in (1, 100, 2500, 3668, 67349)]
+    assert sizes == [1, 1, 19, 28, 50]
 
 
 LABELS = np.arange(8, dtype="int32") % 3
@@ -101,7 +115,7 @@ def test_outputs_loss_and_gradients_are_those_of_padded_batches(task):
         labels = {name: tf.stack([places, lengths], 1) for name, places in labels.items()}
     elif task == "multiple_choice":
         padded = {name: tf.reshape(value, (4, 2, 40)) for name, value in padded.items()}
-    cut = cut_to_bucket({name: tf.constant(value) for name, value in padded.items()})
+    cut = cut_padding({name: tf.constant(value) for name, value in padded.items()}, "bucket")
     assert cut["token_ids"].shape[-1] == 16
     results = []
     for batch in (padded, cut):

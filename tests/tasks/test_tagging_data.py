@@ -64,7 +64,7 @@ def test_batches_go_on_at_any_step(preprocessor):
             np.testing.assert_array_equal(w["logits"], w2["logits"])
         assert x["token_ids"].shape == y["logits"].shape == w["logits"].shape
     ids = np.concatenate(
-        [x["token_ids"] for x, _, _ in tagging_dataset(windows, batch_size=len(windows), bucketed=False).take(1)]
+        [x["token_ids"] for x, _, _ in tagging_dataset(windows, batch_size=len(windows), padding="full").take(1)]
     )
     assert sorted(map(tuple, ids)) == sorted(map(tuple, windows.batch["token_ids"]))  # an epoch is every window once
 

@@ -96,7 +96,7 @@ def train_setting(args, setting, run, texts, tags, sizes):
     window = min(LOG_EVERY, args.checkpoint_every)
     fit_steps(
         model, make_dataset, steps, run.path, window=window, checkpoint_every=args.checkpoint_every // window,
-        callbacks=[ConsoleProgress()],
+        callbacks=[ConsoleProgress()], real_tokens=args.batch_size * float(train.lengths.mean()),
     )  # fmt: skip
     predicted = predict_tags(model, dev, tags, batch_size=args.batch_size)
     write_predictions(run.path / "predictions.txt", dev.tagged, predicted)

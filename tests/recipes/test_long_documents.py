@@ -9,6 +9,7 @@ from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
+from kbert.tasks import window_data
 
 
 def long_texts(count, start=0):
@@ -16,15 +17,16 @@ def long_texts(count, start=0):
     return [(f"{'the very . ' * (n % 9)} {text} {'a the . ' * (n % 7)}", label) for n, (text, label) in rows]
 
 
-def test_long_texts_by_windows(tmp_path, capsys):
+def test_long_texts_by_windows(tmp_path, capsys, monkeypatch):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", long_texts(30))
     dev = long_texts(13, 30)
     write_table(tmp_path / "dev.csv", dev)
     columns = ("--text-column", "text", "--label-column", "label")
-    run_recipe("finetune_classifier", "--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", *columns,
-               "--init", tmp_path / "init", "--output", tmp_path / "run", "--sequence-length", 12, "--steps", 20,
-               "--batch-size", 8, "--windows", "max", "--doc-stride", 5)  # fmt: skip
+    command = ("--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", *columns, "--init", tmp_path / "init",
+               "--sequence-length", 12, "--steps", 20, "--checkpoint-every", 5, "--batch-size", 8, "--windows", "max",
+               "--doc-stride", 5, "--output")  # fmt: skip
+    run_recipe("finetune_classifier", *command, tmp_path / "run")
     printed = capsys.readouterr().out
     assert int(re.search(r"30 texts in (\d+) windows", printed)[1]) > 60 and "13 examples evaluated in" in printed
     model = kbert.load_pretrained(tmp_path / "run")
@@ -34,6 +36,14 @@ def test_long_texts_by_windows(tmp_path, capsys):
     assert scores["accuracy"] == np.mean([a == b for a, (_, b) in zip(labels, dev, strict=True)])
     run_recipe("evaluate", "--model", tmp_path / "run", "--data", tmp_path / "dev.csv", *columns, "--json")
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == pytest.approx(scores, abs=1e-5)
+    whole = window_data.window_dataset
+    with monkeypatch.context() as patch:  # broken off, and taken up by the same command
+        patch.setattr(window_data, "window_dataset", lambda *a, **k: whole(*a, **k).take(13))
+        with pytest.raises(ValueError, match="ended after step 13"):
+            run_recipe("finetune_classifier", *command, tmp_path / "again")
+    run_recipe("finetune_classifier", *command, tmp_path / "again")
+    assert "going on from the checkpoint of step 10 of 20" in capsys.readouterr().out
+    assert read_json(tmp_path / "again" / "metrics.json")["dev"] == scores
 
 
 def test_pairs_have_no_windows(tmp_path, capsys):

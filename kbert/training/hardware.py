@@ -97,9 +97,10 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
     if keras.backend.backend() != "tensorflow":
         return _other_backend(strategy, precision, xla)
     _prepare_devices(logical_cpus, threads)
-    keep_freed_memory()
     gpus = _gpus()
     name, why = _choose_name(strategy, gpus)
+    if not gpus and name != "tpu":  # elsewhere the C library has no large tensors, and its one arena many threads
+        keep_freed_memory()
     _check_xla(name, xla)
     built = {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
     devices = _describe_devices(name, built, gpus)

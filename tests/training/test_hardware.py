@@ -68,6 +68,15 @@ def test_auto_takes_what_is_there(monkeypatch):
     assert hardware._choose_precision("auto", "tpu", [])[0] == "mixed_bfloat16"
 
 
+@pytest.mark.parametrize("gpus, kept", [([], 1), ([(9, 0)], 0)])
+def test_freed_memory_is_kept_where_the_cpu_computes(no_accelerator, monkeypatch, gpus, kept):
+    calls = []
+    monkeypatch.setattr(hardware, "keep_freed_memory", lambda: calls.append(1))
+    monkeypatch.setattr(hardware, "_gpus", lambda: gpus)
+    choose_hardware("one", precision="float32", xla="off")
+    assert len(calls) == kept
+
+
 def test_xla_does_not_go_with_replicas():
     with pytest.raises(ValueError, match="Received: xla=\"on\" with strategy 'mirrored'"):
         choose_hardware("mirrored", xla="on")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import grouped_by_length
-from kbert.data.random import fold, permutation
+from kbert.tasks.row_order import row_batches
 from kbert.tasks.tagged_text import TaggedText
 
 
@@ -70,13 +69,6 @@ def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int =
         ``{"logits": int32 [B, T]}``, -1 behind the end, which the loss leaves out.
     """
 
-    def rows_from(step):
-        first_epoch, done = divmod(step * batch_size, len(sentences))
-        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_order).skip(done)
-
-    def epoch_order(epoch):
-        return tf.data.Dataset.from_tensor_slices(permutation(fold(seed, epoch), len(sentences)))
-
     def read(rows):
         batch = sentences.batch(rows)
         return batch["features"], batch["mask"], batch["labels"]
@@ -88,7 +80,7 @@ def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int =
         labels.set_shape((batch_size, None))
         return {"features": features, "mask": mask}, {"logits": labels}
 
-    rows = grouped_by_length(rows_from, sentences.lengths, batch_size=batch_size, seed=seed, start_step=start_step)
+    rows = row_batches(len(sentences), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sentences.lengths)
     return rows.map(batch, num_parallel_calls=1).prefetch(2)
 
 

@@ -6,10 +6,10 @@ Shapes: B batch, S sequence.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding, grouped_by_length
-from kbert.data.random import fold, permutation
+from kbert.data.buckets import cut_padding
 from kbert.optim.cross_entropy import check_labels
 from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.row_order import row_batches
 
 
 def training_steps(examples: int, batch_size: int, epochs: float) -> int:
@@ -57,19 +57,8 @@ def training_dataset(
     if num_labels is not None:
         check_labels(examples.labels, num_labels)
 
-    def rows_from(step):
-        first_epoch, done = divmod(step * batch_size, len(examples))
-        epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
-        return epochs.flat_map(epoch_order).skip(done)
-
-    def epoch_order(epoch):
-        return tf.data.Dataset.from_tensor_slices(permutation(fold(seed, epoch), len(examples)))
-
-    if group_by_length:
-        sizes = token_counts(examples, preprocessor)
-        rows = grouped_by_length(rows_from, sizes, batch_size=batch_size, seed=seed, start_step=start_step)
-    else:
-        rows = rows_from(start_step).batch(batch_size, drop_remainder=True)
+    sizes = token_counts(examples, preprocessor) if group_by_length else None
+    rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
     return _batches(rows, examples, preprocessor, padding)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding, grouped_by_length
-from kbert.data.random import fold, permutation
+from kbert.data.buckets import cut_padding
+from kbert.tasks.row_order import row_batches
 from kbert.tasks.tagged_text import TaggedText
 
 INPUTS = ("token_ids", "segment_ids", "padding_mask")
@@ -90,22 +90,12 @@ def tagging_dataset(
     with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph
         columns = {name: tf.constant(column) for name, column in columns.items()}
 
-    def rows_from(step):
-        first_epoch, done = divmod(step * batch_size, len(windows))
-        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_order).skip(done)
-
-    def epoch_order(epoch):
-        return tf.data.Dataset.from_tensor_slices(permutation(fold(seed, epoch), len(windows)))
-
     def batch(rows):  # [B]
         inputs = {name: tf.gather(column, rows) for name, column in columns.items()}
         inputs = cut_padding(inputs, padding)
         labels, weights = inputs.pop("labels"), inputs.pop("weights")
         return inputs, {"logits": labels}, {"logits": weights}
 
-    if group_by_length:
-        sizes = windows.batch["padding_mask"].sum(axis=1)
-        rows = grouped_by_length(rows_from, sizes, batch_size=batch_size, seed=seed, start_step=start_step)
-    else:
-        rows = rows_from(start_step).batch(batch_size, drop_remainder=True)
+    sizes = windows.batch["padding_mask"].sum(axis=1) if group_by_length else None
+    rows = row_batches(len(windows), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

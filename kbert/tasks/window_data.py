@@ -6,11 +6,11 @@ Shapes: B batch, S sequence, W windows.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding, grouped_by_length
-from kbert.data.random import fold, permutation
+from kbert.data.buckets import cut_padding
 from kbert.data.span_positions import span_positions
 from kbert.data.window_store import WindowStore
 from kbert.tasks.questions import Questions
+from kbert.tasks.row_order import row_batches
 
 _TEXTS = 256  # preprocessed at a time
 
@@ -40,21 +40,12 @@ def window_dataset(
     """
     labels = {name: tf.constant(values) for name, values in labels.items()}
 
-    def rows_from(step):
-        first_epoch, done = divmod(step * batch_size, len(store))
-        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_order).skip(done)
-
-    def epoch_order(epoch):
-        return tf.data.Dataset.from_tensor_slices(permutation(fold(seed, epoch), len(store)))
-
     def batch(windows):  # [B]
         inputs = store.batch(windows)
         return cut_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
 
-    if group_by_length:
-        rows = grouped_by_length(rows_from, store.lengths, batch_size=batch_size, seed=seed, start_step=start_step)
-    else:
-        rows = rows_from(start_step).batch(batch_size, drop_remainder=True)
+    sizes = store.lengths if group_by_length else None
+    rows = row_batches(len(store), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
 

@@ -18,7 +18,7 @@ from kbert.data.random import fold, permutation
 
 PADDINGS = ("longest", "bucket", "full")
 BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # what a compiler meets
-_MULTIPLE = 4  # what "longest" is rounded up to: vector units waste as much on an odd rest
+_MULTIPLE = 4  # what "longest" is rounded up to
 _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 

@@ -70,7 +70,8 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
             KBERT_LOGICAL_CPUS); two let "mirrored" be tried out, and tested, without any GPU.
         threads: int, TensorFlow's threads inside an operation; default: one per core.
 
-    The C library is told to keep freed memory as well (`kbert.training.memory`), unless `MALLOC_...` variables are set.
+    Where steps run on the CPU, the C library is told to keep freed memory (`kbert.training.memory`), unless
+    `MALLOC_...` variables are set.
 
     Returns:
         `Hardware`; print its `.describe()`.

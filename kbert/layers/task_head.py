@@ -36,6 +36,7 @@ class TaskHead(keras.layers.Layer):
         self.dropout_rate = dropout
         self.initializer_stddev = initializer_stddev
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.supports_masking = True
 
     def build(self, input_shape):
         initializer = truncated_normal(self.initializer_stddev)
@@ -47,6 +48,9 @@ class TaskHead(keras.layers.Layer):
 
     def call(self, inputs, training=False):
         return ops.cast(self.dense(self.dropout(inputs, training=training)), "float32")  # [..., N]
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # scores end the mask of an LSTM before them: which of them count, the sample weights say
 
     def compute_output_spec(self, inputs, training=False):
         return keras.KerasTensor((*inputs.shape[:-1], self.units), dtype="float32")

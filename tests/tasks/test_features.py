@@ -117,6 +117,7 @@ def test_weighted_layers_are_elmos():
     assert layer.compute_output_shape((2, 5, 3, 7)) == (2, 5, 7)
 
 
+@pytest.mark.filterwarnings("error:Layer:UserWarning")  # a mask that a layer drops without saying so
 @pytest.mark.parametrize("setting", ["concat-last-four", "weighted-sum-all"])
 def test_padding_changes_nothing(setting, cache):
     keras.utils.set_random_seed(3)

@@ -46,26 +46,34 @@ def parse_arguments(argv):
     return parser.parse_args(argv)
 
 
-def cache_features(args, run, texts):
-    """Writes the features of each text that are not there yet; returns L and H of the encoder."""
+def load_encoder(args):
+    """The frozen encoder, with the output of every layer."""
     import kbert
+
+    return kbert.load_pretrained(
+        args.init, task="encoder", outputs=("hidden_states",), sequence_length=args.sequence_length
+    )
+
+
+def cache_features(args, encoder, run, texts):
+    """Writes the features of each text that are not there yet."""
     from kbert.data.tagging_preprocessor import TaggingPreprocessor
     from kbert.tasks.features import write_word_features
 
-    encoder = kbert.load_pretrained(args.init, task="encoder", outputs=("hidden_states",))
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, args.sequence_length)
-    config = encoder.config
     for name, tagged in texts.items():
         path, start = run.path / "features" / f"{name}.npy", time.perf_counter()
-        write_word_features(path, encoder, preprocessor, tagged, range(config.num_layers + 1))
+        write_word_features(path, encoder, preprocessor, tagged, range(encoder.config.num_layers + 1))
         words = sum(map(len, tagged.words))
         seconds, size = time.perf_counter() - start, path.stat().st_size / 2**20
         print(f"features of {words:,} words ({name}): {size:,.0f} MiB, {seconds:.0f} s", flush=True)
-    return config.num_layers, config.hidden_dim
 
 
-def train_setting(args, setting, run, texts, tags, sizes):
-    """Trains and evaluates the BiLSTM on one setting's features; returns what its metrics.json holds."""
+def train_setting(args, setting, run, texts, tags, config):
+    """Trains and evaluates the BiLSTM on one setting's features; returns what its metrics.json holds.
+
+    `config`: the encoder's.
+    """
     import keras
 
     from kbert.models.feature_tagger import feature_tagger, setting_layers
@@ -77,12 +85,14 @@ def train_setting(args, setting, run, texts, tags, sizes):
     from kbert.training.callbacks import ConsoleProgress
     from kbert.training.resume import fit_steps
 
-    start, layers = time.perf_counter(), setting_layers(setting, sizes[0])
+    start, layers = time.perf_counter(), setting_layers(setting, config.num_layers)
     train, dev = (
         FeatureSentences(run.path.parent / "features" / f"{name}.npy", texts[name], tags, layers) for name in texts
     )
     keras.utils.set_random_seed(args.seed)
-    model = feature_tagger(setting, *sizes, len(tags), units=args.units, dropout=args.dropout)
+    model = feature_tagger(
+        setting, config.num_layers, config.hidden_dim, len(tags), units=args.units, dropout=args.dropout
+    )
     steps = args.steps or training_steps(len(train), args.batch_size, args.epochs)
     schedule = keras.optimizers.schedules.PolynomialDecay(args.learning_rate, steps, end_learning_rate=0.0)
     model.compile(
@@ -107,21 +117,21 @@ def train_setting(args, setting, run, texts, tags, sizes):
     return metrics
 
 
-def run_settings(args, run, texts, tags):
+def run_settings(args, encoder, run, texts, tags):
     """{setting: metrics} of all settings that are finished, those wanted now among them."""
     from kbert.training.run_directory import METRICS, open_run
 
     wanted = SETTINGS if args.setting == "all" else (args.setting,)
-    sizes, done = None, {}
+    done = {}
     for setting in SETTINGS:
         path = run.path / setting
         if (path / METRICS).exists():
             done[setting] = json.loads((path / METRICS).read_text("utf-8"))
         elif setting in wanted:
-            sizes = sizes or cache_features(args, run, texts)
+            cache_features(args, encoder, run, texts)
             print(f"\n{setting}", flush=True)
             one = open_run(path, settings_of(args, "setting") | {"setting": setting})
-            done[setting] = train_setting(args, setting, one, texts, tags, sizes)
+            done[setting] = train_setting(args, setting, one, texts, tags, encoder.config)
     return done
 
 
@@ -141,10 +151,12 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         train, dev, tags = read_data(args)
+        hardware = choose_hardware("one", args.precision)
+        encoder = load_encoder(args)
         run = open_run(args.output, settings_of(args, "setting"), args.overwrite)
-    print(choose_hardware("one", args.precision).describe())
+    print(hardware.describe())
     print(f"{len(train):,} sentences to learn from, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
-    done = run_settings(args, run, {"train": train, "dev": dev}, tags)
+    done = run_settings(args, encoder, run, {"train": train, "dev": dev}, tags)
     print_table(done)
     metrics = {"settings": done, "train_sentences": len(train)}
     if len(done) == len(SETTINGS):

@@ -9,9 +9,9 @@ task whose folder is there, each in a folder of --output. Several --learning-rat
 grid; --restarts 3 trains each with seed, seed + 1 and seed + 2 (another head, order and dropout). The run that is best
 on dev is kept, as in the paper; mean and deviation are those of the restarts of its learning rate. --submission answers
 the test files with what was kept, zipped ready to upload. --train-examples 1000 learns from that many, the same ones
-whatever the --seed. --random-weights shows what pre-training is worth. A killed run goes on where it was when the same
-command is given again. --output receives model/ (a kbert directory), metrics.json, settings.json and, for several runs,
-a folder for each.
+whatever the --seed (with --task all: from all of a task that has no more). --random-weights shows what pre-training is
+worth. A killed run goes on where it was when the same command is given again. --output receives model/ (a kbert
+directory), metrics.json, settings.json and, for several runs, a folder for each.
 """
 
 import argparse
@@ -77,9 +77,15 @@ def read_data(args, task):
     for name, examples in {"train": train, **{f"dev{suffix}": one for suffix, one in dev.items()}}.items():
         if examples.skipped:
             print(f"{task.name}, {name}: {examples.skipped} rows without all their cells are left out")
-    if args.train_examples:
-        train, _ = train.split(args.train_examples)
+    wanted = args.train_examples
+    if wanted and (args.task != "all" or wanted < len(train)):
+        train, _ = train.split(wanted)
     return train, dev
+
+
+def build_classifier(args, seed, task):
+    """Pipeline and hardware for a task; a GLUE text is one window, whatever --init was trained with."""
+    return build(args, seed, task.labels, task.pair, windows=None)
 
 
 def run_task(args, task, run, data, first):
@@ -96,7 +102,7 @@ def run_task(args, task, run, data, first):
         if (path / METRICS).exists():  # this run was taken up again after this restart had finished
             scores[rate, seed] = json.loads((path / METRICS).read_text("utf-8"))
             continue
-        built = first if (rate, seed) == each[0] else build(args, seed, task.labels, task.pair)
+        built = first if (rate, seed) == each[0] else build_classifier(args, seed, task)
         settings = settings_of(args) | {"task": task.name, "learning_rate": rate, "seed": seed}
         restart = open_run(path, settings, hardware=built[1])
         one = scores[rate, seed] = train_once(args, task, restart, data, built, rate, seed)
@@ -183,13 +189,14 @@ def average(scores):
 def train(args, tasks):
     """Trains one task or all; returns what metrics.json holds, and the hardware."""
     with plain_errors():
-        data = read_data(args, tasks[0])
-        pipeline, hardware = build(args, args.seed, tasks[0].labels, tasks[0].pair)
+        done = () if args.overwrite else [task for task in tasks if (args.output / task.name / METRICS).exists()]
+        data = {task.name: read_data(args, task) for task in tasks if task not in done}  # so that errors show now
+        pipeline, hardware = build_classifier(args, args.seed, tasks[0])
         run = open_run(args.output, settings_of(args), args.overwrite, hardware)
     print(hardware.describe())
     if args.task == "all":
         return run_all(args, tasks, run, data, (pipeline, hardware)), hardware
-    scores = run_task(args, tasks[0], run, data, (pipeline, hardware))
+    scores = run_task(args, tasks[0], run, data[args.task], (pipeline, hardware))
     print_table(tasks[0], scores)
     print(f"{scores['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
     return scores, hardware
@@ -230,10 +237,9 @@ def run_all(args, tasks, run, data, first):
         if (path / METRICS).exists():
             scores[task.name] = json.loads((path / METRICS).read_text("utf-8"))
         else:
-            is_first = task is tasks[0]
-            built = first if is_first else build(args, args.seed, task.labels, task.pair)
+            built = first if task is tasks[0] else build_classifier(args, args.seed, task)
             one = open_run(path, settings_of(args) | {"task": task.name}, hardware=built[1])
-            scores[task.name] = run_task(args, task, one, data if is_first else read_data(args, task), built)
+            scores[task.name] = run_task(args, task, one, data[task.name], built)
         print_table(task, scores[task.name])
     result = {"tasks": scores, "average": average(scores), "minutes": sum(one["minutes"] for one in scores.values())}
     run.finish(result)

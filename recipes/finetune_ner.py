@@ -60,14 +60,14 @@ def read_data(args):
     from kbert.tasks.tagged_text import check_tags, learn_tags
 
     train = read_tagged(args.train, tag_column=args.tag_column, scheme=args.scheme)
+    tags = learn_tags(train)  # before some are held out: a rare type may be in these alone
     if args.dev:
         dev = read_tagged(args.dev, tag_column=args.tag_column, scheme=args.scheme)
+        check_tags(dev, tags)
     else:
         dev, train = train.split(args.dev_share)
     if args.train_sentences:
         train = train.take(args.train_sentences)
-    tags = learn_tags(train)
-    check_tags(dev, tags)
     return train, dev, tags
 
 

@@ -55,11 +55,17 @@ def parse_arguments(argv):
     args = parser.parse_args(argv)
     if args.output.suffix.lower() not in (".jsonl", ".csv"):
         parser.error(f"--output must end in .jsonl or .csv. Received: {args.output}")
-    if args.output.exists() and not args.overwrite:
-        parser.error(f"{args.output} exists; --overwrite replaces it")
+    for path in (args.output, metrics_path(args.output)):
+        if path.exists() and not args.overwrite:
+            parser.error(f"{path} exists; --overwrite replaces it")
     if args.keep and args.input.suffix.lower() not in TABLES:
         parser.error("--keep needs an input with columns")
     return args
+
+
+def metrics_path(output):
+    """Where the settings and the time go."""
+    return output.with_suffix(".metrics.json")
 
 
 def load(args):
@@ -98,28 +104,43 @@ def read_rows(args, columns):
     if args.input.suffix.lower() == ".json" and "question" in columns:
         from kbert.tasks.squad import read_squad
 
-        asked = read_squad(args.input)
+        asked = read_squad(args.input, labelled=False)
         rows = zip(asked.ids, asked.questions, asked.contexts, strict=True)
         return (dict(zip(("id", columns["question"], columns["context"]), row, strict=True)) for row in rows)
     if args.input.suffix.lower() in TABLES:
         from kbert.tasks.table import read_table
 
-        names += [name for name in args.keep if name not in names]
         table = read_table(args.input, names)
-        return (dict(zip(names, cells, strict=True)) for cells in zip(*(table[name] for name in names), strict=True))
+        rows = (dict(zip(names, cells, strict=True)) for cells in zip(*(table[name] for name in names), strict=True))
+        return with_kept(args, rows)
     return read_lines(args.input, names)
 
 
 def read_choice_rows(args):
     """Prompts with their lists of choices, then the columns kept."""
     from kbert.tasks.multiple_choice import read_prompts
-    from kbert.tasks.table import read_table
 
-    prompts, choices = read_prompts(args.input, args.format, args.prompt_column, args.choice_columns)
-    kept = read_table(args.input, args.keep) if args.keep else {}
-    for number, row in enumerate(zip(prompts, choices, strict=True)):
-        more = {name: column[number] for name, column in kept.items()}
-        yield dict(zip((args.prompt_column, "choices"), row, strict=True)) | more
+    texts = read_prompts(args.input, args.format, args.prompt_column, args.choice_columns)
+    names = (args.prompt_column, "choices")
+    return with_kept(args, (dict(zip(names, row, strict=True)) for row in zip(*texts, strict=True)))
+
+
+def with_kept(args, rows):
+    """The rows, each with the columns to keep behind its texts; those of JSON lines have their values as they are."""
+    from kbert.tasks.table import read_json_lines, read_table
+
+    if not args.keep:
+        return rows
+    if args.input.suffix.lower() in (".jsonl", ".ndjson"):
+        cells = []
+        for number, entry in read_json_lines(args.input, as_written=False):
+            if missing := [name for name in args.keep if name not in entry]:
+                raise ValueError(f"{args.input}, line {number}: expected the keys {args.keep}. Missing: {missing}")
+            cells.append([entry[name] for name in args.keep])
+    else:
+        table = read_table(args.input, args.keep)
+        cells = zip(*(table[name] for name in args.keep), strict=True)
+    return (row | dict(zip(args.keep, kept, strict=True)) | row for row, kept in zip(rows, cells, strict=True))
 
 
 def read_lines(path, names):
@@ -211,7 +232,7 @@ def main(argv=None):
         with written_whole(args.output) as file:
             texts = write(file, answer(args, pipeline, rows, columns))
         metrics = {"settings": settings_of(args), "texts": texts, "seconds": round(time.monotonic() - start, 1)}
-        write_json(args.output.with_suffix(".metrics.json"), metrics)
+        write_json(metrics_path(args.output), metrics)
     print(f"Wrote {args.output}.")
 
 

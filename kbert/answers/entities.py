@@ -45,7 +45,7 @@ class EntityAnswers(keras.layers.Layer):
     def __init__(self, labels, **kwargs):
         super().__init__(**kwargs)
         self.labels = check_labels(labels, "EntityAnswers")
-        prefixes, types = zip(*map(_prefix_and_type, self.labels), strict=True)
+        prefixes, types = zip(*map(prefix_and_type, self.labels), strict=True)
         self._types = ("", *sorted(set(types) - {""}))  # "" is that of O
         self._type_of = tuple(self._types.index(type_) for type_ in types)
         self._begins = tuple(prefix in "BSU" for prefix in prefixes)
@@ -95,7 +95,8 @@ class EntityAnswers(keras.layers.Layer):
         return {**super().get_config(), "labels": list(self.labels)}
 
 
-def _prefix_and_type(label):
+def prefix_and_type(label):
+    """ "B-PER" → ("B", "PER"); "O" → ("O", ""); a label without such a prefix is a type: "PRO" → ("I", "PRO")."""
     prefix, _, type_ = label.partition("-")
     if label == "O":
         return "O", ""

@@ -18,7 +18,7 @@ def string_columns(inputs, names, owner, matrices=()):
         list of string tensors [B] (of `matrices` [B, C]), in the order of `names`.
 
     Raises:
-        ValueError: a missing column, a single string, a shape that is no column.
+        ValueError: a missing column, a single string, a shape that is no column, columns of different lengths.
         TypeError: no strings.
     """
     if not isinstance(inputs, dict):
@@ -28,7 +28,11 @@ def string_columns(inputs, names, owner, matrices=()):
     missing = [name for name in names if name not in inputs]
     if missing:
         raise ValueError(f"{owner}: expected a dict with {list(names)}. Received: {sorted(inputs)}; missing: {missing}")
-    return [(_matrix if name in matrices else _column)(inputs[name], name, owner) for name in names]
+    columns = [(_matrix if name in matrices else _column)(inputs[name], name, owner) for name in names]
+    rows = {name: column.shape[0] for name, column in zip(names, columns, strict=True) if column.shape.rank}
+    if len(set(rows.values()) - {None}) > 1:
+        raise ValueError(f"{owner}: expected columns of one length. Received: {rows}")
+    return columns
 
 
 def _matrix(values, name, owner):

@@ -17,10 +17,11 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
     Yields:
         A dict for each of the B texts: classification ``label`` and ``probabilities`` (label → number), multiple
         choice ``choice`` (counted from 0) and ``probabilities`` (a list, 0 for what is no choice), regression
-        ``score``, spans ``answer``, ``score``, ``start``, ``end``, ``null_score`` and ``n_best`` (answers with their
-        probabilities, best first), tagging ``words`` (a list of ``word``, ``tag`` and ``score``) or ``entities`` (of
-        ``entity``, ``type``, ``start``, ``end`` and ``score``), fill-mask ``masks`` (for each [MASK] the proposed
-        tokens with their probabilities, best first), an encoder's ``embedding`` (a list of numbers).
+        ``score``, next sentence ``is_next``, spans ``answer``, ``score``, ``start``, ``end``, ``null_score`` and
+        ``n_best`` (answers with their probabilities, best first), tagging ``words`` (a list of ``word``, ``tag`` and
+        ``score``) or ``entities`` (of ``entity``, ``type``, ``start``, ``end`` and ``score``), fill-mask ``masks`` (for
+        each [MASK] the proposed tokens with their probabilities, best first), an encoder's ``embedding`` (a list of
+        numbers).
 
     Example::
 
@@ -46,7 +47,7 @@ def answer_rows(pipeline, answers) -> Iterator[dict[str, Any]]:
         for label, probabilities in zip(answers["label"], answers["probabilities"].tolist(), strict=True):
             yield {"label": label, "probabilities": dict(zip(pipeline.answers.labels, probabilities, strict=True))}
     else:
-        name = "embedding" if "embedding" in answers else "score"
+        name = next(name for name in ("embedding", "is_next", "score") if name in answers)
         for value in answers[name].tolist():
             yield {name: value}
 

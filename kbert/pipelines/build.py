@@ -12,13 +12,12 @@ from kbert.answers.tags import TagAnswers
 from kbert.data.choice_preprocessor import ChoicePreprocessor
 from kbert.data.document_preprocessor import DocumentPreprocessor
 from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
+from kbert.data.lengths import usual_length
 from kbert.data.span_preprocessor import SpanPreprocessor
 from kbert.data.tagging_preprocessor import TaggingPreprocessor
 from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.pipelines.pipeline import Pipeline
 
-_SEQUENCE_LENGTH = 128
-_SPAN_SEQUENCE_LENGTH = 384  # of question and window, as the original
 _TAGGING_ANSWERS = {"tags": TagAnswers, "entities": EntityAnswers}
 
 
@@ -48,8 +47,8 @@ def build_pipeline(
     the default named below.
 
     Args:
-        model: a kbert model with task classification, regression, multiple_choice, span, tagging, masked_lm or
-            pretraining (its masked-LM head), or an encoder (embeddings).
+        model: a kbert model with task classification, regression, multiple_choice, span, tagging, next_sentence,
+            masked_lm or pretraining (its masked-LM head), or an encoder (embeddings).
         tokenizer: `kbert.BertTokenizer`.
         labels: list of N strings, for classification and tagging; "0", "1", ... by default.
         sequence_length: S of the preprocessor; 128 by default (spans: 384), less where the model's position table is
@@ -205,7 +204,7 @@ def _settings(model, given):
     longest = model.config.max_sequence_length
     defaults = {
         "labels": None,
-        "sequence_length": _SPAN_SEQUENCE_LENGTH if model.task == "span" else _SEQUENCE_LENGTH,
+        "sequence_length": usual_length(model.task, longest),
         "pair": False,
         "max_masks": 8,
         "top_k": min(5, model.config.vocabulary_size),

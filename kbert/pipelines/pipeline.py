@@ -44,7 +44,7 @@ class Pipeline(keras.Model):
     spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores, n_best_count``; tagging ``words, tags,
     scores, count`` or ``entities, types, starts, ends, scores, count`` (``kbert.build_pipeline(model,
     answer="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
-    count``; encoder ``embedding``.
+    count``; next sentence ``is_next``; encoder ``embedding``.
 
     Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; to load it, ``from kbert import Pipeline``
     first. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight once; `kbert.export`
@@ -145,6 +145,8 @@ class Pipeline(keras.Model):
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         if not _makes_batches(x):
             x = self._columns(x)
+            if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict nothing
+                return self.predict_on_batch(x)
         fills = getattr(self.answers, "fills", None)
         if fills is None:
             answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)

@@ -36,8 +36,8 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no words, invalid UTF-8, a line with another number of columns than the first, something that is no
-            tag, tags that break their scheme; the message names file and line.
+        ValueError: no words, invalid UTF-8, a carriage return inside a line, a line with another number of columns than
+            the first, something that is no tag, tags that break their scheme; the message names file and line.
 
     Source: Tjong Kim Sang and De Meulder 2003 (CoNLL-2003).
 
@@ -89,6 +89,8 @@ def _sentences(path, tag_column):
                 yield document, sentence
             sentence = []
             continue
+        if "\r" in line:
+            raise ValueError(f"{path}, line {number}: a carriage return inside the line. Save the file with LF.")
         cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
         if cells[0] == DOCUMENT_START:
             if sentence:

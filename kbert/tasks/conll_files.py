@@ -12,7 +12,7 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
     """Writes word, given tag and predicted tag in columns, as conlleval reads them.
 
     Columns are separated by a space, sentences by an empty line, documents of several sentences by a -DOCSTART- line;
-    tags are IOB2. White space inside a word, which columns cannot hold, becomes "_". The file appears whole.
+    tags are IOB2. White space inside a word or type, which columns cannot hold, becomes "_". The file appears whole.
 
     Args:
         path: the file to write.
@@ -36,7 +36,7 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
             document = tagged.documents[row]
             lines += [f"{DOCUMENT_START} O O", ""]
         for word, tag, guess in zip(tagged.words[row], tagged.tags[row], predicted[row], strict=True):
-            lines.append(f"{'_'.join(word.split())} {tag} {guess}")
+            lines.append(" ".join("_".join(cell.split()) or "_" for cell in (word, tag, guess)))
         lines.append("")
     part = path.with_name(f".{path.name}.part")
     part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

@@ -58,12 +58,14 @@ def label_scores(table: Table, column: str, low: float = -math.inf, high: float 
     """Each row's label as a finite number, float32 [rows].
 
     Raises:
-        ValueError: no number, an infinite one, or one outside [low, high]; the message names file and line.
+        ValueError: no number, one that is infinite in float32, or one outside [low, high]; the message names file and
+            line.
     """
     scores = np.empty(len(table.lines), "float32")
     for row, value in enumerate(table[column]):
         try:
-            score = float(value)
+            with np.errstate(over="ignore"):
+                score = float(np.float32(value))
         except ValueError:
             score = math.nan
         if not math.isfinite(score):

@@ -183,7 +183,7 @@ def _numbers(choices, labels, places):
         text = label if isinstance(label, str) else json.dumps(label)
         if text and text in texts:
             numbers[row] = texts.index(text)
-        elif text.strip().isdecimal() and int(text) < len(texts) and texts[int(text)]:
+        elif text.strip().isdecimal() and len(text) < 10 and int(text) < len(texts) and texts[int(text)]:
             numbers[row] = int(text)
         else:
             raise ValueError(

@@ -65,7 +65,8 @@ def locate(context: str, answer: str, start: int | None) -> int:
 
     Args:
         context, answer: strings.
-        start: code points, where the file says that the answer begins; None: it does not say, the first counts.
+        start: code points, where the file says that the answer begins; None: it does not say, and the first occurrence
+            counts that is not part of a longer word ("art" in "Bart likes art"), else the first.
     """
     if not answer:
         return -1
@@ -75,4 +76,12 @@ def locate(context: str, answer: str, start: int | None) -> int:
     while at >= 0:
         places.append(at)
         at = context.find(answer, at + 1)
-    return min(places, key=lambda place: abs(place - (start or 0)), default=-1)
+    if start is None:
+        return min(places, key=lambda place: _is_in_a_word(context, place, place + len(answer)), default=-1)
+    return min(places, key=lambda place: abs(place - start), default=-1)
+
+
+def _is_in_a_word(context, start, end):
+    """Whether a letter or digit goes on beyond either end."""
+    pairs = (context[max(0, start - 1) : start + 1], context[end - 1 : end + 1])
+    return any(len(pair) == 2 and pair.isalnum() for pair in pairs)

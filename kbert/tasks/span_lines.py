@@ -85,7 +85,7 @@ def _parts(where, span):
     is_int = [isinstance(n, int) and not isinstance(n, bool) for n in span] if isinstance(span, list) else []
     if is_int[:2] != [True, True] or len(span) != 3 or not isinstance(span[2], str) or not span[2].strip():
         raise ValueError(f'{where}: expected a span {{"start": 0, "end": 5, "type": "PER"}}. Received: {span}')
-    return span[0], span[1], span[2].strip()
+    return span[0], span[1], check_characters(span[2].strip(), where)
 
 
 def _cut(places, borders):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import numpy as np
 
@@ -55,12 +56,16 @@ def read_questions(path) -> Questions:
     return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
 
 
-def read_squad(path) -> Questions:
+def read_squad(path, *, labelled: bool = True) -> Questions:
     """Reads SQuAD's JSON: ``data``, ``paragraphs``, ``context``, ``qas``, ``answers``.
 
-    A question whose ``is_impossible`` is true, or that has no answer, is not answerable (2.0). An answer that does not
-    stand at its ``answer_start`` is looked for nearby; where the context does not hold it at all, the question is
-    marked as lost (`Questions.is_lost`): it counts when scored, and cannot be learnt.
+    A question whose ``is_impossible`` is true, or whose list of answers is empty, is not answerable (2.0). An answer
+    that does not stand at its ``answer_start`` is looked for nearby; where the context does not hold it at all, the
+    question is marked as lost (`Questions.is_lost`): it counts when scored, and cannot be learnt.
+
+    Args:
+        path: the file.
+        labelled: whether each question must have ``answers`` (or ``is_impossible``); without, they may be missing.
 
     Raises:
         FileNotFoundError: no such file.
@@ -73,7 +78,7 @@ def read_squad(path) -> Questions:
 
         dev = read_squad("dev-v2.0.json")
     """
-    rows = list(_squad_rows(path, read_json(path)))
+    rows = list(_squad_rows(path, read_json(path), labelled))
     if not rows:
         raise ValueError(f"{path} holds no question: expected data[…].paragraphs[…].qas[…].")
     ids, questions, contexts, answers, starts, places = zip(*rows, strict=True)
@@ -81,7 +86,7 @@ def read_squad(path) -> Questions:
     return Questions(ids, questions, contexts, answers, np.array(starts, "int32"))
 
 
-def _squad_rows(path, content):
+def _squad_rows(path, content, labelled):
     for a, article in enumerate(_part(path, "", content, "data", list)):
         at = f"data[{a}]"
         for p, paragraph in enumerate(_part(path, at, article, "paragraphs", list)):
@@ -91,12 +96,15 @@ def _squad_rows(path, content):
                 place = f"{inside}.qas[{q}]"
                 identifier = _part(path, place, question, "id", (str, int))
                 text = _part(path, place, question, "question", str)
-                yield str(identifier), text, context, *_answers(path, place, question, context), place
+                yield str(identifier), text, context, *_answers(path, place, question, context, labelled), place
 
 
-def _answers(path, place, question, context):
+def _answers(path, place, question, context, labelled):
     """(texts, start of the first)."""
-    if question.get("is_impossible", False) is True or "answers" not in question:
+    impossible = question.get("is_impossible")
+    if not isinstance(impossible, bool | None):
+        raise ValueError(f"{path}, {place}: expected true or false in 'is_impossible'. Received: {impossible!r}")
+    if impossible or ("answers" not in question and not labelled):
         return (), -1
     texts, start = [], None
     for n, answer in enumerate(_part(path, place, question, "answers", list)):
@@ -125,7 +133,7 @@ def _start(table, row):
     text = table["answer_start"][row].strip() if "answer_start" in table else ""
     if not text:
         return None
-    if not text.lstrip("-").isdecimal():
+    if not re.fullmatch(r"-?\d{1,9}", text):
         raise ValueError(f"{table.where(row)}: expected a whole number in 'answer_start'. Received: {text!r}")
     return int(text)
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.answers.spans import NO_CANDIDATE
+
 VERSIONS = ("1.1", "2.0")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -100,6 +102,9 @@ def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: 
 def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
     """The threshold that gives the best F1: what is stored with a model.
 
+    Questions whose context holds no candidate are answered "" in any case and say nothing of it; where there are no
+    others it is 0.
+
     Of the thresholds that give the same answers, which lie between two odds, the middle, so that rounding changes
     no answer; of those with equal F1 the one that says "no answer" least often.
 
@@ -107,10 +112,14 @@ def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
     """
     _, f1 = raw_scores(golds, answers, version)
     odds = np.asarray(odds, "float64")
+    asked = odds < -NO_CANDIDATE / 2  # the others are answered "" whatever the threshold
+    if not asked.any():
+        return 0.0
+    odds, f1, answerable = odds[asked], f1[asked], _answerable(golds)[asked]
     order = np.argsort(odds, kind="stable")
     values, last = np.unique(odds[order][::-1], return_index=True)  # rising; of each value its last place
     last = len(odds) - 1 - last
-    gain = np.cumsum(f1[order] - ~_answerable(golds)[order])  # of answering the first n, over answering none
+    gain = np.cumsum(f1[order] - ~answerable[order])  # of answering the first n, over answering none
     gains = np.concatenate([[0.0], gain[last]])
     best = len(gains) - 1 - int(np.argmax(np.round(gains, 9)[::-1]))
     edges = np.concatenate([[values[0] - 1], values, [values[-1] + 1]])

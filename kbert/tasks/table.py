@@ -80,15 +80,16 @@ def read_table(path, columns: Sequence[str] | None = None, *, optional: Sequence
     return _from_rows(path, rows, columns, optional, header, short_rows)
 
 
-def read_json_lines(path) -> list[tuple[int, dict]]:
-    """(line number, object) of each line of a JSON-lines file; numbers are strings, with the digits as written.
+def read_json_lines(path, *, as_written: bool = True) -> list[tuple[int, dict]]:
+    """(line number, object) of each line of a JSON-lines file; numbers are strings, with the digits as written, or,
+    not `as_written`, numbers.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: an empty file, invalid UTF-8, a line that is no JSON object; the message names file and line.
     """
     path = pathlib.Path(path)
-    return list(_json_lines(path, _read_text(path)))
+    return list(_json_lines(path, _read_text(path), as_written))
 
 
 def _read_text(path):
@@ -173,12 +174,13 @@ def _check_columns(where, names, wanted):
         raise ValueError(f"{where}: expected each column once. Received: {names}; more than once: {twice}.")
 
 
-def _json_lines(path, text) -> Iterator[tuple[int, dict]]:
+def _json_lines(path, text, as_written=True) -> Iterator[tuple[int, dict]]:
+    digits = {"parse_int": str, "parse_float": str} if as_written else {}  # a label 1.0 stays "1.0"
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        try:  # the digits as they are written: a label 1.0 stays "1.0"
-            value = json.loads(line, parse_int=str, parse_float=str)
+        try:
+            value = json.loads(line, **digits)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error.msg}). Received: {line[:80]!r}") from error
         if not isinstance(value, dict):

@@ -37,10 +37,10 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
-    """The scheme that all these sentences keep; where they break every one, the one that they seem to mean.
+    """The scheme that these sentences seem to mean, so that one which breaks it is found.
 
     Files with E or S tags are BIOES, with L or U tags BILOU. Of the others IOB1 are those in which more entities begin
-    with I- than with a B- that IOB1 does not need; a file without entities counts as IOB2.
+    with I- than with a B- that IOB1 does not need; all others, and a file without entities, are IOB2.
     """
     prefixes, needless_b, lone_i = set(), 0, 0
     for tags in sentences:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from kbert.answers.entities import prefix_and_type
 from kbert.answers.tags import TagAnswers
 from kbert.data.buckets import cut_padding, longest_first, padding_for
 from kbert.tasks.entity_metrics import entity_scores
@@ -31,7 +32,8 @@ def evaluate_tagger(model, preprocessor, tagged: TaggedText, tags: Sequence[str]
 
     Returns:
         ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted tags of
-        BIOES or BILOU models are written with B- and I-, so that they can be scored.
+        BIOES or BILOU models are written with B- and I-, and a label that is a type alone with I-, so that they can be
+        scored.
 
     Example::
 
@@ -67,7 +69,8 @@ def _by_sentence(answers, tagged):
 
 
 def _as_iob(tag):
-    return tag if tag == "O" or tag[1:2] != "-" else tag[0].translate(_AS_IOB) + tag[1:]
+    prefix, type_ = prefix_and_type(tag)
+    return tag if prefix == "O" else f"{prefix.translate(_AS_IOB)}-{type_}"
 
 
 def _loss(logits, windows):

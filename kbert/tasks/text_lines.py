@@ -21,10 +21,13 @@ def read_json(path):
         FileNotFoundError: no such file.
         ValueError: invalid UTF-8, or no JSON; the message names file and line.
     """
+    text = _read(path, "a .json file")
     try:
-        return json.loads(_read(path, "a .json file"))
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists thousands deep
+        raise ValueError(f"{path}: expected JSON as other programs write it. Received: {error}") from error
 
 
 def check_characters(text: str, where: str) -> str:

@@ -38,7 +38,7 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("Data"), list):
         raise ValueError(f"{path}: expected TriviaQA's JSON, with 'Data', a list of questions.")
-    found = 0
+    found, done = 0, set()
     for number, question in enumerate(content["Data"]):
         aliases = _aliases(path, number, question)
         for kind, name in _documents(question):
@@ -46,6 +46,9 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
             if file is None:
                 continue
             found += 1
+            if (key := (str(question["QuestionId"]), name)) in done:  # listed twice; ids must differ
+                continue
+            done.add(key)
             context = first_words(file.read_text(encoding="utf-8", errors="replace"), words)
             start, end = find_answer(context, aliases)
             if start >= 0:
@@ -75,9 +78,10 @@ def _aliases(path, number, question):
     answer = question.get("Answer") if isinstance(question, dict) else None
     if not isinstance(answer, dict) or not {"Question", "QuestionId"} <= question.keys():
         raise ValueError(f"{path}, Data[{number}]: expected 'Question', 'QuestionId' and 'Answer'.")
-    aliases = [answer.get("Value") or "", *(answer.get("Aliases") or [])]
-    if not all(isinstance(text, str) for text in (question["Question"], *aliases)):
-        raise ValueError(f"{path}, Data[{number}]: expected strings as 'Question', 'Value' and 'Aliases'.")
+    listed = answer.get("Aliases") or []
+    aliases = [answer.get("Value") or "", *(listed if isinstance(listed, list) else [listed])]
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in (question["Question"], *aliases)):
+        raise ValueError(f"{path}, Data[{number}]: expected strings as 'Question' and 'Value', a list as 'Aliases'.")
     for text in (question["Question"], *aliases):
         check_characters(text, f"{path}, Data[{number}]")
     return aliases
@@ -86,7 +90,7 @@ def _aliases(path, number, question):
 def _documents(question):
     for key, kind in (("EntityPages", "wikipedia"), ("SearchResults", "web")):
         for page in question.get(key) or []:
-            if "Filename" in page:
+            if isinstance(page, dict) and isinstance(page.get("Filename"), str):
                 yield kind, page["Filename"]
 
 

@@ -33,6 +33,8 @@ class RunDirectory:
             return
         if save_model is not None:
             save_model(self.path / MODEL)
+            for left in self.path.glob(f".{MODEL}.*.tmp*"):  # by a process that was killed while it wrote
+                shutil.rmtree(left)
         write_json(self.path / METRICS, metrics)
         shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 

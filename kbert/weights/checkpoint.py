@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.data.lengths import usual_length
 from kbert.weights.description import ModelDescription
 from kbert.weights.name_table import Place, encoder_variables, heads_of, row_of, sizes_of
 from kbert.weights.report import LOADED, NEW, UNUSED, LoadReport, ReportRow
 from kbert.weights.settings import ModelSettings
 from kbert.weights.tensor_file import TensorFile
 
-_SPAN_LENGTH = 384  # of question and window together, as run_squad.py
 NO_VOCABULARY = "no vocabulary: the model takes token ids, but no strings (pass `vocabulary`)"
 
 
@@ -141,8 +141,8 @@ def default_settings(
     task: str, config: BertConfig, tokenizer: dict[str, Any], length: int | None = None
 ) -> ModelSettings:
     """Settings of a checkpoint that says no more: texts of the usual length, as far as the position table goes."""
-    usual = _SPAN_LENGTH if task == "span" else ModelSettings.sequence_length
-    length = min(length or usual, config.max_sequence_length)
+    longest = config.max_sequence_length
+    length = min(length, longest) if length else usual_length(task, longest)
     return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer)
 
 

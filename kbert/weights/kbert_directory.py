@@ -7,16 +7,14 @@ import hashlib
 import importlib
 import importlib.metadata
 import json
-import os
 import pathlib
 import platform
-import shutil
-import uuid
 
 from kbert.config import BertConfig
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.weights.description import ModelDescription
 from kbert.weights.settings import ModelSettings
+from kbert.weights.whole_directory import write_whole
 
 CONFIG, VOCABULARY, WEIGHTS, MANIFEST = "config.json", "vocab.txt", "model.weights.h5", "manifest.json"
 _FILES = (CONFIG, VOCABULARY, WEIGHTS, MANIFEST)
@@ -83,18 +81,15 @@ def write_kbert_directory(path, model, settings: ModelSettings, vocabulary, made
     path = pathlib.Path(path).absolute()
     check_target(path, overwrite)
     description = ModelDescription.of(model)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.tmp"
-    temporary.mkdir()
-    try:
-        (temporary / CONFIG).write_text(_json(_config(description, settings)), encoding="utf-8")
-        write_vocabulary(temporary / VOCABULARY, vocabulary)
+
+    def write(place):
+        (place / CONFIG).write_text(_json(_config(description, settings)), encoding="utf-8")
+        write_vocabulary(place / VOCABULARY, vocabulary)
         with _without_optimizer(model):
-            model.save_weights(temporary / WEIGHTS)
-        (temporary / MANIFEST).write_text(_json(_manifest(temporary, model, made_by)), encoding="utf-8")
-        _replace(path, temporary)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            model.save_weights(place / WEIGHTS)
+        (place / MANIFEST).write_text(_json(_manifest(place, model, made_by)), encoding="utf-8")
+
+    write_whole(path, write)
 
 
 @contextlib.contextmanager
@@ -122,16 +117,6 @@ def check_target(path, overwrite=False):
         )
     if present and not overwrite:
         raise FileExistsError(f"{path} already holds a saved model. Pass overwrite=True to replace it.")
-
-
-def _replace(path, new):
-    if not path.exists():
-        os.rename(new, path)
-        return
-    old = new.with_name(new.name + ".old")
-    os.rename(path, old)
-    os.rename(new, path)
-    shutil.rmtree(old)
 
 
 def _config(description, settings):

@@ -3,6 +3,7 @@
 import dataclasses
 
 from kbert.config import BertConfig
+from kbert.data.lengths import usual_length
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.casing import warn_of_wrong_casing
 from kbert.weights.checkpoint import Checkpoint
@@ -88,7 +89,7 @@ def _wanted(stored, task, overrides):
         raise ValueError(f"load_pretrained: `task` must be one of {TASKS}. Received: {task!r}")
     overrides = dict(overrides)
     asked_for = overrides.get("sequence_length")
-    settings = _with_settings(stored.settings, task, overrides)
+    settings = _with_settings(stored, task, overrides)
     config = _with_fields(stored.description.config, overrides)
     if asked_for is not None and asked_for > config.max_sequence_length:
         raise ValueError(
@@ -113,12 +114,15 @@ def _wanted(stored, task, overrides):
     return ModelDescription(task, config, arguments, encoder_arguments), settings
 
 
-def _with_settings(settings, task, overrides):
+def _with_settings(stored, task, overrides):
+    settings = stored.settings
     tokenizer = dict(settings.tokenizer)
     tokenizer |= {name: overrides.pop(name) for name in _TOKENIZER_ARGUMENTS if name in overrides}
     fields = {"task": task, "tokenizer": tokenizer}
     if task != settings.task:
         fields["null_threshold"] = None  # belongs to the head that is left behind
+        if task == "span":  # windows no longer than the step between them would not overlap
+            fields["sequence_length"] = usual_length(task, stored.description.config.max_sequence_length)
     if task != settings.task or overrides.get("num_labels") not in (None, len(settings.labels or ())):
         fields["labels"] = None  # as do labels of which another number is wanted
     fields |= {name: overrides.pop(name) for name in _settings_names() if name in overrides}

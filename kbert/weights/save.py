@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from kbert.data.lengths import usual_length
 from kbert.weights.casing import warn_of_wrong_casing
 from kbert.weights.google_write import write_google_checkpoint
 from kbert.weights.huggingface_write import write_huggingface_directory
@@ -112,9 +113,7 @@ def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):
 
 
 def _defaults(model):
-    settings = ModelSettings()
-    longest = model.config.max_sequence_length
-    return dataclasses.replace(settings, sequence_length=min(settings.sequence_length, longest))
+    return ModelSettings(sequence_length=usual_length(model.task, model.config.max_sequence_length))
 
 
 def _check(model, tokenizer, settings):

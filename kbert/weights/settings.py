@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kbert.data.lengths import USUAL_LENGTH
+
 _PREPROCESSING = (
     "sequence_length", "pair", "max_masks", "doc_stride", "max_query_length", "windows", "tokenizer",
 )  # fmt: skip
@@ -29,7 +31,7 @@ class ModelSettings:
 
     task: str | None = None  # None: the model's own
     labels: list[str] | None = None  # of classes or tags, in the order of the logits; None: "0", "1", ...
-    sequence_length: int = 128  # S of the preprocessor
+    sequence_length: int = USUAL_LENGTH  # S of the preprocessor
     pair: bool = False  # whether the inputs are pairs of texts
     max_masks: int = 8  # the most [MASK]s of a text that fill-mask answers
     doc_stride: int = 128  # tokens from one window of a long text to the next

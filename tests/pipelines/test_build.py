@@ -47,6 +47,19 @@ def test_a_stored_length_beyond_the_position_table_is_cut(tmp_path):
     assert kbert.build_pipeline(model).preprocessor.sequence_length == 19
 
 
+def test_questions_have_windows_that_overlap_saved_or_not(tmp_path):
+    model = kbert.BertSpanExtractor(tiny_config(max_sequence_length=500))
+    assert kbert.build_pipeline(model, tiny_tokenizer()).preprocessor.sequence_length == 384
+    kbert.save_pretrained(model, tmp_path / "span", tokenizer=tiny_tokenizer())
+    assert kbert.build_pipeline(kbert.load_pretrained(tmp_path / "span")).preprocessor.sequence_length == 384
+    kbert.save_pretrained(
+        kbert.BertEncoder(tiny_config(max_sequence_length=300)), tmp_path / "encoder", tokenizer=tiny_tokenizer()
+    )
+    for length, more in ((300, {}), (200, {"sequence_length": 200})):
+        model = kbert.load_pretrained(tmp_path / "encoder", task="span", **more)
+        assert kbert.build_pipeline(model).preprocessor.sequence_length == length
+
+
 def test_errors(tmp_path):
     model, tokenizer = kbert.BertClassifier(tiny_config()), tiny_tokenizer()
     for arguments, message in [

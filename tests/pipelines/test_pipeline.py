@@ -216,12 +216,22 @@ def test_mixed_precision_gives_float32_answers():
     assert probabilities.dtype == np.float32
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_answered_by_nothing(kind):
+    pipeline, strings = make(kind)
+    answers = pipeline.predict({name: [] for name in strings}, verbose=0)
+    assert answers.keys() == pipeline.predict(strings, verbose=0).keys()
+    assert {len(answer) for answer in answers.values()} == {0}
+
+
 def test_errors():
     pipeline, columns = make("pair")
     with pytest.raises(ValueError, match=r"missing: \['text_pair'\]"):
         pipeline.predict({"text": TEXTS})
     with pytest.raises(ValueError, match="expected a dict"):
         pipeline.predict(TEXTS)
+    with pytest.raises(ValueError, match=r"columns of one length. Received: .'text': 2, 'text_pair': 1"):
+        pipeline.predict({"text": TEXTS[:2], "text_pair": PAIRS[:1]})
     with pytest.raises(ValueError, match="a list of one"):
         make("single")[0].predict("one text")
     with pytest.raises(TypeError, match="must hold strings"):

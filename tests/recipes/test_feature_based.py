@@ -68,6 +68,12 @@ def test_all_settings(home, tmp_path, capsys):
     assert all(one["dev"]["f1"] > 0 for one in metrics["settings"].values())
 
 
+def test_windows_beyond_the_position_table_are_an_error(home, tmp_path):
+    with pytest.raises(SystemExit, match="error: .*position table, 16. Received: 17"):
+        run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--sequence-length", 17))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("align", ["tokens", "words"])
 def test_features_in_files(home, tmp_path, align):
     (tmp_path / "texts.txt").write_text("the good film .\r\n\nunly a " + "dull song " * 12)

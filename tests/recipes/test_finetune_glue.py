@@ -210,6 +210,38 @@ def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
         run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "other", *more))
 
 
+def test_all_reads_every_file_before_it_trains(home, tmp_path):
+    for name in ("SST-2", "WNLI"):
+        shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
+    file = tmp_path / "glue" / "WNLI" / "train.tsv"
+    whole = file.read_text("utf-8").splitlines()
+    more = ("--data", tmp_path / "glue", "--steps", 1, "--train-examples", 20)
+    file.write_text("\n".join([*whole[:5], "1\tone\ttwo"]) + "\n", "utf-8")
+    with pytest.raises(SystemExit, match="error: .*WNLI/train.tsv, line 6: expected 4 cells"):
+        run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
+    assert not (tmp_path / "run").exists()
+    file.write_text("\n".join(whole[:11]) + "\n", "utf-8")  # fewer than are to be learnt from: all of them
+    run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
+    tasks = read_json(tmp_path / "run" / "metrics.json")["tasks"]
+    assert {name: one["train_examples"] for name, one in tasks.items()} == {"SST-2": 20, "WNLI": 10}
+
+
+def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
+    model = kbert.load_pretrained(home / "init", "classification", num_labels=2, windows="mean")
+    pipeline = kbert.build_pipeline(model)
+    kbert.save_pretrained(pipeline, tmp_path / "init")
+    assert pipeline.settings()["windows"] == "mean"
+    more = ("--init", tmp_path / "init", "--steps", 1)
+    run_recipe("finetune_glue", *_arguments(home, "MRPC", tmp_path / "run", *more))
+    assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.windows is None
+    kbert.save_pretrained(
+        kbert.build_pipeline(kbert.load_pretrained(tmp_path / "init", labels=["0", "1"])), tmp_path / "windows"
+    )
+    with pytest.raises(SystemExit, match="error: .*expected a model of whole texts. Received: .* --windows"):
+        run_recipe("submit_glue", "--data", home / "glue", "--model", f"SST-2={tmp_path / 'windows'}",
+                   "--output", tmp_path / "sent")  # fmt: skip
+
+
 def test_the_table_of_restarts(capsys):
     scores = {
         "constant_answer": {"accuracy": 0.509}, "train_examples": 67349, "dev": {"accuracy": 0.81234},

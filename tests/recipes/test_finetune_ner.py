@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.run_recipe import read_json, run_recipe
+from helpers.run_recipe import import_recipe, read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
@@ -117,6 +117,16 @@ def test_evaluate_and_predict(run, home, tmp_path, capsys):
         )
     with pytest.raises(SystemExit, match="entities.* fit no table"):
         run_recipe("predict", "--model", run, "--input", tmp_path / "texts.txt", "--output", tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("rare", [0, 7, 19])
+def test_what_is_held_out_may_have_the_only_entity_of_a_type(home, tmp_path, rare):
+    sentences = [f"-DOCSTART- O\n\nthe O\nfilm B-{'RARE' if n == rare else 'PRO'}\n" for n in range(20)]
+    (tmp_path / "train.txt").write_text("\n".join(sentences))
+    arguments = ["--train", tmp_path / "train.txt", "--init", home / "init", "--output", "run"]
+    recipe = import_recipe("finetune_ner")
+    train, dev, tags = recipe.read_data(recipe.parse_arguments(list(map(str, arguments))))
+    assert (len(train), len(dev)) == (18, 2) and tags == ["O", "B-PRO", "I-PRO", "B-RARE", "I-RARE"]
 
 
 def test_a_stride_that_would_be_shortened_is_an_error(home, tmp_path, capsys):

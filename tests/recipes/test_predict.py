@@ -80,6 +80,35 @@ def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     assert [float(row["probability_good"]) for row in rows] == pytest.approx(expected["probabilities"][:, 1], abs=1e-5)
 
 
+def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
+    kept = {"number": 1.50, "flag": True, "list": [1, {"a": None}]}
+    (tmp_path / "t.jsonl").write_text(json.dumps({"text": 5, **kept}) + "\n")
+    predict(models, "single", tmp_path / "t.jsonl", tmp_path / "a.jsonl", "--keep", *kept, "text")
+    (row,) = read_jsonl(tmp_path / "a.jsonl")
+    assert list(row) == ["text", *kept, "label", "probabilities"]
+    assert {name: row[name] for name in ("text", *kept)} == {"text": "5", **kept}
+    with pytest.raises(SystemExit, match="t.jsonl, line 1: expected the keys .'id'"):
+        predict(models, "single", tmp_path / "t.jsonl", tmp_path / "b.jsonl", "--keep", "id")
+
+
+def test_the_same_name_in_another_format(models, tmp_path, capsys):
+    (tmp_path / "t.txt").write_text("good\n")
+    predict(models, "single", tmp_path / "t.txt", tmp_path / "a.jsonl")
+    with pytest.raises(SystemExit):
+        predict(models, "single", tmp_path / "t.txt", tmp_path / "a.csv")
+    assert "a.metrics.json exists" in capsys.readouterr().err and not (tmp_path / "a.csv").exists()
+
+
+def test_whether_a_text_goes_on(models, tmp_path):
+    model = kbert.load_pretrained(models[0] / "fill_mask", task="next_sentence")
+    kbert.save_pretrained(kbert.build_pipeline(model), tmp_path / "next")
+    (tmp_path / "t.txt").write_text("good\tbad\nfilm\tfilm\n")
+    predict((tmp_path,), "next", tmp_path / "t.txt", tmp_path / "a.csv")
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert lines[0] == "text,text_pair,is_next" and len(lines) == 3
+    assert all(0 < float(line.split(",")[2]) < 1 for line in lines[1:])
+
+
 def test_lines_of_pairs_and_a_replaced_output(models, tmp_path):
     source, output = tmp_path / "pairs.txt", tmp_path / "answers.jsonl"
     source.write_text("good film\tbad film\n\tParis\n")

@@ -10,7 +10,7 @@ from kbert.tasks.conll import read_conll, read_tagged
 from kbert.tasks.conll_files import write_predictions
 from kbert.tasks.entity_metrics import entity_scores
 from kbert.tasks.tag_scheme import recognise_scheme, to_iob2
-from kbert.tasks.tagged_text import check_tags, learn_tags
+from kbert.tasks.tagged_text import TaggedText, check_tags, learn_tags
 
 
 def write(path, *lines, end="\n"):
@@ -102,6 +102,7 @@ def test_without_document_lines_sentences_stand_alone(tmp_path):
         (["a"], "line 1: expected a word and its tag"),
         (["\tO"], "line 1: expected a word in the first column"),
         (["", "-DOCSTART- O", ""], "expected words in columns"),
+        (["a O", "EU B-X\rrejects O\r\rPeter B-X"], "line 2: a carriage return inside the line"),
     ],
 )
 def test_what_is_wrong_is_named_by_file_and_line(lines, message, tmp_path):
@@ -152,6 +153,7 @@ def test_spans(tmp_path):
         ({"text": "a b", "spans": [[1, 2, "X"]]}, "a span with a word in it. Received: ' '"),
         ({"text": "a b", "spans": [[0, 1]]}, "expected a span"),
         ({"text": "a b", "spans": [{"start": 0, "end": 1.5, "type": "X"}]}, "expected a span"),
+        ({"text": "a b", "spans": [[0, 1, "\ud83d"]]}, "expected characters"),
         ({"text": " ", "spans": []}, "a text with a word in it"),
         ({"text": "a"}, 'a list "spans"'),
         ([1], 'a list "spans"'),
@@ -180,6 +182,13 @@ def test_predictions_are_read_back(tmp_path):
     assert [len(text) for text in gold.texts()] == [len(text) for text in tagged.texts()] == [2, 1]
     with pytest.raises(ValueError, match="expected tags for 3 sentences"):
         write_predictions(tmp_path / "p.txt", tagged, predicted[:2])
+
+
+def test_white_space_does_not_break_the_columns_of_predictions(tmp_path):
+    tagged = TaggedText([["\u00a0", "the", "film"]], [["B-good word", "I-good word", "O"]], [0])
+    write_predictions(tmp_path / "p.txt", tagged, [["B-good word", "O", "O"]])
+    read = read_conll(tmp_path / "p.txt", tag_column=1)
+    assert (read.words, read.tags) == ([["_", "the", "film"]], [["B-good_word", "I-good_word", "O"]])
 
 
 def test_the_real_files(shared_data):

@@ -40,7 +40,7 @@ def test_scores():
     np.testing.assert_array_equal(scores, np.array([3.8, 5, -0.1], "float32"))
 
 
-@pytest.mark.parametrize("bad", ["x", "", "nan", "inf", "1,5"])
+@pytest.mark.parametrize("bad", ["x", "", "nan", "inf", "1,5", "1e39"])
 def test_what_is_no_number_is_named_by_file_and_line(bad):
     with pytest.raises(ValueError, match=rf"dev.csv, line 3: expected a number in 'label'. Received: '{bad}'"):
         label_scores(_table("1", bad), "label")

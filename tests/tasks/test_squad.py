@@ -59,6 +59,22 @@ def test_the_nearest_occurrence(start, found):
     assert locate("aaaa", "aa", 1) == 1
 
 
+@pytest.mark.parametrize("context, answer, found", [
+    ("Bart Simpson likes art.", "art", 19), ("In 1995 there were 5.", "5", 19), ("Bart", "art", 1), ("a-b, ab", "b", 2),
+    ("中国的首都", "首", 3), ("smart (art)", "(art)", 6),
+])  # fmt: skip
+def test_without_a_start_a_whole_word_comes_first(context, answer, found):
+    assert locate(context, answer, None) == found
+    assert locate(context, answer, 0) == context.index(answer)  # what the file says is near
+
+
+def test_questions_to_be_answered_need_no_answers(tmp_path):
+    path = write(tmp_path / "test.json", squad({"id": "a", "question": "?"}, question("b", ("Ada", 0))))
+    assert read_squad(path, labelled=False).has_answer.tolist() == [False, True]
+    with pytest.raises(ValueError, match=r"qas\[0\]: expected 'answers'"):
+        read_squad(path)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_tables_of_ones_own(tmp_path, suffix):
     rows = [("Who?", CONTEXT, "Ada", "16"), ("When?", CONTEXT, "1843", ""), ("Why?", CONTEXT, "", "")]
@@ -99,6 +115,11 @@ BAD = [
         r"x.csv, line 1: expected the columns .'question', 'context', 'answer'.*missing: \['answer'",
     ),
     ("x.csv", "question,context,answer,answer_start\na,b,b,one\n", "line 2: expected a whole number in 'answer_start'"),
+    ("x.csv", "question,context,answer,answer_start\na,b,b,--5\n", "line 2: expected a whole number.*'--5'"),
+    ("x.json", squad({"id": "a", "question": "?", "answer": []}), r"qas\[0\]: expected 'answers', a list"),
+    ("x.json", squad(question("a", is_impossible="true")), r"qas\[0\]: expected true or false in 'is_impossible'"),
+    ("x.json", '{"data": ' + "9" * 5000 + "}", "x.json: expected JSON as other programs write it. .*5000 digits"),
+    ("x.json", "[" * 200_000, "x.json: expected JSON as other programs write it. .*recursion"),
     ("x.csv", "id,question,context,answer\n7,a,b,b\n7,a,b,b\n", "line 3: expected ids that differ. Received: '7'"),
     (
         "x.json",

@@ -152,6 +152,13 @@ def test_the_threshold_that_is_stored_is_the_best():
             assert received >= squad_scores(golds, predictions, odds=odds)["best_f1"] - 1e-9
 
 
+def test_questions_without_candidates_leave_the_threshold_alone():
+    golds, answers, odds = [("a",), (), ("b",)], ["a", "x", "b"], [-3.0, 2.0, -1.0]
+    alone = null_threshold(golds, answers, odds)
+    assert null_threshold([*golds, ("c",)], [*answers, ""], [*odds, 1e9 + 4]) == alone == 0.5
+    assert null_threshold([("c",), ()], ["", ""], [1e9, 1e9 - 7]) == 0.0
+
+
 def test_files(tmp_path):
     questions = Questions(["a", "b"], ["?", "!"], ["x É", "y"], [("x",), ()], np.array([0, -1], "int32"))
     n_best = np.array([["x É", "", "x"], ["", "y", ""]], object), np.array([[0.5, 0.25, 0.25], [0.75, 0.25, 0]])

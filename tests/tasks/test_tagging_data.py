@@ -104,3 +104,5 @@ def test_tags_of_other_schemes_can_be_scored(preprocessor):
     model = randomise(BertTagger(tiny_config(), num_labels=3), seed=2)
     _, predicted = evaluate_tagger(model, preprocessor, TAGGED, ["E-X", "S-X", "L-X"])
     assert {tag for tags in predicted for tag in tags} <= {"I-X", "B-X"}
+    scores, predicted = evaluate_tagger(model, preprocessor, TAGGED, ["O", "X-Y", "PRO"])  # types alone
+    assert {tag for tags in predicted for tag in tags} <= {"O", "I-X-Y", "I-PRO"} and "PRO" in scores["types"]

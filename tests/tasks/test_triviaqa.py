@@ -25,8 +25,9 @@ def home(tmp_path):
     question = {
         "Question": "Who?", "QuestionId": "q1",
         "Answer": {"Value": "Ada", "Aliases": ["Ada Lovelace", "", "Countess of Lovelace"]},
-        "EntityPages": [{"Filename": "Ada.txt"}, {"Filename": "Late.txt"}, {"Filename": "Gone.txt"}],
-        "SearchResults": [{"Filename": "1/x.txt"}, {"Title": "no file"}],
+        "EntityPages": [{"Filename": "Ada.txt"}, {"Filename": "Late.txt"}, {"Filename": "Gone.txt"},
+                        {"Filename": "Ada.txt"}],
+        "SearchResults": [{"Filename": "1/x.txt"}, {"Title": "no file"}, {"Filename": None}],
     }  # fmt: skip
     (tmp_path / "qa.json").write_text(json.dumps({"Data": [question]}), encoding="utf-8")
     return tmp_path
@@ -58,6 +59,7 @@ def test_what_is_there_stays(home, capsys):
     ('{"Data":\n[}', "qa.json, line 2: not JSON"),
     ({"data": []}, "expected TriviaQA's JSON"),
     ({"Data": [{**ASKED, "Answer": {"Value": None, "Aliases": [None]}}]}, r"Data\[0\]: expected strings as"),
+    ({"Data": [{**ASKED, "Answer": {"Aliases": "Ada"}}]}, r"Data\[0\]: expected .* a list as 'Aliases'"),
     ({"Data": [{**ASKED, "Answer": {"Value": "\ud83d"}}]}, r"Data\[0\]: expected characters"),
     ({"Data": [{"Question": "?"}]}, r"Data\[0\]: expected 'Question', 'QuestionId' and 'Answer'"),
     ({"Data": [{**ASKED, "Answer": {}}]}, "holds none of the documents"),

@@ -34,6 +34,15 @@ def test_a_finished_run_is_an_error_that_says_what_overwrite_would_delete(tmp_pa
         open_run(tmp_path, SETTINGS)
 
 
+def test_what_a_kill_left_of_the_model_is_deleted(tmp_path):
+    run = open_run(tmp_path, SETTINGS)
+    for name in (".model.6d89d9cc.tmp", ".model.6d89d9cc.tmp.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.weights.h5").write_text("x")
+    run.finish({}, lambda path: path.mkdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "model", "settings.json"]
+
+
 def test_other_settings_are_an_error_that_names_them(tmp_path):
     open_run(tmp_path, SETTINGS)
     with pytest.raises(FileExistsError, match=r"unfinished run with other settings \(steps: 10 there, 20 now\)"):

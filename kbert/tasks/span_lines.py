@@ -57,8 +57,8 @@ def read_span_lines(path) -> TaggedText:
 def _row(where, line):
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: not JSON ({error.msg}). Received: {line[:80]!r}") from error
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, lists thousands deep
+        raise ValueError(f"{where}: not JSON ({getattr(error, 'msg', error)}). Received: {line[:80]!r}") from error
     if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("spans"), list):
         raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {line[:80]!r}')
     return check_characters(row["text"], where), row["spans"]

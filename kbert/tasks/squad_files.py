@@ -10,8 +10,8 @@ def write_squad_files(directory, questions: Questions, answers, odds, n_best) ->
     """Writes ``predictions.json`` ({id: answer}, "" for none), ``null_odds.json`` ({id: number}) and ``nbest.json``
     ({id: [{"text", "probability"}, …]}, best first).
 
-    ``evaluate-v2.0.py dev.json predictions.json`` scores them, in 1.1 and 2.0: the threshold has been applied. With
-    ``--na-prob-file null_odds.json`` it also looks for the best threshold, and needs ``--na-prob-thresh``, the
+    ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them: the threshold has been applied.
+    With ``--na-prob-file null_odds.json`` it also looks for the best threshold, and needs ``--na-prob-thresh``, the
     threshold of the run: its own is 1.0, and odds are differences of logits.
 
     Args:

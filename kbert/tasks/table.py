@@ -181,8 +181,9 @@ def _json_lines(path, text, as_written=True) -> Iterator[tuple[int, dict]]:
             continue
         try:
             value = json.loads(line, **digits)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error.msg}). Received: {line[:80]!r}") from error
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits, lists thousands deep
+            why = getattr(error, "msg", error)
+            raise ValueError(f"{path}, line {number}: not JSON ({why}). Received: {line[:80]!r}") from error
         if not isinstance(value, dict):
             raise ValueError(f"{path}, line {number}: expected one JSON object a line. Received: {line[:80]!r}")
         yield number, value

@@ -165,6 +165,8 @@ def test_wrong_spans(row, message, tmp_path):
         read_tagged(path)
     with pytest.raises(ValueError, match="line 1: not JSON"):
         read_tagged(write(tmp_path / "b.jsonl", "{"))
+    with pytest.raises(ValueError, match="b.jsonl, line 1: not JSON .*recursion"):
+        read_tagged(write(tmp_path / "b.jsonl", "[" * 200_000))
     with pytest.raises(ValueError, match="a file without any"):
         read_tagged(write(tmp_path / "c.jsonl", ""))
 

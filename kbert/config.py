@@ -1,8 +1,9 @@
 """The architecture of a BERT model, as plain data."""
-
 import dataclasses
 import json
 from typing import Any
+
+from kbert.files import parse_json
 
 _SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniatures (Turc et al. 2019)
     "tiny": (2, 128),
@@ -119,11 +120,7 @@ class BertConfig:
     @classmethod
     def from_json(cls, text: str) -> "BertConfig":
         """The inverse of `to_json`."""
-        try:
-            fields = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"BertConfig: expected JSON. Received text that is not: {error}") from error
-        return cls.from_dict(fields)
+        return cls.from_dict(parse_json(text, "BertConfig"))
 
     def to_json(self) -> str:
         """All fields as a JSON object, one a line."""

@@ -8,12 +8,13 @@ Every model can be exported: classifiers, regressors, span extractors, taggers, 
 requests, batching parameters and a card with these settings and the metrics that the run left in metrics.json; it is
 audited before it appears. docs/serving.md goes on from here.
 """
-
 import argparse
 import json
 import pathlib
 
 from flags import add_flags, kbert_directory, plain_errors, positive_int, settings_of
+
+from kbert.files import read_json
 
 
 def parse_arguments(argv):
@@ -52,14 +53,13 @@ def read_metrics(model):
     """The metrics.json that a recipe wrote beside model/, or in it; {} where there is none."""
     for path in (model / "metrics.json", model.parent / "metrics.json"):
         if model.is_dir() and path.is_file():
-            metrics = json.loads(path.read_text("utf-8"))
-            return metrics if isinstance(metrics, dict) else {}
+            return read_json(path)
     return {}
 
 
 def report(path: pathlib.Path):
     """What was written, and how to ask it."""
-    card = json.loads((path / "card.json").read_text("utf-8"))
+    card = read_json(path / "card.json")
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"Wrote {path} ({size / 1e6:.1f} MB).")
     for name, signature in card["signatures"].items():

@@ -12,7 +12,6 @@ epochs; here it is Adam, its rate falling linearly to 0.
 metrics.json with the table. The same command goes on where it was killed: features and settings that are finished are
 not made again. features/ takes words x layers x hidden x 2 bytes and may be deleted at the end.
 """
-
 import argparse
 import json
 import time
@@ -21,6 +20,7 @@ from finetune_classifier import LOG_EVERY
 from finetune_ner import add_tagging_flags, read_data
 from flags import add_flags, plain_errors, positive_int, rate, settings_of
 
+from kbert.files import read_json
 from kbert.models.feature_tagger import SETTINGS
 
 PAPER = {  # Table 7, BERT-base, F1 on CoNLL-2003's dev
@@ -126,7 +126,7 @@ def run_settings(args, encoder, run, texts, tags):
     for setting in SETTINGS:
         path = run.path / setting
         if (path / METRICS).exists():
-            done[setting] = json.loads((path / METRICS).read_text("utf-8"))
+            done[setting] = read_json(path / METRICS)
         elif setting in wanted:
             cache_features(args, encoder, run, texts)
             print(f"\n{setting}", flush=True)

@@ -13,7 +13,6 @@ whatever the --seed (with --task all: from all of a task that has no more). --ra
 worth. A killed run goes on where it was when the same command is given again. --output receives model/ (a kbert
 directory), metrics.json, settings.json and, for several runs, a folder for each.
 """
-
 import argparse
 import json
 import shutil
@@ -23,6 +22,7 @@ from finetune_classifier import add_finetuning_flags, build, finetune
 from flags import directory, plain_errors, positive_float, positive_int, settings_of
 from submit_glue import submit
 
+from kbert.files import read_json
 from kbert.tasks.glue import GLUE_TASKS
 from kbert.training.run_directory import METRICS, SETTINGS, open_run
 
@@ -100,7 +100,7 @@ def run_task(args, task, run, data, first):
     for rate, seed in each:
         path = run.path / folder(args, rate, seed)
         if (path / METRICS).exists():  # this run was taken up again after this restart had finished
-            scores[rate, seed] = json.loads((path / METRICS).read_text("utf-8"))
+            scores[rate, seed] = read_json(path / METRICS)
             continue
         built = first if (rate, seed) == each[0] else build_classifier(args, seed, task)
         settings = settings_of(args) | {"task": task.name, "learning_rate": rate, "seed": seed}
@@ -223,10 +223,10 @@ def unsubmitted(args):
     wanted, there = (args.output / name for name in ("submission/submission.zip", SETTINGS))
     if not args.submission or args.overwrite or wanted.exists() or not (args.output / METRICS).exists():
         return None
-    if json.loads(there.read_text("utf-8")) != json.loads(json.dumps(settings_of(args))):
+    if read_json(there) != json.loads(json.dumps(settings_of(args))):
         return None
     print(f"{args.output}: trained before; the test files are left to answer.")
-    return json.loads((args.output / METRICS).read_text("utf-8")), choose_hardware(args.strategy, args.precision)
+    return read_json(args.output / METRICS), choose_hardware(args.strategy, args.precision)
 
 
 def run_all(args, tasks, run, data, first):
@@ -235,7 +235,7 @@ def run_all(args, tasks, run, data, first):
     for task in tasks:
         path = run.path / task.name
         if (path / METRICS).exists():
-            scores[task.name] = json.loads((path / METRICS).read_text("utf-8"))
+            scores[task.name] = read_json(path / METRICS)
         else:
             built = first if task is tasks[0] else build_classifier(args, args.seed, task)
             one = open_run(path, settings_of(args) | {"task": task.name}, hardware=built[1])

@@ -42,10 +42,10 @@ def main(arguments=None):
         check_output(args.output, args.overwrite)
         from kbert.data.corpus import iterate_documents  # after the flags are read: TensorFlow takes seconds to import
         from kbert.data.corpus_files import find_files
+        from kbert.files import write_json
         from kbert.text.learn_vocabulary import learn_vocabulary
         from kbert.text.tokenizer import BertTokenizer
         from kbert.text.vocabulary import write_vocabulary
-        from kbert.training.run_directory import write_json
 
         started = time.monotonic()
         documents = iterate_documents(find_files(args.corpus), args.format, args.language)

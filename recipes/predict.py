@@ -223,7 +223,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     start = time.monotonic()
     with plain_errors():
-        from kbert.training.run_directory import write_json
+        from kbert.files import write_json
 
         pipeline = load(args)
         columns = column_names(args, pipeline)

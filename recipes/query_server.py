@@ -10,7 +10,6 @@
 context; prompt and choices). Answers are printed as one JSON object a row, on standard output; the curl line goes to
 standard error. Errors are one line, and end with status 1: a server that is not there is tried again a few times.
 """
-
 import argparse
 import itertools
 import json
@@ -18,6 +17,8 @@ import sys
 
 from flags import file as existing_file
 from flags import plain_errors, positive_float, positive_int
+
+from kbert.files import parse_json
 
 
 def parse_arguments(argv):
@@ -71,10 +72,7 @@ def read_jsonl(path):
     for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: expected a JSON object. Received: {error}") from None
+        row = parse_json(line, f"{path}, line {number}")
         columns = columns or (sorted(row) if isinstance(row, dict) else None)
         if not isinstance(row, dict) or sorted(row) != columns:
             raise ValueError(

@@ -11,7 +11,6 @@ kbert. All of it lies in --output afterwards.
 
 import argparse
 import importlib
-import json
 import math
 import os
 import pathlib
@@ -27,7 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import quickstart_data
 from flags import positive_int, settings_of
 
-from kbert.training.run_directory import write_json
+from kbert.files import read_json, write_json
 
 SEEDS = (0, 1, 2)
 MADE = ("corpus.txt", "train.csv", "test.csv", "vocab.txt", "vocab.json", "pretrained", "finetuned", "saved_models",
@@ -89,7 +88,7 @@ def pretrain(output, steps):
         "--warmup-steps", math.ceil(0.3 * steps),  # shorter, and a run this short may stay on its first plateau
         "--dropout", 0, "--held-out", 0.03, "--output", output / "pretrained",
     )  # fmt: skip
-    return json.loads((output / "pretrained/metrics.json").read_text())
+    return read_json(output / "pretrained/metrics.json")
 
 
 def finetune(output):
@@ -104,7 +103,7 @@ def finetune(output):
                 *(["--random-weights"] if start == "random weights" else []), "--sequence-length", 32, "--epochs", 8,
                 "--batch-size", 16, "--learning-rate", 3e-4, "--dropout", 0.1, "--seed", seed, "--output", where,
             )  # fmt: skip
-            scores.append(json.loads((where / "metrics.json").read_text())["dev"]["accuracy"])
+            scores.append(read_json(where / "metrics.json")["dev"]["accuracy"])
     return accuracies
 
 

@@ -10,15 +10,14 @@ A records directory holds
 
 Shapes: n sentences, D documents, T tokens of a shard.
 """
-
 import hashlib
-import json
 import os
 import pathlib
 
 import tensorflow as tf
 
 from kbert.data.pool import TokenPool
+from kbert.files import read_json
 from kbert.text.tokenizer import BertTokenizer
 
 FORMAT = "kbert records 1"
@@ -143,14 +142,13 @@ def _read_manifest(directory):
             f"{directory} is unfinished. Give the same prepare_records.py command again; it goes on from there."
         )
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_json(path)
     except FileNotFoundError:
         raise ValueError(
             f"{directory} holds no records: {MANIFEST} is missing. See recipes/prepare_records.py."
         ) from None
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}. Prepare the records anew.") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        received = manifest.get("format") if isinstance(manifest, dict) else manifest
-        raise ValueError(f"{path}: expected the format {FORMAT!r}. Received: {received!r}")
+    if manifest.get("format") != FORMAT:
+        raise ValueError(f"{path}: expected the format {FORMAT!r}. Received: {manifest.get('format')!r}")
     return manifest

@@ -1,10 +1,8 @@
 """Documents → a records directory: tokenised, mixed, divided into shards."""
-
 import hashlib
 import importlib.metadata
 import itertools
 import json
-import os
 import pathlib
 import platform
 import time
@@ -14,6 +12,7 @@ import numpy as np
 from kbert.data.pool import is_held_out, text_pools
 from kbert.data.random import fold, permutation
 from kbert.data.records import FORMAT, MANIFEST, VOCABULARY, Records, vocabulary_hash
+from kbert.files import atomic_file, is_partial, read_json, remove_partial
 from kbert.text.vocabulary import write_vocabulary
 
 _UNFINISHED = "unfinished.json"
@@ -99,7 +98,7 @@ class _Writer:
     def open(self, overwrite):
         """Looks at the directory; returns whether the records are there already."""
         names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
-        ours = [n for n in names if n in _STATE or n.startswith(("train-", "held-out-")) or n.endswith(".partial")]
+        ours = [n for n in names if n in _STATE or n.startswith(("train-", "held-out-")) or is_partial(n)]
         others = sorted(set(names) - set(ours) - set(_RECIPE))
         if others:
             raise ValueError(
@@ -111,6 +110,7 @@ class _Writer:
             return False
         if not ours:
             return False
+        remove_partial(self.directory)
         finished = MANIFEST in ours
         there = _read(self.directory / (MANIFEST if finished else _UNFINISHED))
         if any(there.get(key) != value for key, value in self.made_by.items()):
@@ -236,9 +236,8 @@ def _divide(documents, shard_tokens):
 
 
 def _write(path, content):
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    with atomic_file(path, "wb") as file:
+        file.write(content)
 
 
 def _versions():
@@ -253,7 +252,7 @@ def _versions():
 
 def _read(path):
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError):
         return {}
 

@@ -1,5 +1,4 @@
 """A client of TensorFlow Serving: REST with nothing but Python, gRPC with grpcio. It imports no TensorFlow."""
-
 import http.client
 import json
 import shlex
@@ -8,6 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from kbert.files import parse_json
 from kbert.serving.serving_error import ServingError
 
 _WAIT = 0.2  # seconds before the second try, doubled each time
@@ -173,15 +173,15 @@ class ServingClient:
 
     def _json(self, data):
         try:
-            return json.loads(data)
-        except ValueError as error:  # not UTF-8, or not JSON
-            raise ServingError(f"{self.url}: expected JSON ({error}). Received: {data[:200]!r}") from None
+            return parse_json(data, self.url)
+        except ValueError as error:
+            raise ServingError(str(error)) from None
 
 
 def _reason(data):
     """The error of TensorFlow Serving's JSON; of others the text."""
     try:
-        return json.loads(data)["error"]
+        return parse_json(data, "the answer")["error"]
     except (ValueError, KeyError, TypeError):
         return data[:200].decode("utf-8", "replace") or "no reason given"
 

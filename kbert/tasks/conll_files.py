@@ -1,9 +1,8 @@
 """Predicted tags → a file in CoNLL columns."""
-
-import os
 import pathlib
 from collections.abc import Sequence
 
+from kbert.files import atomic_file
 from kbert.tasks.conll import DOCUMENT_START
 from kbert.tasks.tagged_text import TaggedText
 
@@ -38,6 +37,5 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
         for word, tag, guess in zip(tagged.words[row], tagged.tags[row], predicted[row], strict=True):
             lines.append(" ".join("_".join(cell.split()) or "_" for cell in (word, tag, guess)))
         lines.append("")
-    part = path.with_name(f".{path.name}.part")
-    part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-    os.replace(part, path)
+    with atomic_file(path) as file:
+        file.write("\n".join(lines) + "\n")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.files import read_json
 from kbert.tasks.labelled_choices import LabelledChoices
 from kbert.tasks.table import read_json_lines, read_table
-from kbert.tasks.text_lines import check_characters, read_json
+from kbert.tasks.text_lines import check_characters
 
 SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
 PAPER_SWAG = {  # Table 4, accuracy in percent
@@ -113,7 +114,7 @@ def read_dream(path) -> LabelledChoices:
         FileNotFoundError: no such file.
         ValueError: not DREAM's layout, or an answer that is no choice; the message names the file and the dialogue.
     """
-    dialogues = read_json(path)
+    dialogues = read_json(path, object)
     prompts, choices, labels, places = [], [], [], []
     for number, entry in enumerate(dialogues if isinstance(dialogues, list) else [dialogues]):
         where = f"{path}, dialogue {number + 1}"

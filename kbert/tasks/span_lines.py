@@ -1,9 +1,9 @@
 """Tagged texts of one's own: JSON lines with a text and the spans of its entities."""
 
-import json
 import pathlib
 
 from kbert.data.words import split_words
+from kbert.files import parse_json
 from kbert.tasks.tagged_text import TaggedText
 from kbert.tasks.text_lines import check_characters, read_lines
 
@@ -55,10 +55,7 @@ def read_span_lines(path) -> TaggedText:
 
 
 def _row(where, line):
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, lists thousands deep
-        raise ValueError(f"{where}: not JSON ({getattr(error, 'msg', error)}). Received: {line[:80]!r}") from error
+    row = parse_json(line, where)
     if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("spans"), list):
         raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {line[:80]!r}')
     return check_characters(row["text"], where), row["spans"]

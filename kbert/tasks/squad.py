@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 
+from kbert.files import read_json
 from kbert.tasks.questions import Questions, locate
 from kbert.tasks.table import read_table
-from kbert.tasks.text_lines import check_characters, read_json
+from kbert.tasks.text_lines import check_characters
 
 # reference: Devlin et al. 2018, tables 2 and 3, in percent
 SQUAD_PAPER = {
@@ -78,7 +79,7 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
 
         dev = read_squad("dev-v2.0.json")
     """
-    rows = list(_squad_rows(path, read_json(path), labelled))
+    rows = list(_squad_rows(path, read_json(path, object), labelled))
     if not rows:
         raise ValueError(f"{path} holds no question: expected data[…].paragraphs[…].qas[…].")
     ids, questions, contexts, answers, starts, places = zip(*rows, strict=True)

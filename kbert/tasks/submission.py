@@ -2,14 +2,13 @@
 
 Shapes: N labels, n rows.
 """
-
-import os
 import pathlib
 import zipfile
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kbert.files import atomic_file
 from kbert.tasks.glue import SUBMISSION_FILES, GlueTask
 from kbert.tasks.prediction import predict_scores
 
@@ -81,11 +80,10 @@ def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[p
     contents = {f"{file}.tsv": HEADER + "".join(line + "\n" for line in lines) for file, lines in answers.items()}
     for name, content in contents.items():
         (directory / name).write_text(content, encoding="utf-8", newline="\n")
-    path, part = (directory / name for name in ("submission.zip", ".submission.zip.part"))
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+    path = directory / "submission.zip"
+    with atomic_file(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name, _MIDNIGHT), content, zipfile.ZIP_DEFLATED)
-    os.replace(part, path)
     return path, [file for file in SUBMISSION_FILES if file not in answers]
 
 

@@ -5,6 +5,7 @@ import json
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from kbert.files import parse_json
 from kbert.tasks.text_lines import check_characters
 
 _FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -179,11 +180,7 @@ def _json_lines(path, text, as_written=True) -> Iterator[tuple[int, dict]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line, **digits)
-        except (ValueError, RecursionError) as error:  # also a number of thousands of digits, lists thousands deep
-            why = getattr(error, "msg", error)
-            raise ValueError(f"{path}, line {number}: not JSON ({why}). Received: {line[:80]!r}") from error
+        value = parse_json(line, f"{path}, line {number}", **digits)
         if not isinstance(value, dict):
             raise ValueError(f"{path}, line {number}: expected one JSON object a line. Received: {line[:80]!r}")
         yield number, value

@@ -1,6 +1,5 @@
-"""The lines of a text file, and strings out of JSON."""
+"""The lines of a text file, and what its strings may hold."""
 
-import json
 import pathlib
 
 
@@ -12,22 +11,6 @@ def read_lines(path) -> list[str]:
         ValueError: invalid UTF-8; the message names the line.
     """
     return [line.removesuffix("\r") for line in _read(path, "a tagged file").split("\n")]
-
-
-def read_json(path):
-    """What a JSON file holds.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: invalid UTF-8, or no JSON; the message names file and line.
-    """
-    text = _read(path, "a .json file")
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists thousands deep
-        raise ValueError(f"{path}: expected JSON as other programs write it. Received: {error}") from error
 
 
 def check_characters(text: str, where: str) -> str:

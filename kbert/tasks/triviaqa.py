@@ -4,7 +4,8 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from kbert.tasks.text_lines import check_characters, read_json
+from kbert.files import read_json
+from kbert.tasks.text_lines import check_characters
 
 _WORD = re.compile(r"\S+")
 
@@ -35,7 +36,7 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
         articles = list(triviaqa_questions("triviaqa/qa/wikipedia-train.json", "triviaqa/evidence"))
     """
     path, evidence = pathlib.Path(questions), pathlib.Path(evidence)
-    content = read_json(path)
+    content = read_json(path, object)
     if not isinstance(content, dict) or not isinstance(content.get("Data"), list):
         raise ValueError(f"{path}: expected TriviaQA's JSON, with 'Data', a list of questions.")
     found, done = 0, set()

@@ -1,8 +1,9 @@
 """The vocabulary file: one token a line, the line number (from 0) is the id."""
-
 import os
 import pathlib
 from collections.abc import Sequence
+
+from kbert.files import atomic_file
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -36,16 +37,12 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
 
 
 def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
-    """Writes a ``vocab.txt`` under a temporary name, then renames it into place."""
+    """Writes a ``vocab.txt`` whole or not at all."""
     check_vocabulary(tokens)
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    try:
-        unfinished.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        file.writelines(f"{token}\n" for token in tokens)
 
 
 def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given") -> None:

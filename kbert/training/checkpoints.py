@@ -1,11 +1,10 @@
 """The state of a training run on disk: written whole or not at all, checked when read."""
 
-import json
 import os
 import pathlib
 import shutil
 
-from kbert.training.run_directory import write_json
+from kbert.files import flush, flush_tree, read_json, write_json
 
 _MANIFEST, _VALUES = "manifest.json", "values"
 
@@ -54,14 +53,12 @@ class Checkpoints:
         variables = self._variables()
         tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(part / _VALUES))
         write_json(part / _MANIFEST, {"step": step, "variables": [_describe(variable) for variable in variables]})
-        for file in part.iterdir():
-            _flush(file)
-        _flush(part)
+        flush_tree(part)
         final = self.directory / _name(step)
         if final.exists():  # damaged, else this step would not have been run again
             shutil.rmtree(final)
         os.rename(part, final)
-        _flush(self.directory)
+        flush(self.directory)
         for old in self._saved()[: -self.keep]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -108,7 +105,7 @@ def _describe(variable):
 def _read(path):
     import tensorflow as tf
 
-    manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+    manifest = read_json(path / _MANIFEST)
     reader = tf.train.load_checkpoint(str(path / _VALUES))
     count = len(manifest["variables"])
     values = [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
@@ -129,12 +126,3 @@ def _check_same(path, there, here):
             f"Checkpoint {path} is of another model or optimizer. Expected {len(here)} variables. "
             f"Received: {len(there)}. {help_line}"
         )
-
-
-def _flush(path):
-    """Force a file, or the names in a directory, onto the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,12 +1,11 @@
 """Device, strategy, precision, XLA and threads: everything that depends on the machine is decided here."""
-
 import contextlib
 import dataclasses
-import json
 import os
 
 import keras
 
+from kbert.files import parse_json
 from kbert.training.memory import keep_freed_memory
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
@@ -214,7 +213,7 @@ def check_tf_config(text):
     if not text:
         raise ValueError(f"{expected} Received: none")
     try:
-        config = json.loads(text)
+        config = parse_json(text, "TF_CONFIG")
         workers, task = config["cluster"]["worker"], config["task"]
         kind, index = task["type"], int(task["index"])
     except (ValueError, KeyError, TypeError) as error:

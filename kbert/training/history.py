@@ -1,8 +1,9 @@
 """The curves of a run as a file of JSON lines, one a window, which a resumed run goes on with."""
-
 import json
 import os
 import pathlib
+
+from kbert.files import atomic_file
 
 
 class History:
@@ -26,9 +27,8 @@ class History:
         self.path = pathlib.Path(path)
         self.records = [record for record in _read(self.path) if record["step"] <= step]
         if self.path.exists():
-            part = self.path.with_name(f".{self.path.name}.part")
-            part.write_text("".join(_line(record) for record in self.records), encoding="utf-8")
-            os.replace(part, self.path)
+            with atomic_file(self.path) as file:
+                file.writelines(map(_line, self.records))
 
     def append(self, record):
         self.records.append(record)

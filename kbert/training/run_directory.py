@@ -1,9 +1,10 @@
 """What `--output` of a recipe is: one run, resumed if it was broken off, never overwritten by accident."""
 
 import json
-import os
 import pathlib
 import shutil
+
+from kbert.files import is_partial, read_json, remove_partial, write_json
 
 SETTINGS, METRICS, MODEL, CHECKPOINTS = "settings.json", "metrics.json", "model", "checkpoints"
 
@@ -33,8 +34,7 @@ class RunDirectory:
             return
         if save_model is not None:
             save_model(self.path / MODEL)
-            for left in self.path.glob(f".{MODEL}.*.tmp*"):  # by a process that was killed while it wrote
-                shutil.rmtree(left)
+            remove_partial(self.path)
         write_json(self.path / METRICS, metrics)
         shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
@@ -78,7 +78,7 @@ def open_run(output, settings, overwrite=False, hardware=None) -> RunDirectory:
 def _open(path, settings, overwrite):
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"Expected a directory as output. Received: {path}, which is a file.")
-    if path.is_dir() and any(entry.name != _part(SETTINGS) for entry in path.iterdir()):
+    if path.is_dir() and any(not is_partial(entry.name) for entry in path.iterdir()):
         found = _read_settings(path)
         finished = (path / METRICS).exists()
         if found == settings and not finished and not overwrite:
@@ -91,24 +91,9 @@ def _open(path, settings, overwrite):
     return RunDirectory(path, resume=False)
 
 
-def write_json(path, value):
-    """Write a JSON file whole or not at all: under another name first, then renamed."""
-    path = pathlib.Path(path)
-    part = path.with_name(_part(path.name))
-    with open(part, "w", encoding="utf-8") as file:
-        file.write(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-
-
-def _part(name):
-    return f".{name}.part"
-
-
 def _read_settings(path):
     try:
-        return json.loads((path / SETTINGS).read_text(encoding="utf-8"))
+        return read_json(path / SETTINGS)
     except (OSError, ValueError):
         return None
 

@@ -3,11 +3,11 @@
 import os
 import pathlib
 
+from kbert.files import read_json
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.casing import looks_cased
 from kbert.weights.checkpoint import NO_VOCABULARY, Checkpoint, case_remark, default_settings, described
 from kbert.weights.config_names import config_from
-from kbert.weights.json_file import read_json
 from kbert.weights.settings_file import read_settings_file
 from kbert.weights.tf_checkpoint_file import TFCheckpointFile
 

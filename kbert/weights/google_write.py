@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kbert.files import write_json
 from kbert.text.vocabulary import write_vocabulary
 from kbert.weights.config_names import config_for
 from kbert.weights.google import CONFIG, HEAD_DROPOUT, PREFIX, VOCABULARY
 from kbert.weights.google_slots import outgoing_slots
-from kbert.weights.json_file import write_json
 from kbert.weights.outgoing import check_head, check_pooler, outgoing
 from kbert.weights.settings import ModelSettings
 from kbert.weights.settings_file import write_settings_file

@@ -3,11 +3,11 @@
 import dataclasses
 import pathlib
 
+from kbert.files import read_json
 from kbert.weights.checkpoint import Checkpoint, default_settings, described
 from kbert.weights.config_names import config_from
 from kbert.weights.huggingface_file import current_names, has_huggingface_weights, is_tied, open_huggingface_weights
 from kbert.weights.huggingface_tokenizer import read_huggingface_tokenizer
-from kbert.weights.json_file import read_json
 from kbert.weights.settings_file import read_settings_file
 from kbert.weights.tensor_file import TensorFile
 

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from kbert.weights.json_file import read_json
+from kbert.files import read_json
 from kbert.weights.safetensors_file import SafetensorsFile, looks_like_safetensors
 from kbert.weights.tensor_file import TensorFile
 from kbert.weights.torch_pickle import TorchPickleFile, looks_like_pickle

@@ -4,10 +4,10 @@ import dataclasses
 import pathlib
 from typing import Any
 
+from kbert.files import read_json
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary
 from kbert.weights.casing import looks_cased
 from kbert.weights.checkpoint import NO_VOCABULARY, case_remark
-from kbert.weights.json_file import read_json
 
 VOCABULARY, TOKENIZER, CONFIG, ADDED = "vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json"
 MAX_WORD_LENGTH = 100  # characters; the original has 200

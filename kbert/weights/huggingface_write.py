@@ -2,13 +2,13 @@
 
 import pathlib
 
+from kbert.files import write_json
 from kbert.text.vocabulary import SPECIAL_TOKENS, write_vocabulary
 from kbert.weights.config_names import config_for
 from kbert.weights.huggingface import CLASSES, CONFIG
 from kbert.weights.huggingface_file import WEIGHTS
 from kbert.weights.huggingface_tokenizer import CONFIG as TOKENIZER_CONFIG
 from kbert.weights.huggingface_tokenizer import TOKENIZER, VOCABULARY
-from kbert.weights.json_file import write_json
 from kbert.weights.outgoing import check_head, check_pooler, outgoing
 from kbert.weights.safetensors_file import write_safetensors
 from kbert.weights.settings import ModelSettings

@@ -1,9 +1,7 @@
 """The kbert directory, its four files: checked when read, written whole or not at all."""
-
 import contextlib
 import dataclasses
 import datetime
-import hashlib
 import importlib
 import importlib.metadata
 import json
@@ -11,10 +9,10 @@ import pathlib
 import platform
 
 from kbert.config import BertConfig
+from kbert.files import read_json, sha256, write_directory
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.weights.description import ModelDescription
 from kbert.weights.settings import ModelSettings
-from kbert.weights.whole_directory import write_whole
 
 CONFIG, VOCABULARY, WEIGHTS, MANIFEST = "config.json", "vocab.txt", "model.weights.h5", "manifest.json"
 _FILES = (CONFIG, VOCABULARY, WEIGHTS, MANIFEST)
@@ -42,10 +40,10 @@ def is_kbert_directory(path) -> bool:
     if not config.is_file():
         return False
     try:
-        content = json.loads(config.read_text("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError):
+        content = read_json(config)
+    except ValueError:
         return (config.parent / MANIFEST).is_file()
-    return isinstance(content, dict) and content.get("format") == _FORMAT
+    return content.get("format") == _FORMAT
 
 
 def read_kbert_directory(path) -> KbertDirectory:
@@ -89,7 +87,7 @@ def write_kbert_directory(path, model, settings: ModelSettings, vocabulary, made
             model.save_weights(place / WEIGHTS)
         (place / MANIFEST).write_text(_json(_manifest(place, model, made_by)), encoding="utf-8")
 
-    write_whole(path, write)
+    write_directory(path, write)
 
 
 @contextlib.contextmanager
@@ -131,11 +129,8 @@ def _config(description, settings):
 
 
 def _read_config(path):
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged: expected a JSON object. Received: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    content = read_json(path)
+    if content.get("format") != _FORMAT:
         raise ValueError(f'{path}: expected the config of a kbert directory, with "format": "{_FORMAT}".')
     if content.get("format_version") != _VERSION:
         raise ValueError(
@@ -158,7 +153,7 @@ def _read_config(path):
 def _manifest(directory, model, made_by):
     files = {}
     for name in (CONFIG, VOCABULARY, WEIGHTS):
-        files[name] = {"sha256": _sha256(directory / name), "bytes": (directory / name).stat().st_size}
+        files[name] = {"sha256": sha256(directory / name), "bytes": (directory / name).stat().st_size}
     return {
         "files": files,
         "parameters": model.count_params(),
@@ -180,21 +175,16 @@ def _versions():
 
 def _check_hashes(path):
     try:
-        files = json.loads((path / MANIFEST).read_text("utf-8"))["files"]
+        files = read_json(path / MANIFEST)["files"]
         expected = {name: (files[name]["sha256"], files[name]["bytes"]) for name in (VOCABULARY, WEIGHTS)}
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise ValueError(f"{path / MANIFEST} is damaged: {error!r}") from error
-    for name, (sha256, size) in expected.items():
+    for name, (digest, size) in expected.items():
         received = (path / name).stat().st_size
         if received != size:
             raise ValueError(f"{path / name} is damaged: expected {size} bytes. Received: {received} bytes")
-        if _sha256(path / name) != sha256:
+        if sha256(path / name) != digest:
             raise ValueError(f"{path / name} is damaged or was changed: its sha256 is not the one in {MANIFEST}")
-
-
-def _sha256(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _json(value):

@@ -6,10 +6,10 @@ The JSON files are read here as plain data: no class is looked up by a name out 
 import dataclasses
 import pathlib
 
+from kbert.files import read_json
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.checkpoint import NO_VOCABULARY, Checkpoint, default_settings, described
 from kbert.weights.config_names import config_from
-from kbert.weights.json_file import read_json
 from kbert.weights.kerashub_file import open_kerashub_weights
 from kbert.weights.name_table import encoder_variables, head_variables, row_of
 from kbert.weights.settings_file import read_settings_file

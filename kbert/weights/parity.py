@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from kbert.files import read_json
 from kbert.weights.google import CONFIG as GOOGLE_CONFIG
 from kbert.weights.google import read_google_checkpoint
 from kbert.weights.google_reference import google_forward
 from kbert.weights.huggingface import is_huggingface_directory
 from kbert.weights.huggingface_write import class_of
-from kbert.weights.json_file import read_json
 from kbert.weights.kerashub import is_kerashub_preset
 
 _MOST_TOKENS = 48

@@ -2,7 +2,6 @@
 
 The file: 8 bytes N (little endian), N bytes of JSON (name → dtype, shape, data_offsets), then the values, row-major.
 """
-
 import json
 import math
 import os
@@ -10,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from kbert.files import parse_json
 from kbert.weights.tensor_file import TensorInfo, checked_file, widened
 
 _DTYPES = {
@@ -67,12 +67,7 @@ class SafetensorsFile:
                     f"{str(self.path)!r} is truncated: a header of {length} bytes is announced. Received: a file of "
                     f"{size} bytes. Download or write it again."
                 )
-            try:
-                header = json.loads(file.read(length).decode("utf-8"))
-            except ValueError as error:
-                raise ValueError(
-                    f"{str(self.path)!r} is not a safetensors file: its header is no JSON ({error})."
-                ) from None
+            header = parse_json(file.read(length), f"the header of {str(self.path)!r}")
         if not isinstance(header, dict):
             raise ValueError(f"{str(self.path)!r} is not a safetensors file: its header is no JSON object.")
         return header, 8 + length

@@ -3,6 +3,7 @@
 import dataclasses
 
 from kbert.data.lengths import usual_length
+from kbert.files import check_directory_is_free, write_directory
 from kbert.weights.casing import warn_of_wrong_casing
 from kbert.weights.google_write import write_google_checkpoint
 from kbert.weights.huggingface_write import write_huggingface_directory
@@ -10,7 +11,6 @@ from kbert.weights.kbert_directory import write_kbert_directory
 from kbert.weights.kerashub_write import write_kerashub_preset
 from kbert.weights.settings import ModelSettings
 from kbert.weights.settings_file import NAME
-from kbert.weights.whole_directory import check_place, write_whole
 
 FORMATS = ("kbert", "huggingface", "google", "kerashub")
 _OTHERS = {  # writer, and the patterns of what it writes
@@ -80,9 +80,9 @@ def save_pretrained(
         write_kbert_directory(directory, model, settings, vocabulary, made_by=made_by, overwrite=overwrite)
         return
     write, files = _OTHERS[format]
-    check_place(directory, files, overwrite)
+    check_directory_is_free(directory, files, overwrite)
     slots = {} if optimizer is None else {"optimizer": optimizer}
-    write_whole(directory, lambda place: write(place, model, settings, vocabulary, **slots))
+    write_directory(directory, lambda place: write(place, model, settings, vocabulary, **slots))
 
 
 def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):

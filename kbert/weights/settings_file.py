@@ -2,7 +2,7 @@
 
 import pathlib
 
-from kbert.weights.json_file import read_json, write_json
+from kbert.files import read_json, write_json
 from kbert.weights.settings import ModelSettings
 
 NAME = "kbert_settings.json"

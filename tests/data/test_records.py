@@ -112,7 +112,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, 
     def write(path, content):
         written.append(path.name)
         if path.name == target[moment] and (moment != "before the state" or written.count(path.name) == 3):
-            path.with_name(path.name + ".partial").write_bytes(content[: len(content) // 2])
+            path.with_name(f".{path.name}.0.tmp").write_bytes(content[: len(content) // 2])
             raise Killed
         original(path, content)
 

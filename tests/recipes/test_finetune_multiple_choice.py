@@ -132,7 +132,7 @@ def test_dream(home, tmp_path):
         (("--choice-columns", "a", "x"), "train.csv, line 1: .*missing: .'x'"),
         (("--choice-columns", "a"), "train.csv: expected the names of the columns"),
         (("--label-column", "question"), "line 2: expected the text of a choice or its number"),
-        (("--format", "dream"), "train.csv, line 1: not JSON"),
+        (("--format", "dream"), "train.csv: not JSON"),
         (("--format", "swag"), "missing: .'sent1'"),
     ],
 )

@@ -90,7 +90,7 @@ def test_what_is_wrong_in_dream(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
         read_dream(tmp_path / "d.json")
     (tmp_path / "d.json").write_text("[")
-    with pytest.raises(ValueError, match="d.json, line 1: not JSON"):
+    with pytest.raises(ValueError, match="d.json: not JSON"):
         read_dream(tmp_path / "d.json")
     with pytest.raises(FileNotFoundError, match="is no file"):
         read_dream(tmp_path / "none.json")

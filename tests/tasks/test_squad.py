@@ -101,7 +101,7 @@ def test_rows_of_json_lines_without_what_is_not_known(tmp_path):
 
 
 BAD = [
-    ("x.json", "{", "x.json, line 1: not JSON"),
+    ("x.json", "{", "x.json: not JSON"),
     ("x.json", [], "x.json, the whole: expected 'data', a list"),
     ("x.json", {"data": []}, "x.json holds no question"),
     ("x.json", {"data": [{"title": "t"}]}, r"x.json, data\[0\]: expected 'paragraphs'"),
@@ -119,7 +119,7 @@ BAD = [
     ("x.json", squad({"id": "a", "question": "?", "answer": []}), r"qas\[0\]: expected 'answers', a list"),
     ("x.json", squad(question("a", is_impossible="true")), r"qas\[0\]: expected true or false in 'is_impossible'"),
     ("x.json", '{"data": ' + "9" * 5000 + "}", "x.json: expected JSON as other programs write it. .*5000 digits"),
-    ("x.json", "[" * 200_000, "x.json: expected JSON as other programs write it. .*recursion"),
+    ("x.json", "[" * 200_000, "x.json: JSON may be nested 100 levels deep"),
     ("x.csv", "id,question,context,answer\n7,a,b,b\n7,a,b,b\n", "line 3: expected ids that differ. Received: '7'"),
     (
         "x.json",

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from kbert.training.run_directory import open_run, write_json
+from kbert.files import write_json
+from kbert.training.run_directory import open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
 
@@ -86,7 +87,7 @@ def test_overwrite_does_not_empty_a_checkout_or_where_one_stands(tmp_path, monke
 
 
 def test_a_kill_while_writing_settings_leaves_a_new_run(tmp_path):
-    (tmp_path / ".settings.json.part").write_text("{")
+    (tmp_path / ".settings.json.0.tmp").write_text("{")
     assert not open_run(tmp_path, SETTINGS).resume
 
 

@@ -52,7 +52,7 @@ def damage(kind, path):
         ("unknown key", ValueError, r"config.json: .*unknown fields \['lables'\]"),
         ("unknown architecture key", ValueError, r"config.json: .*unknown fields \['hiden_dim'\]"),
         ("unknown task", ValueError, "config.json: .*Received: 'parsing'"),
-        ("broken config", ValueError, "config.json is damaged: expected a JSON object"),
+        ("broken config", ValueError, "config.json.*: not JSON"),
         ("newer version", ValueError, "format_version 1. Received: 2"),
         ("broken manifest", ValueError, "manifest.json is damaged"),
         ("not a directory of ours", ValueError, "Expected a kbert directory"),

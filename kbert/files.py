@@ -1,0 +1,203 @@
+"""Files and directories that appear whole or not at all, flushed to the disk; JSON whose faults are named; hashes."""
+
+import contextlib
+import fnmatch
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
+
+
+def parse_json(text: str | bytes, where: str, **options) -> Any:
+    """The value that JSON stands for.
+
+    Args:
+        text: UTF-8 where it is bytes.
+        where: what it was read from (a file, a file and a line): messages begin with it.
+        **options: of `json.loads`.
+
+    Raises:
+        ValueError: no UTF-8, no JSON, a number of thousands of digits, more than 100 levels of nesting.
+    """
+    try:
+        value = json.loads(text, **options)
+    except json.JSONDecodeError as error:
+        line = f", line {error.lineno}" if error.lineno > 1 else ""
+        reason = f"{error.msg} at column {error.colno}"
+        raise ValueError(f"{where}{line}: not JSON ({reason}). Received: {text[:80]!r}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: invalid UTF-8 at byte {error.start}; expected JSON in UTF-8.") from error
+    except RecursionError:
+        raise ValueError(f"{where}: JSON may be nested {_DEEPEST} levels deep. Received: more") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: expected JSON as other programs write it. Received: {error}") from error
+    if isinstance(value, dict | list):
+        _check_depth(value, where)
+    return value
+
+
+def _check_depth(value, where):
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise ValueError(f"{where}: JSON may be nested {_DEEPEST} levels deep. Received: more")
+        values = (inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer))
+        level = [inner for inner in values if isinstance(inner, dict | list)]
+
+
+def read_json(path, kind: type = dict) -> Any:
+    """What a JSON file holds; a byte order mark is skipped.
+
+    Args:
+        path: of the file.
+        kind: the type that is expected: dict, list, or object for any.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no JSON (see `parse_json`), or a value of another kind; the message names the file.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a JSON file. Received: {str(path)!r}, which is no file.")
+    value = parse_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), str(path))
+    if not isinstance(value, kind):
+        names = {dict: "object", list: "list"}
+        raise ValueError(f"{path}: expected a JSON {names.get(kind, kind.__name__)}. Received: {type(value).__name__}")
+    return value
+
+
+def to_json(value) -> str:
+    """JSON of two spaces a level, with a line end.
+
+    Raises:
+        ValueError: a number that JSON cannot hold (NaN, infinity).
+    """
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_json(path, value) -> None:
+    """Writes a JSON file whole or not at all.
+
+    Raises:
+        ValueError: a number that JSON cannot hold; the message names the file, which stays as it was.
+    """
+    try:
+        content = to_json(value)
+    except ValueError as error:
+        raise ValueError(f"{path}: JSON holds finite numbers only ({error}).") from error
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def atomic_file(path, mode: str = "w") -> Iterator[Any]:
+    """A file to write that gets its name, whole and flushed to the disk, when the block ends without an error.
+
+    Args:
+        path: where to; its directory is there.
+        mode: "w" (UTF-8, line ends as they are written) or "wb".
+
+    Example::
+
+        with atomic_file("answers.jsonl") as file:
+            file.write("{}\\n")
+    """
+    path = pathlib.Path(path)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        with open(partial, mode, **text) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        flush(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -> None:
+    """Raises FileExistsError if there is something at `path` that may not be replaced; call it before long work.
+
+    Args:
+        path: where a directory is to be written.
+        own_files: patterns of the names that such a directory holds; nothing else is ever deleted.
+        overwrite: whether such a directory may be replaced.
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise FileExistsError(f"Expected a directory to save to. Received: {path}, which is a file")
+    present = sorted(entry.name for entry in path.iterdir())
+    others = [name for name in present if not any(fnmatch.fnmatchcase(name, pattern) for pattern in own_files)]
+    if others:
+        raise FileExistsError(f"{path} holds other things than a saved model; save to a new place. Found: {others[:8]}")
+    if present and not overwrite:
+        raise FileExistsError(f"{path} already holds a saved model. Pass overwrite=True to replace it.")
+
+
+def write_directory(path, write: Callable[[pathlib.Path], None]) -> None:
+    """Lets `write` fill a directory of another name beside `path`, flushes and renames it; replaces what was at `path`.
+
+    If `write` fails, nothing is left of it and `path` is as it was.
+    """
+    path = pathlib.Path(path).absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.tmp"
+    partial.mkdir()
+    try:
+        write(partial)
+        flush_tree(partial)
+        if not path.exists():
+            os.rename(partial, path)
+        else:
+            old = partial.with_name(partial.name + ".old")
+            os.rename(path, old)
+            os.rename(partial, path)
+            shutil.rmtree(old)
+        flush(path.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file or directory of this name was being written by `atomic_file` or `write_directory`."""
+    return name.startswith(".") and (name.endswith((".tmp", ".tmp.old")))
+
+
+def remove_partial(directory) -> None:
+    """Deletes what a killed process left half written in a directory that only this process writes to."""
+    for entry in pathlib.Path(directory).iterdir():
+        if is_partial(entry.name):
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def flush(path) -> None:
+    """Forces a file, or the names in a directory, onto the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def flush_tree(directory) -> None:
+    """Forces a directory with all that is in it onto the disk."""
+    for root, _, names in os.walk(directory):
+        for name in names:
+            flush(os.path.join(root, name))
+        flush(root)
+
+
+def sha256(path) -> str:
+    """The hash of a file's content, 64 hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,114 @@
+"""Files whole or not at all, and JSON whose faults are named."""
+
+import hashlib
+import os
+
+import pytest
+
+from kbert.files import (
+    atomic_file,
+    is_partial,
+    parse_json,
+    read_json,
+    remove_partial,
+    sha256,
+    write_directory,
+    write_json,
+)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{", "here: not JSON .*column 2"),
+        ('{\n "a": }', "here, line 2: not JSON"),
+        (b"\xff\xfe", "here: "),
+        (b'{"a": "\xe9"}', "here: invalid UTF-8 at byte 7"),
+        ("[" * 200_000, "nested 100 levels deep"),
+        ('{"a":' * 300 + "1" + "}" * 300, "nested 100 levels deep"),
+        ("[" + "9" * 10_000 + "]", "here: expected JSON as other programs write it"),
+    ],
+)
+def test_what_is_wrong_with_json_is_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_json(text, "here")
+
+
+def test_json_of_100_levels_is_read():
+    value = parse_json("[" * 100 + "]" * 100, "here")
+    for _ in range(99):
+        (value,) = value
+    assert value == []
+
+
+def test_read_json(tmp_path):
+    (tmp_path / "a.json").write_bytes(b'\xef\xbb\xbf{"a": [1]}')
+    assert read_json(tmp_path / "a.json") == {"a": [1]}
+    with pytest.raises(ValueError, match="a.json: expected a JSON list. Received: dict"):
+        read_json(tmp_path / "a.json", list)
+    with pytest.raises(FileNotFoundError, match="b.json"):
+        read_json(tmp_path / "b.json")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_json_cannot_hold_leave_the_file_as_it_was(tmp_path, number):
+    path = tmp_path / "metrics.json"
+    write_json(path, {"loss": 1.5})
+    with pytest.raises(ValueError, match="metrics.json: JSON holds finite numbers only"):
+        write_json(path, {"loss": number})
+    assert read_json(path) == {"loss": 1.5} and os.listdir(tmp_path) == ["metrics.json"]
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(RuntimeError), atomic_file(path) as file:
+        file.write("half")
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    with atomic_file(path) as file:
+        file.write("a\r\n")
+        assert [is_partial(name) for name in os.listdir(tmp_path)] == [True]
+    assert path.read_bytes() == b"a\r\n" and os.listdir(tmp_path) == ["a.txt"]
+    assert sha256(path) == hashlib.sha256(b"a\r\n").hexdigest()
+
+
+def test_a_directory_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "model"
+    write_directory(path, lambda place: (place / "a").write_text("1"))
+
+    def fails(place):
+        (place / "b").write_text("2")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_directory(path, fails)
+    assert [entry.name for entry in tmp_path.rglob("*")] == ["model", "a"]
+    write_directory(path, lambda place: (place / "b").write_text("2"))
+    assert [entry.name for entry in tmp_path.rglob("*")] == ["model", "b"]
+
+
+def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    """Flushed: every file, its directory, and after the rename the directory that holds the name."""
+    flushed, renamed = [], []
+    fsync, rename = os.fsync, os.rename
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: (flushed.append(os.readlink(f"/proc/self/fd/{handle}")), fsync(handle))
+    )
+    monkeypatch.setattr(os, "rename", lambda old, new: (renamed.append(len(flushed)), rename(old, new)))
+
+    def write(place):
+        (place / "sub").mkdir()
+        (place / "sub" / "a").write_text("1")
+
+    write_directory(tmp_path / "model", write)
+    before, after = flushed[: renamed[0]], flushed[renamed[0] :]
+    names = {os.path.basename(path) for path in before}
+    assert {"a", "sub"} < names and any(is_partial(name) for name in names) and after == [str(tmp_path)]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    (tmp_path / ".a.json.1234.tmp").write_text("")
+    (tmp_path / ".model.1234.tmp.old").mkdir()
+    (tmp_path / "a.json").write_text("{}")
+    remove_partial(tmp_path)
+    assert os.listdir(tmp_path) == ["a.json"]

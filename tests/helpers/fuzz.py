@@ -103,7 +103,7 @@ def check_reader(
         how many were "read" and how many "refused".
 
     Raises:
-        AssertionError: another error, a message without the name, too slow, too much memory; with the mutation's number.
+        AssertionError: another error, no name in the message, too slow, too much memory; says which mutation.
     """
     path = pathlib.Path(path)
     named = path.name if named is None else named

@@ -18,32 +18,38 @@ from kbert.data.random import fold, permutation
 
 PADDINGS = ("longest", "bucket", "full")
 BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # what a compiler meets
+# Entries with a column for every position, [..., S]: of every model's batch, and of preprocessors that make windows.
+BY_TOKEN = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")
+_OF_WINDOWS = ("window_token", "is_max_context", "token_starts", "token_ends")
 _MULTIPLE = 4  # what "longest" is rounded up to
 _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 
 
-def cut_padding(batch, padding="longest"):
+def trim_padding(batch, padding="longest", also=()):
     """Cuts a batch down to its longest row; in graph, core ops only.
 
     Args:
-        batch: dict with ``padding_mask`` bool [..., S] (False on padding). Other entries of the same rank with S as
-            their last axis (``token_ids``, ``segment_ids``, labels by token) are cut with it, the rest is left alone.
+        batch: dict with ``padding_mask`` bool [..., S] (False on padding). Entries by token, such as ``token_ids``, are
+            cut with it; they are known by name, whatever the shape of others. The rest is left alone.
         padding: "longest": to a multiple of 4, and at least 4; "bucket": to the smallest of `BUCKETS`, for compiled
             models; "full": not at all, for a TPU.
+        also: names of further entries [..., S] to cut, such as labels by token.
 
     Returns:
         The dict with [..., S'], S' <= S not static (but for "full").
 
     Raises:
-        ValueError: another `padding`.
+        ValueError: another `padding`; a name of `also` that the batch does not hold.
 
     Example::
 
-        batch = cut_padding(preprocessor(["A short text."]))  # [1, 8] where the preprocessor gives [1, 128]
+        batch = trim_padding(preprocessor(["A short text."]))  # [1, 8] where the preprocessor gives [1, 128]
     """
     if padding not in PADDINGS:
         raise ValueError(f"`padding` must be one of {PADDINGS}. Received: {padding!r}")
+    if absent := set(also) - set(batch):
+        raise ValueError(f"trim_padding: `also` must name entries of the batch, {sorted(batch)}. Received: {absent}")
     if padding == "full":
         return batch
     mask = batch["padding_mask"]
@@ -54,11 +60,8 @@ def cut_padding(batch, padding="longest"):
     else:
         fitting = tf.maximum(1, -(-longest // _MULTIPLE)) * _MULTIPLE
     length = tf.minimum(fitting, full)
-
-    def is_by_token(tensor):
-        return tensor.shape.rank == mask.shape.rank and tensor.shape[-1] == mask.shape[-1]
-
-    return {name: tensor[..., :length] if is_by_token(tensor) else tensor for name, tensor in batch.items()}
+    names = {*BY_TOKEN, *_OF_WINDOWS, *also}
+    return {name: tensor[..., :length] if name in names else tensor for name, tensor in batch.items()}
 
 
 def padding_for(model) -> str:
@@ -66,7 +69,7 @@ def padding_for(model) -> str:
 
     Example::
 
-        batch = cut_padding(batch, padding_for(model))
+        batch = trim_padding(batch, padding_for(model))
     """
     return "bucket" if model.jit_compile else "longest"
 

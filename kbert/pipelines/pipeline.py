@@ -12,8 +12,8 @@ from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.data.revive import revive
 from kbert.data.strings import string_columns
 from kbert.models.saved_model import write_saved_model
-from kbert.pipelines.by_length import by_length
 from kbert.pipelines.padded_batches import column_batches, join_padded
+from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -107,7 +107,7 @@ class Pipeline(keras.Model):
         if training or any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
             return super().call(inputs, training=training, mask=mask, **kwargs)
         batch = self.preprocessor(self._columns(inputs))
-        return self.answers(by_length(self.model, batch), batch)
+        return self.answers(run_in_length_buckets(self.model, batch), batch)
 
     def compile(self, *args, **kwargs):
         self.model.compile(*args, **kwargs)

@@ -13,7 +13,7 @@ from kbert.answers.entities import EntityAnswers
 from kbert.answers.next_sentence import NextSentenceAnswers
 from kbert.answers.tags import TagAnswers
 from kbert.data.text_preprocessor import TextPreprocessor
-from kbert.pipelines.by_length import by_length
+from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.serving.encoder_layers import encoder_layers
 from kbert.serving.example_inputs import example_inputs
 from kbert.serving.token_list import token_list
@@ -119,7 +119,7 @@ def _embed(pipeline):
 
     def answer(inputs):
         batch = pipeline.preprocessor(inputs)
-        outputs = by_length(pipeline.model, batch)
+        outputs = run_in_length_buckets(pipeline.model, batch)
         pooled = {name: pool(outputs, batch)["embedding"] for name, pool in poolings.items()}
         return {**own(outputs, batch), **pooled}
 
@@ -139,7 +139,7 @@ def _answering(make_answers):
 
         def answer(inputs):
             batch = pipeline.preprocessor(inputs)
-            return answers(by_length(pipeline.model, batch), batch)
+            return answers(run_in_length_buckets(pipeline.model, batch), batch)
 
         return _predict(pipeline, answer)
 
@@ -151,7 +151,7 @@ def _features(pipeline, layers):
 
     def answer(inputs):
         batch = pipeline.preprocessor(inputs)
-        features = by_length(model, batch)["features"]  # [B, S, K, H]
+        features = run_in_length_buckets(model, batch)["features"]  # [B, S, K, H]
         features = tf.where(batch["padding_mask"][:, :, tf.newaxis, tf.newaxis], features, 0.0)
         tokens = token_list(pipeline.preprocessor, inputs)
         return {"features": features, "tokens": tokens["tokens"], "count": tokens["count"]}
@@ -170,7 +170,7 @@ def _next_sentence(pipeline):
 
     def answer(inputs):
         batch = preprocessor(inputs)
-        return answers(by_length(head, batch), batch)
+        return answers(run_in_length_buckets(head, batch), batch)
 
     specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in preprocessor.input_names}
     examples = example_inputs(preprocessor.input_names, "next_sentence")

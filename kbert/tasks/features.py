@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding, padding_for
+from kbert.data.buckets import padding_for, trim_padding
 from kbert.tasks.tagged_text import TaggedText
 from kbert.tasks.tagging_data import INPUTS, TaggedWindows
 
@@ -47,7 +47,7 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
         count = len(some["token_ids"])
         # One size, so that nothing is traced twice; the fill is dropped.
         some = {name: np.concatenate([v, np.repeat(v[-1:], batch_size - count, axis=0)]) for name, v in some.items()}
-        some = cut_padding({name: tf.constant(v) for name, v in some.items()}, padding_for(encoder))
+        some = trim_padding({name: tf.constant(v) for name, v in some.items()}, padding_for(encoder))
         states = encoder.predict_on_batch(some)
         states = states["hidden_states"]
         yield start, np.stack([np.asarray(states[n], "float32")[:count] for n in layers], axis=2)

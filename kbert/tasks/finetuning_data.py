@@ -6,7 +6,7 @@ Shapes: B batch, S sequence.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding
+from kbert.data.buckets import trim_padding
 from kbert.optim.cross_entropy import check_labels
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.row_order import row_batches
@@ -40,7 +40,7 @@ def training_dataset(
         batch_size, seed: the run's.
         start_step: number of the first batch.
         num_labels: N of the model. If given, labels outside [0, N) are an error (a loss would leave them out).
-        padding: which padding a batch keeps (`kbert.data.buckets.cut_padding`), which changes nothing but the time it
+        padding: which padding a batch keeps (`kbert.data.buckets.trim_padding`), which changes nothing but the time it
             takes. S is static with "full" alone, which a TPU needs.
         group_by_length: deal the rows of up to 50 batches out to them by their number of tokens. Faster still, but
             other batches than drawn at random; all examples are tokenized once more, at the start.
@@ -93,6 +93,6 @@ def _batches(rows, examples, preprocessor, padding):
 
     def batch(indices):  # [B]
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in texts.items()})
-        return cut_padding(inputs, padding), {output: tf.gather(labels, indices)}
+        return trim_padding(inputs, padding), {output: tf.gather(labels, indices)}
 
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

@@ -6,7 +6,7 @@ Shapes: B batch, N labels, C choices, n rows.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding, longest_first, padding_for, text_sizes
+from kbert.data.buckets import longest_first, padding_for, text_sizes, trim_padding
 
 
 def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
@@ -51,6 +51,6 @@ def _batches(order, columns, preprocessor, batch_size, padding):
 
     def batch(indices):  # [B]
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in columns.items()})
-        return cut_padding(inputs, padding)
+        return trim_padding(inputs, padding)
 
     return tf.data.Dataset.from_tensor_slices(rows).map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

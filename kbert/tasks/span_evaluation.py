@@ -52,7 +52,7 @@ def evaluate_questions(
 ) -> SpanEvaluation:  # fmt: skip
     """Answers every question and compares.
 
-    The questions are answered longest first, and windows of like length together (`kbert.pipelines.by_length`); neither
+    The questions are answered longest first, and windows of like length together (`run_in_length_buckets`); neither
     changes an answer.
 
     Args:

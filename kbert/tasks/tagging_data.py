@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding
+from kbert.data.buckets import trim_padding
 from kbert.tasks.row_order import row_batches
 from kbert.tasks.tagged_text import TaggedText
 
@@ -92,7 +92,7 @@ def tagging_dataset(
 
     def batch(rows):  # [B]
         inputs = {name: tf.gather(column, rows) for name, column in columns.items()}
-        inputs = cut_padding(inputs, padding)
+        inputs = trim_padding(inputs, padding, also=("labels", "weights"))
         labels, weights = inputs.pop("labels"), inputs.pop("weights")
         return inputs, {"logits": labels}, {"logits": weights}
 

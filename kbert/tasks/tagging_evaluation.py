@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from kbert.answers.entities import prefix_and_type
 from kbert.answers.tags import TagAnswers
-from kbert.data.buckets import cut_padding, longest_first, padding_for
+from kbert.data.buckets import longest_first, padding_for, trim_padding
 from kbert.tasks.entity_metrics import entity_scores
 from kbert.tasks.tagged_text import TaggedText
 from kbert.tasks.tagging_data import INPUTS, TaggedWindows
@@ -56,7 +56,7 @@ def _logits(model, windows, batch_size):
         rows = order[start : start + batch_size]
         full = np.concatenate([rows, np.repeat(rows[-1:], batch_size - len(rows))])  # one size: traced once a length
         batch = {name: tf.constant(windows.batch[name][full]) for name in INPUTS}
-        some = np.asarray(model.predict_on_batch(cut_padding(batch, padding_for(model)))["logits"])[: len(rows)]
+        some = np.asarray(model.predict_on_batch(trim_padding(batch, padding_for(model)))["logits"])[: len(rows)]
         logits[rows, : some.shape[1]] = some
     return logits
 

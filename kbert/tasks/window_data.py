@@ -6,7 +6,7 @@ Shapes: B batch, S sequence, W windows.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import cut_padding
+from kbert.data.buckets import trim_padding
 from kbert.data.span_positions import span_positions
 from kbert.data.window_store import WindowStore
 from kbert.tasks.questions import Questions
@@ -42,7 +42,7 @@ def window_dataset(
 
     def batch(windows):  # [B]
         inputs = store.batch(windows)
-        return cut_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
+        return trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
 
     sizes = store.lengths if group_by_length else None
     rows = row_batches(len(store), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)

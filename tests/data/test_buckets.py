@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.data.buckets import BUCKETS, cut_padding, grouped_by_length, longest_first, text_sizes, window_size
+from kbert.data.buckets import BUCKETS, grouped_by_length, longest_first, text_sizes, trim_padding, window_size
 from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.optim.tasks import task_losses
 
@@ -19,47 +19,52 @@ def _batch(lengths, full, extra=()):
 @pytest.mark.parametrize("longest", range(1, 41))
 def test_the_longest_row_decides(longest):
     batch = _batch([1, longest, 1], 40)
-    to_bucket, to_longest = cut_padding(batch, "bucket"), cut_padding(batch)
+    to_bucket, to_longest = trim_padding(batch, "bucket"), trim_padding(batch)
     expected = min([b for b in (16, 24, 32) if b >= longest], default=40)
     assert to_bucket["token_ids"].shape == to_bucket["padding_mask"].shape == (3, expected)
     assert to_longest["token_ids"].shape == to_longest["padding_mask"].shape == (3, -(-longest // 4) * 4)
     assert tf.reduce_sum(to_bucket["token_ids"]) == tf.reduce_sum(to_longest["token_ids"]) == 2 + longest
-    assert cut_padding(batch, "full")["token_ids"].shape == (3, 40)
+    assert trim_padding(batch, "full")["token_ids"].shape == (3, 40)
 
 
 def test_a_batch_shorter_than_every_bucket_and_one_without_tokens():
     for padding, none in (("bucket", 16), ("longest", 4)):
-        assert cut_padding(_batch([3, 9], 9), padding)["token_ids"].shape == (2, 9)
-        assert cut_padding(_batch([0, 0], 20), padding)["token_ids"].shape == (2, none)
-        assert cut_padding(_batch([0, 0], 3), padding)["token_ids"].shape == (2, 3)
-        assert cut_padding(_batch([520], 600), padding)["token_ids"].shape == (1, 600 if none == 16 else 520)
+        assert trim_padding(_batch([3, 9], 9), padding)["token_ids"].shape == (2, 9)
+        assert trim_padding(_batch([0, 0], 20), padding)["token_ids"].shape == (2, none)
+        assert trim_padding(_batch([0, 0], 3), padding)["token_ids"].shape == (2, 3)
+        assert trim_padding(_batch([520], 600), padding)["token_ids"].shape == (1, 600 if none == 16 else 520)
     assert list(BUCKETS) == sorted(BUCKETS)
     with pytest.raises(ValueError, match="`padding` must be one of"):
-        cut_padding(_batch([3], 9), "max_length")
+        trim_padding(_batch([3], 9), "max_length")
 
 
 def test_what_is_not_by_token_is_left_alone():
+    """Whatever its shape: as many masks as positions is no reason to cut the places of the masks."""
     rows = {
+        "mask_positions": tf.zeros((3, 40), tf.int32),
+        "position_ids": tf.zeros((3, 40), tf.int32),
         "window_row": tf.range(3),
         "pairs": tf.zeros((3, 40, 2)),
         "other": tf.zeros((3, 7)),
         "labels": tf.ones((3, 40)),
     }
-    batch = cut_padding(_batch([2, 5, 17], 40, rows), "bucket")
+    batch = trim_padding(_batch([2, 5, 17], 40, rows), "bucket", also=("labels",))
     shapes = {name: tuple(tensor.shape) for name, tensor in batch.items()}
     assert shapes == {
         "padding_mask": (3, 24), "token_ids": (3, 24), "labels": (3, 24), "window_row": (3,), "pairs": (3, 40, 2),
-        "other": (3, 7),
+        "other": (3, 7), "mask_positions": (3, 40), "position_ids": (3, 24),
     }  # fmt: skip
+    with pytest.raises(ValueError, match="`also` must name entries of the batch.*{'label'}"):
+        trim_padding(batch, also=("label",))
 
 
 def test_choices_share_one_length():
     mask = tf.sequence_mask([[1, 17], [3, 2]], 40)
-    assert cut_padding({"padding_mask": mask})["padding_mask"].shape == (2, 2, 20)
+    assert trim_padding({"padding_mask": mask})["padding_mask"].shape == (2, 2, 20)
 
 
 def test_in_a_dataset_only_the_length_is_free():
-    data = tf.data.Dataset.from_tensors(_batch([2, 20], 40)).map(cut_padding)
+    data = tf.data.Dataset.from_tensors(_batch([2, 20], 40)).map(trim_padding)
     assert data.element_spec["token_ids"].shape.as_list() == [2, None]
     assert next(iter(data))["token_ids"].shape == (2, 20)
 
@@ -115,7 +120,10 @@ def test_outputs_loss_and_gradients_are_those_of_padded_batches(task):
         labels = {name: tf.stack([places, lengths], 1) for name, places in labels.items()}
     elif task == "multiple_choice":
         padded = {name: tf.reshape(value, (4, 2, 40)) for name, value in padded.items()}
-    cut = cut_padding({name: tf.constant(value) for name, value in padded.items()}, "bucket")
+    cut = trim_padding(
+        {name: tf.constant(value) for name, value in padded.items()}, "bucket",
+        also=set(padded) & {"logits", "weights"},
+    )  # fmt: skip
     assert cut["token_ids"].shape[-1] == 16
     results = []
     for batch in (padded, cut):

@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.data.buckets import cut_padding
+from kbert.data.buckets import trim_padding
 from kbert.data.span_positions import span_positions
 from kbert.data.span_preprocessor import SpanPreprocessor
 from kbert.optim.tasks import task_losses
@@ -102,7 +102,7 @@ def test_a_batch_cut_to_its_longest_has_the_loss_of_the_padded():
     short = np.flatnonzero(store.lengths <= 32)
     targets = {name: values[short] for name, values in labels.items()}
     padded = store.batch(short)
-    cut = cut_padding(padded)
+    cut = trim_padding(padded)
     assert len(short) > 3 and cut["token_ids"].shape[1] == 32 < padded["token_ids"].shape[1]
     one, two = (model.evaluate(x, targets, verbose=0) for x in (padded, cut))
     assert one == pytest.approx(two, rel=1e-5)

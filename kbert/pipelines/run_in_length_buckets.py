@@ -1,26 +1,31 @@
 """A model's answers on a batch of mixed lengths, without paying for its longest text on every row.
 
-Shapes: N rows of the batch (texts, or windows of texts), S sequence, G groups.
+Shapes: N rows of the batch (texts, or windows of texts), C choices, S sequence, G groups.
 """
 
 import keras
 import tensorflow as tf
 
 # Rows of up to so many tokens run together; each group is cut to its own longest row.
-_EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-# No run holds more tokens than this, padding included: it bounds the memory of a request of a thousand windows.
+_EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+# No run holds more tokens than this, padding included, unless a single row does, and there is one run at a time: so
+# memory for hidden states does not grow with the number of windows or choices in a request.
 _TOKENS = 8192
 _TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")  # [..., S]
 _TOKEN_OUTPUTS = ("sequence_output", "features", "start_logits", "end_logits")  # [N, S, ...]
 _NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [N, A, S, S]
 
 
-def by_length(model, batch):
+def run_in_length_buckets(model, batch):
     """The model's outputs on a batch, computed in groups of rows of similar length, cut to the longest row of each.
 
-    The rows are sorted by length, run group by group in one loop of the graph, and put back in order. Padding changes
-    nothing in BERT (its attention is masked), so that outputs equal ``model(batch)`` but for rounding; where a row has
-    no token, outputs for tokens are garbage, as they are there.
+    The rows are sorted by length, run group by group in one loop of the graph, and put back in order. A group has at
+    most 8,192 tokens, padding included (or a single row), and ends before the next one begins. Every choice of a
+    multiple-choice batch is a row of its own. Padding changes nothing in BERT (its attention is masked), so that
+    outputs equal ``model(batch)`` but for rounding; where a row has no token, outputs for tokens are garbage, as they
+    are there.
+
+    Models that give hidden states or attention, read packed rows, or run on another backend take the batch whole.
 
     Args:
         model: a kbert model, or another functional model with inputs and outputs of the same names.
@@ -31,17 +36,35 @@ def by_length(model, batch):
 
     Example::
 
-        by_length(encoder, preprocessor(["short", "a very long text " * 50]))["sequence_output"]  # [2, S, H]
+        run_in_length_buckets(encoder, preprocessor(["short", "a long text " * 50]))["sequence_output"]  # [2, S, H]
     """
     inputs = {name: batch[name] for name in model.input}
     if not _applies(model):
         return model(inputs, training=False)
+    if inputs["padding_mask"].shape.rank == 3:
+        return _run_choices(model, inputs)
     lengths = tf.reduce_sum(tf.cast(inputs["padding_mask"], tf.int32), axis=-1)
-    choices = 1
-    if lengths.shape.rank == 2:  # [N, C]: choices share a row
-        choices, lengths = tf.maximum(1, tf.shape(lengths)[1]), tf.reduce_max(lengths, axis=1)
+    outputs = _run_groups(model, inputs, lengths)
+    for name, value in outputs.items():
+        value.set_shape(_static_shape(model, name, inputs))
+    return outputs
+
+
+def _run_choices(model, inputs):
+    """Outputs [N, C] of a model of inputs [N, C, S]: every choice runs as the only one of a row."""
+    shape = tf.shape(inputs["padding_mask"])  # N, C, S
+    rows = {name: tf.reshape(value, (shape[0] * shape[1], 1, shape[2])) for name, value in inputs.items()}
+    lengths = tf.reduce_sum(tf.cast(rows["padding_mask"], tf.int32), axis=(1, 2))
+    outputs = {name: tf.reshape(value, shape[:2]) for name, value in _run_groups(model, rows, lengths).items()}
+    for value in outputs.values():
+        value.set_shape(inputs["padding_mask"].shape[:2])
+    return outputs
+
+
+def _run_groups(model, inputs, lengths):
+    """The outputs for rows of these lengths [N], in their order."""
     order = tf.argsort(lengths, stable=True)  # [N]
-    starts, ends = _groups(tf.gather(lengths, order), choices)  # [G]
+    starts, ends = _groups(tf.gather(lengths, order))  # [G]
     names = sorted(model.output)
 
     def run(group, arrays):
@@ -50,12 +73,9 @@ def by_length(model, batch):
         return group + 1, tuple(a.write(group, outputs[name]) for a, name in zip(arrays, names, strict=True))
 
     arrays = tuple(tf.TensorArray(model.output[name].dtype, size=tf.size(starts), infer_shape=False) for name in names)
-    _, arrays = tf.while_loop(lambda group, _: group < tf.size(starts), run, (0, arrays))
+    _, arrays = tf.while_loop(lambda group, _: group < tf.size(starts), run, (0, arrays), parallel_iterations=1)
     back = tf.math.invert_permutation(order)
-    outputs = {name: tf.gather(array.concat(), back) for name, array in zip(names, arrays, strict=True)}
-    for name, value in outputs.items():
-        value.set_shape(_static_shape(model, name, inputs))
-    return outputs
+    return {name: tf.gather(array.concat(), back) for name, array in zip(names, arrays, strict=True)}
 
 
 def _applies(model):
@@ -85,13 +105,13 @@ def _outputs_for_tokens(model):
     return [name for name in names if name in model.output]
 
 
-def _groups(lengths, choices=1):
+def _groups(lengths):
     """Rising lengths [N] → (starts, ends) int32 [G] of the groups, at least one; without rows it is empty."""
     edges = tf.constant(_EDGES)
-    rows = tf.maximum(1, _TOKENS // (tf.constant((*_EDGES, 2 * _EDGES[-1])) * choices))
+    rows = tf.constant([max(1, _TOKENS // edge) for edge in _EDGES] + [1])  # of a group
     edge = tf.searchsorted(edges, lengths)  # [N]
-    place = tf.range(tf.size(edge)) - tf.searchsorted(edge, edge)  # [N] within its edge
-    begins = place % tf.gather(rows, edge) == 0
+    position = tf.range(tf.size(edge)) - tf.searchsorted(edge, edge)  # [N] within its edge
+    begins = position % tf.gather(rows, edge) == 0
     starts = tf.concat([[0], tf.cast(tf.where(begins[1:])[:, 0], tf.int32) + 1], axis=0)
     return starts, tf.concat([starts[1:], [tf.size(lengths)]], axis=0)
 

@@ -20,6 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import benchmark_encoder
 import benchmark_serve
 import benchmark_text
+from flags import directory, file, plain_errors
 
 from kbert.training.flops import matmul_peak, peak_memory_bytes
 
@@ -44,8 +45,10 @@ def parse_arguments(argv):
     parser.add_argument(
         "--corpus", nargs="+", metavar="GLOB", help="real text (default: the prose of this installation)"
     )
-    parser.add_argument("--records", metavar="DIR", help="input: records made by prepare_records.py instead of text")
-    parser.add_argument("--vocab", help="vocab.txt (default: one of 8,000 tokens is learned from the prose)")
+    parser.add_argument("--records", metavar="DIR", type=directory,
+                        help="input: records made by prepare_records.py instead of text")  # fmt: skip
+    parser.add_argument("--vocab", metavar="FILE", type=file,
+                        help="vocab.txt (default: one of 8,000 tokens is learned from the prose)")  # fmt: skip
     parser.add_argument("--data", default="synthetic", choices=["synthetic", "real"],
                         help="train, encode: random token ids, or batches of --corpus (default synthetic)")  # fmt: skip
     parser.add_argument("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
@@ -61,7 +64,8 @@ def parse_arguments(argv):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    result = {"part": args.part, **PARTS[args.part](args)}
+    with plain_errors():
+        result = {"part": args.part, **PARTS[args.part](args)}
     if "gflops_per_second" in result:
         peak = matmul_peak(args.precision)
         result["matmul_peak_gflops_per_second"] = peak / 1e9

@@ -14,7 +14,6 @@ What a format cannot hold is refused with the reason. Numbers are moved, never c
 """
 
 import argparse
-import json
 import pathlib
 
 from flags import add_flags, plain_errors
@@ -59,6 +58,7 @@ def load(args):
 def write_report(args, model):
     """Both sides' names and the parity with both sides' libraries, printed and written."""
     import kbert
+    from kbert.files import write_json
     from kbert.weights.parity import measure_parity
     from kbert.weights.report import LoadReport
 
@@ -74,7 +74,7 @@ def write_report(args, model):
         "written": {**written.pretrained.report.to_dict(), "parity": parity(written, args.output)},
     }
     args.report.parent.mkdir(parents=True, exist_ok=True)
-    args.report.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(args.report, report)
     print(f"Wrote {args.report}.")
 
 

@@ -31,13 +31,15 @@ def parse_arguments(argv):
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
+        from kbert.files import atomic_file
         from kbert.tasks.triviaqa import triviaqa_questions
 
         articles = list(triviaqa_questions(args.questions, args.evidence, args.words))
         if not articles:
             raise ValueError(f"no document holds an answer in its first {args.words} words")
         args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False), encoding="utf-8")
+        with atomic_file(args.output) as file:
+            json.dump({"version": "1.1", "data": articles}, file, ensure_ascii=False)
     print(f"Wrote {args.output}: {len(articles):,} questions, each on a document that holds its answer.")
 
 

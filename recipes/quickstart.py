@@ -24,7 +24,7 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import quickstart_data
-from flags import positive_int, settings_of
+from flags import plain_errors, positive_int, settings_of
 
 from kbert.files import read_json, write_json
 
@@ -56,7 +56,7 @@ def parse_arguments(argv):
 def claim(output, overwrite):
     """Makes the output directory; says what is there if it holds anything."""
     if output.exists() and not output.is_dir():
-        sys.exit(f"--output must be a directory. Received: {output}, which is a file")
+        raise FileExistsError(f"--output must be a directory. Received: {output}, which is a file")
     if output.exists() and any(output.iterdir()):
         names = sorted(path.name for path in output.iterdir())
         if not overwrite:
@@ -124,8 +124,9 @@ def report(majority, pretrained, accuracies):
 def main(argv=None):
     args = parse_arguments(argv)
     start = time.perf_counter()
-    claim(args.output, args.overwrite)
-    write_json(args.output / "settings.json", settings_of(args))
+    with plain_errors():
+        claim(args.output, args.overwrite)
+        write_json(args.output / "settings.json", settings_of(args))
     print("Reading the prose of this installation …", flush=True)
     majority = quickstart_data.write(args.output)
     pretrained = pretrain(args.output, args.steps)

@@ -1,0 +1,140 @@
+"""Every recipe and every path it takes, missing, of the wrong kind or blocked: one line that names it, nothing written."""
+
+import json
+
+import pytest
+from helpers.run_recipe import RECIPES, import_recipe, run_recipe
+from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.toy_glue import write_toy_glue
+from helpers.toy_tags import tagged_sentences, write_conll
+
+SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
+COLUMNS = ("--text-column", "text", "--label-column", "label")
+COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
+    "audit_saved_model": ("<nothing>",),
+    "benchmark": ("input", "--vocab", "<vocab.txt>", "--records", "<records>"),
+    "convert_checkpoint": ("--from", "<init>", "--to", "kbert", "--output", "<new>"),
+    "convert_triviaqa": ("--questions", "<questions.json>", "--evidence", "<evidence>", "--output", "<new.json>"),
+    "embed_sentences": ("--model", "<init>", "--input", "<texts.txt>", "--output", "<new>"),
+    "evaluate": ("--model", "<classifier>", "--data", "<dev.csv>", *COLUMNS, "--output", "<new>"),
+    "export": ("--model", "<classifier>", "--output", "<new>"),
+    "extract_features": ("--model", "<init>", "--input", "<texts.txt>", "--layers", -1, "--output", "<new.jsonl>"),
+    "feature_based_ner": (
+        "--train", "<tags.conll>", "--dev", "<tags.conll>", "--init", "<init>", "--output", "<new>", *SHORT,
+    ),
+    "fill_mask": ("--model", "<init>", "a [MASK]"),
+    "finetune_classifier": (
+        "--train", "<train.csv>", "--dev", "<train.csv>", *COLUMNS, "--init", "<init>", "--output", "<new>", *SHORT,
+    ),
+    "finetune_glue": ("--task", "SST-2", "--data", "<glue>", "--init", "<init>", "--output", "<new>", *SHORT),
+    "finetune_multiple_choice": (
+        "--train", "<choices.csv>", "--dev", "<choices.csv>", "--choice-columns", "a", "b", "--init", "<init>",
+        "--output", "<new>", *SHORT,
+    ),
+    "finetune_ner": (
+        "--train", "<tags.conll>", "--dev", "<tags.conll>", "--init", "<init>", "--output", "<new>", *SHORT,
+    ),
+    "finetune_squad": (
+        "--train", "<squad.json>", "--dev", "<squad.json>", "--init", "<init>", "--output", "<new>", *SHORT,
+        "--max-query-length", 4, "--doc-stride", 4,
+    ),
+    "learn_vocabulary": ("--corpus", "<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
+    "predict": ("--model", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),
+    "prepare_records": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>"),
+    "pretrain": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>", *SHORT, "--held-out", 0.2),
+    "query_server": ("--question", "who", "--context-file", "<texts.txt>", "--model", "squad"),
+    "quickstart": ("--output", "<new>", "--steps", 1),
+    "submit_glue": ("--data", "<glue>", "--constant", "SST-2", "--output", "<new>"),
+}  # fmt: skip
+MORE = {  # other flags that take a path
+    "pretrain": [("--records", "<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
+    "query_server": [("--input", "<rows.jsonl>", "--model", "reviews")],
+    "embed_sentences": [("--model", "<init>", "--sts-b", "<glue>", "--output", "<new>")],
+    "finetune_squad": [("--data", "<squad>", "--version", "2.0", "--init", "<init>", "--output", "<new>", *SHORT)],
+    "submit_glue": [("--data", "<glue>", "--runs", "<runs>", "--output", "<new>")],
+    "benchmark": [("serve", "--model", "<init>"), ("input", "--vocab", "<vocab.txt>", "--corpus", "<corpus.txt>")],
+    "convert_checkpoint": [("--from", "<init>", "--to", "kbert", "--vocab", "<vocab.txt>", "--output", "out")],
+}
+NO_PATHS = {"benchmark_encoder", "benchmark_race", "benchmark_serve", "benchmark_text", "flags", "quickstart_data"}
+CASES = [
+    (recipe, command, place)
+    for recipe, first in COMMANDS.items()
+    for command in (first, *MORE.get(recipe, ()))
+    for place, part in enumerate(command)
+    if str(part).startswith("<")
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_lines(path / "corpus.txt", make_documents(30))
+    (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    (path / "texts.txt").write_text("the good film .\n")
+    (path / "rows.jsonl").write_text('{"text": "a"}\n')
+    write_tiny_directory(path / "init")
+    write_tiny_directory(path / "classifier", "classification", num_labels=2)
+    write_table(path / "train.csv", sentences(20))
+    write_table(path / "dev.csv", [(text, int(label == "good")) for text, label in sentences(20)])
+    write_table(path / "choices.csv", [("the film", "good", "bad", n % 2) for n in range(20)],
+                header=("prompt", "a", "b", "label"))  # fmt: skip
+    write_conll(path / "tags.conll", tagged_sentences(20))
+    asked = [{"id": "1", "question": "the", "answers": [{"text": "film", "answer_start": 4}]}]
+    squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "the film .", "qas": asked}]}]}
+    (path / "squad.json").write_text(json.dumps(squad))
+    (path / "squad").mkdir()
+    for name in ("train", "dev"):
+        (path / "squad" / f"{name}-v2.0.json").write_text(json.dumps(squad))
+    question = {"Question": "the", "QuestionId": "q", "Answer": {"Value": "film"}, "SearchResults": [{"Filename": "a"}]}
+    (path / "questions.json").write_text(json.dumps({"Data": [question]}))
+    (path / "evidence" / "web").mkdir(parents=True)
+    (path / "evidence" / "web" / "a").write_text("the film .")
+    (path / "runs" / "SST-2" / "model").mkdir(parents=True)
+    write_toy_glue(path / "glue")
+    run_recipe("prepare_records", "--corpus", path / "corpus.txt", "--vocab", path / "init" / "vocab.txt", "--output",
+               path / "records", "--held-out", 0.2, "--sequence-length", 16)  # fmt: skip
+    return path
+
+
+def fail(home, recipe, command, capsys):
+    """What the recipe says as it ends with an error; asserts that it says one thing and leaves the files alone."""
+    arguments = [str(home / part[1:-1]) if str(part).startswith("<") else str(part) for part in command]
+    before = sorted(home.rglob("*"))
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        run_recipe(recipe, *arguments)
+    assert sorted(home.rglob("*")) == before
+    if isinstance(ended.value.code, str):
+        assert "\n" not in ended.value.code and ended.value.code.startswith("error: "), ended.value.code
+        return ended.value.code
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("usage: ") and sum(": error: " in line for line in lines) == 1
+    return lines[-1]
+
+
+@pytest.mark.parametrize("recipe, command, place", CASES, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_wrong_path_is_one_line_that_names_it(home, recipe, command, place, capsys, monkeypatch):
+    monkeypatch.chdir(home)
+    name = command[place][1:-1]
+    if name.startswith("new"):
+        wrong = ["texts.txt/" + name, "texts.txt/deep/" + name, "texts.txt" if "." not in name else "squad"]
+        monkeypatch.setattr("kbert.training.resume.fit_steps", None)  # an output is looked at before any training
+    else:
+        wrong = ["missing/" + name, "squad" if (home / name).is_file() else "rows.jsonl"]
+    for other in wrong:
+        said = fail(home, recipe, [*command[:place], f"<{other}>", *command[place + 1 :]], capsys)
+        assert other.split("/")[0] in said, said
+
+
+def test_every_recipe_is_tried():
+    assert {path.stem for path in RECIPES.glob("*.py")} == COMMANDS.keys() | NO_PATHS
+
+
+@pytest.mark.parametrize("recipe", COMMANDS)
+def test_help(recipe, capsys):
+    with pytest.raises(SystemExit) as ended:
+        import_recipe(recipe).main(["--help"])
+    assert ended.value.code == 0
+    assert "usage: " in capsys.readouterr().out

@@ -21,6 +21,7 @@ from kbert.data.packing import pack_ranges
 from kbert.data.pairs import PairTable, count_pairs, sentence_pairs
 from kbert.data.pool import POOL_SENTENCES, is_held_out, text_pools
 from kbert.data.random import fold, permutation
+from kbert.data.reading_errors import reading_errors
 from kbert.data.records import Records, is_records
 
 _SHARDS, _ROWS = 2, 3  # apart from other uses of the same seed
@@ -93,7 +94,8 @@ def pretraining_dataset(
 
     Raises:
         ValueError: before any long work: no or empty files, damaged records or records of another vocabulary, a
-            sequence length without room, nothing held out.
+            sequence length without room, nothing held out. Damage found later ends the iteration with a
+            `tf.errors.OpError`, which `kbert.data.reading_errors` makes a ValueError that names the file.
 
     Source: Devlin et al. 2018, sections 3.1 and A.2; google-research/bert create_pretraining_data.py.
 
@@ -147,7 +149,9 @@ def pretraining_dataset(
     if evaluation:
         dataset = dataset.cache()
         # Keras asks a dataset of unknown length for one batch too many, and counts it in the mean of the loss.
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(sum(1 for _ in dataset)))
+        with reading_errors():
+            count = sum(1 for _ in dataset)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     return _with_options(dataset).prefetch(tf.data.AUTOTUNE)
 
 
@@ -194,12 +198,13 @@ def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
     first, last = 0, shards * epochs if epochs is not None else _FOREVER
     if rows_before:
         counts = tf.data.Dataset.range(last).map(_graph(count), num_parallel_calls=2, deterministic=True)
-        for first, rows in enumerate(counts.as_numpy_iterator()):  # noqa: B007 - goes on below
-            if rows_before < rows:
-                break
-            rows_before -= int(rows)
-        else:
-            first = last
+        with reading_errors():
+            for first, rows in enumerate(counts.as_numpy_iterator()):  # noqa: B007 - used below
+                if rows_before < rows:
+                    break
+                rows_before -= int(rows)
+            else:
+                first = last
     positions = tf.data.Dataset.range(first, last)
 
     def load(position):

@@ -8,6 +8,8 @@ import time
 
 import numpy as np
 
+from kbert.data.reading_errors import reading_errors
+
 
 def pipeline_report(dataset, tokenizer, batches=200):
     """Counts over the first batches of a `pretraining_dataset`.
@@ -26,7 +28,7 @@ def pipeline_report(dataset, tokenizer, batches=200):
         which the pipeline starts.
 
     Raises:
-        ValueError: the dataset gives no batch.
+        ValueError: the dataset gives no batch, or reads a damaged file.
 
     Example::
 
@@ -35,14 +37,15 @@ def pipeline_report(dataset, tokenizer, batches=200):
     counts, masks_of_rows, rate = {}, [], {}
     iterator = dataset.as_numpy_iterator()
     started = None
-    for inputs, labels, weights in itertools.islice(iterator, batches):
-        now = time.perf_counter()
-        _add(counts, _count(inputs, labels, weights, tokenizer))
-        masks_of_rows.append(weights["mlm_logits"].sum(axis=1).astype(int))
-        if started is None:
-            started, first = now, dict(counts)
-        else:
-            rate = {name: (counts[name] - first[name]) / (now - started) for name in ("tokens", "slots")}
+    with reading_errors():
+        for inputs, labels, weights in itertools.islice(iterator, batches):
+            now = time.perf_counter()
+            _add(counts, _count(inputs, labels, weights, tokenizer))
+            masks_of_rows.append(weights["mlm_logits"].sum(axis=1).astype(int))
+            if started is None:
+                started, first = now, dict(counts)
+            else:
+                rate = {name: (counts[name] - first[name]) / (now - started) for name in ("tokens", "slots")}
     if not counts:
         raise ValueError("The pipeline gives no batch: the corpus has fewer pairs than `batch_size`. Make it smaller.")
     masks, rows = counts["masks"], np.concatenate(masks_of_rows)

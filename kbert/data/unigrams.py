@@ -6,6 +6,7 @@ import numpy as np
 
 from kbert.data.pool import text_pools
 from kbert.data.pretraining import text_documents
+from kbert.data.reading_errors import reading_errors
 from kbert.data.records import Records, is_records
 
 
@@ -25,10 +26,11 @@ def token_counts(source, tokenizer, most_tokens=20_000_000, held_out=0.01, forma
         counts = token_counts("corpus/*.txt", tokenizer)
     """
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
-    for token_ids in _token_ids(source, tokenizer, held_out, format, language):
-        counts += np.bincount(token_ids, minlength=len(counts))
-        if most_tokens is not None and counts.sum() >= most_tokens:
-            break
+    with reading_errors():
+        for token_ids in _token_ids(source, tokenizer, held_out, format, language):
+            counts += np.bincount(token_ids, minlength=len(counts))
+            if most_tokens is not None and counts.sum() >= most_tokens:
+                break
     return counts
 
 

@@ -11,12 +11,26 @@ import numpy as np
 
 from kbert.data.pool import is_held_out, text_pools
 from kbert.data.random import fold, permutation
-from kbert.data.records import FORMAT, MANIFEST, VOCABULARY, Records, vocabulary_hash
-from kbert.files import atomic_file, is_partial, read_json, remove_partial
+from kbert.data.reading_errors import reading_errors
+from kbert.data.records import Records, vocabulary_hash
+from kbert.data.records_manifest import (
+    FORMAT,
+    KINDS,
+    MANIFEST,
+    UNFINISHED,
+    VOCABULARY,
+    check_shards,
+    check_signature,
+    read_manifest,
+    signed,
+    token_type,
+)
+from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256
+from kbert.text.tokenizer import resolve_settings
 from kbert.text.vocabulary import write_vocabulary
 
-_UNFINISHED = "unfinished.json"
-_STATE = (MANIFEST, _UNFINISHED, VOCABULARY)
+_STATE = (MANIFEST, UNFINISHED, VOCABULARY)
+_MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
 _RECIPE = ("settings.json", "metrics.json")
 _PACKAGES = ("kbert", "tensorflow", "tensorflow-text", "sentencex", "numpy")
 
@@ -39,7 +53,7 @@ def write_records(
     Documents are gathered until they fill `shards_mixed` shards, put in a random order, and written: so a shard, within
     which pairs are drawn and instances shuffled, holds documents from far apart in the corpus. Files are written
     under a temporary name and renamed. A killed run leaves complete shards and unfinished.json; the same call
-    goes on from there (documents are read again, not tokenised again) and ends with the same bytes. Where the records
+    resumes (documents are read again, not tokenised again) and ends with the same bytes. Where the records
     are complete, it does nothing.
 
     Args:
@@ -69,11 +83,15 @@ def write_records(
     """
     if not 0 <= held_out < 1:
         raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
-    if shard_tokens < 1 or shards_mixed < 1:
-        raise ValueError(f"Shards need tokens. Received: shard_tokens={shard_tokens!r}, shards_mixed={shards_mixed!r}")
+    if not 1 <= shard_tokens <= _MOST_TOKENS or shards_mixed < 1:
+        raise ValueError(
+            f"`shard_tokens` must be from 1 to {_MOST_TOKENS:,}, `shards_mixed` at least 1. "
+            f"Received: shard_tokens={shard_tokens!r}, shards_mixed={shards_mixed!r}"
+        )
     writer = _Writer(pathlib.Path(directory), tokenizer, shard_tokens, shards_mixed, held_out, seed, settings)
     if not writer.open(overwrite):
-        writer.write(iter(documents), progress or (lambda state: None))
+        with reading_errors():
+            writer.write(iter(documents), progress or (lambda state: None))
     return Records(directory)
 
 
@@ -81,7 +99,7 @@ class _Writer:
     def __init__(self, directory, tokenizer, shard_tokens, shards_mixed, held_out, seed, settings):
         self.directory, self.tokenizer = directory, tokenizer
         self.shard_tokens, self.shards_mixed, self.held_out, self.seed = shard_tokens, shards_mixed, held_out, seed
-        self.token_type = "uint16" if tokenizer.vocabulary_size <= 1 << 16 else "int32"
+        self.token_type = token_type(tokenizer.vocabulary_size)
         self.made_by = {
             "vocabulary": {"size": tokenizer.vocabulary_size, "sha256": vocabulary_hash(tokenizer.vocabulary)},
             "tokenizer": tokenizer.settings(),
@@ -111,16 +129,35 @@ class _Writer:
         if not ours:
             return False
         remove_partial(self.directory)
-        finished = MANIFEST in ours
-        there = _read(self.directory / (MANIFEST if finished else _UNFINISHED))
-        if any(there.get(key) != value for key, value in self.made_by.items()):
+        finished = MANIFEST in ours and UNFINISHED not in ours  # with both it was killed at its very end
+        there = read_manifest(self.directory) if finished else self._read_unfinished()
+        if _resolved(there) != _resolved(self.made_by):
             raise ValueError(
                 f"{self.directory} holds {'records' if finished else 'an unfinished run'} of other settings: "
                 f"{_difference(there, self.made_by)}. Give those, another directory, or `overwrite` to remove them."
             )
         if not finished:
             self.done = there["done"]
+            self._check_done()
         return finished
+
+    def _read_unfinished(self):
+        path = self.directory / UNFINISHED
+        try:
+            state = read_json(path)
+            check_signature(state, path)
+        except ValueError as error:
+            raise ValueError(f"{error} Give `overwrite` to begin again.") from None
+        return state
+
+    def _check_done(self):
+        """Raises ValueError unless the shards that were complete still are: it is cheap beside tokenising."""
+        check_shards(self.done["shards"], self.directory / UNFINISHED)
+        for shard in self.done["shards"]:
+            for suffix in ("tokens", "index"):
+                path = self.directory / f"{shard['name']}.{suffix}"
+                if not path.is_file() or sha256(path) != shard[f"{suffix}_sha256"]:
+                    raise ValueError(f"{path} is missing or damaged. Give `overwrite` to begin again.")
 
     def write(self, documents, progress):
         start = self.done["documents_read"]
@@ -171,23 +208,21 @@ class _Writer:
                 documents.append((tokens.astype(self.token_type), pool.sentence_lengths[first:last]))
             numbers += pool.document_ids.tolist()
         order = permutation(fold(self.seed, self.done["rounds"]), len(documents)).numpy().tolist()
-        for name, chosen in (
-            ("train", [documents[i] for i in order if numbers[i] not in held]),
-            ("held-out", [documents[i] for i in order if numbers[i] in held]),
-        ):
+        for held_out in KINDS:
+            chosen = [documents[i] for i in order if (numbers[i] in held) == held_out]
             for shard in _divide(chosen, self.shard_tokens):
-                self._write_shard(name, shard)
+                self._write_shard(held_out, shard)
         self.done["rounds"] += 1
         self.done["documents_read"] = documents_read
         self._save_state()
 
     def _save_state(self):
         self.directory.mkdir(parents=True, exist_ok=True)
-        _write(self.directory / _UNFINISHED, json.dumps({**self.made_by, "done": self.done}).encode())
+        _write(self.directory / UNFINISHED, json.dumps(signed({**self.made_by, "done": self.done})).encode())
 
-    def _write_shard(self, kind, documents):
+    def _write_shard(self, held_out, documents):
         shards = self.done["shards"]
-        name = f"{kind}-{sum(s['name'].startswith(kind) for s in shards):05d}"
+        name = f"{KINDS[held_out]}-{sum(s['held_out'] == held_out for s in shards):05d}"
         tokens = np.concatenate([tokens for tokens, _ in documents])
         lengths = np.concatenate([lengths for _, lengths in documents])
         sizes = [len(lengths) for _, lengths in documents]
@@ -201,7 +236,7 @@ class _Writer:
         shards.append(
             {
                 "name": name,
-                "held_out": kind == "held-out",
+                "held_out": held_out,
                 "first_document": sum(s["documents"] for s in shards),
                 "documents": len(sizes),
                 "sentences": len(lengths),
@@ -211,17 +246,17 @@ class _Writer:
         )
 
     def _finish(self):
-        manifest = {
+        manifest = signed({
             "format": FORMAT,
             "token_type": self.token_type,
             **self.made_by,
             "counts": self._counts(),
             "versions": _versions(),
             "shards": self.done["shards"],
-        }
+        })  # fmt: skip
         write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
         _write(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
-        (self.directory / _UNFINISHED).unlink(missing_ok=True)
+        (self.directory / UNFINISHED).unlink(missing_ok=True)
 
 
 def _divide(documents, shard_tokens):
@@ -250,11 +285,9 @@ def _versions():
     return versions
 
 
-def _read(path):
-    try:
-        return read_json(path)
-    except (OSError, ValueError):
-        return {}
+def _resolved(made_by):
+    """What the records are defined by, where two spellings of a tokenizer's settings may mean the same."""
+    return made_by["vocabulary"], resolve_settings(made_by["tokenizer"]), made_by["settings"]
 
 
 def _difference(there, received):

@@ -91,10 +91,7 @@ class BertTokenizer(keras.layers.Layer):
 
     def _set_vocabulary(self, tokens):
         check_vocabulary(tokens)
-        settings = self.settings()
-        if settings["strip_accents"] is None:
-            settings["strip_accents"] = self.lowercase
-        self._words = _Words(tokens, **settings)
+        self._words = _Words(tokens, **resolve_settings(self.settings()))
 
     def _known(self):
         if self._words is None:
@@ -179,6 +176,17 @@ class BertTokenizer(keras.layers.Layer):
 
     def load_assets(self, directory):
         self._set_vocabulary(read_vocabulary(pathlib.Path(directory) / _ASSET))
+
+
+def resolve_settings(settings: dict) -> dict:
+    """`BertTokenizer.settings` with nothing left open: two tokenizers of one vocabulary that agree in it are the same.
+
+    Example::
+
+        resolve_settings({"lowercase": True, "strip_accents": None})  # strip_accents is True
+    """
+    strip_accents = settings["strip_accents"]
+    return {**settings, "strip_accents": settings["lowercase"] if strip_accents is None else strip_accents}
 
 
 class _Words:

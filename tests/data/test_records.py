@@ -130,6 +130,48 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, 
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
+def test_killed_between_the_manifest_and_the_end(tokenizer, tmp_path, monkeypatch):
+    """Both manifest.json and unfinished.json are there: the same call ends it."""
+    documents, states = make_documents(30), []
+    original = module._write
+    monkeypatch.setattr(
+        module, "_write", lambda path, content: states.append((path, content)) or original(path, content)
+    )
+    write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
+    whole = contents(tmp_path / "r")
+    path, state = [(path, content) for path, content in states if path.name == "unfinished.json"][-1]
+    path.write_bytes(state)
+    write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
+    assert contents(tmp_path / "r") == whole
+
+
+@pytest.mark.parametrize("name", ["unfinished.json", "train-00001.tokens", "held-out-00000.index"])
+def test_a_damaged_unfinished_run_is_not_resumed(tokenizer, tmp_path, monkeypatch, name):
+    documents = make_documents(60, seed=3)
+    monkeypatch.setattr(module._Writer, "_finish", lambda writer: None)
+    with pytest.raises(ValueError, match="is unfinished"):
+        write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
+    content = bytearray((tmp_path / "r" / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "r" / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}.* Give `overwrite` to begin again"):
+        write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
+
+
+def test_accents_are_stripped_by_default_or_by_name(tmp_path):
+    """`strip_accents=None` means True where text is lower-cased, False where it is not."""
+    for lowercase in (True, False):
+        open_, named = (BertTokenizer(VOCABULARY, lowercase=lowercase, strip_accents=s) for s in (None, lowercase))
+        directory = tmp_path / str(lowercase)
+        records = write_records([["a b"]], open_, directory, held_out=0.0)
+        records.check_tokenizer(named)
+        before = contents(directory)
+        write_records([["a b"]], named, directory, held_out=0.0)  # the same records: nothing to do
+        assert contents(directory) == before
+        with pytest.raises(ValueError, match=f"strip_accents={lowercase}, received {not lowercase}"):
+            records.check_tokenizer(BertTokenizer(VOCABULARY, lowercase=lowercase, strip_accents=not lowercase))
+
+
 def test_complete_records_are_left_alone(tokenizer, tmp_path):
     documents = make_documents(20)
     write_records(documents, tokenizer, tmp_path / "r", settings={"corpus": "x"}, **ARGUMENTS)
@@ -169,9 +211,10 @@ def test_damage_is_named(tokenizer, tmp_path):
     shard = records.directory / "train-00000.tokens"
     whole = shard.read_bytes()
     shard.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
-    Records(tmp_path / "r")
-    with pytest.raises(ValueError, match="train-00000.tokens is damaged: its SHA-256"):
-        records.check_hashes()
+    opened = Records(tmp_path / "r")
+    for read in (records.check_hashes, lambda: opened.pool(0)):
+        with pytest.raises(ValueError, match="train-00000.tokens is damaged: its SHA-256"):
+            read()
     shard.write_bytes(whole[:-1])
     with pytest.raises(ValueError, match=f"train-00000.tokens is damaged.*expected {len(whole):,} bytes"):
         Records(tmp_path / "r")

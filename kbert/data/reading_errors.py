@@ -1,0 +1,31 @@
+"""Errors of files that are read inside a dataset, as if they were read outside."""
+
+import contextlib
+import re
+
+import tensorflow as tf
+
+_IN_PYTHON = re.compile(r"(\w+(?:Error|Exception)): ([^\n]*)\nTraceback \(most recent call last\)")
+_OF_FILES = {"ValueError": ValueError, "OSError": OSError, "FileNotFoundError": OSError, "PermissionError": OSError}
+
+
+@contextlib.contextmanager
+def reading_errors():
+    """Raises a ValueError or OSError of a dataset's Python code (a damaged shard, a corpus cut short) as it was.
+
+    TensorFlow reports it as `tf.errors.InvalidArgumentError` or `UnknownError`, within a traceback as text. Other
+    errors pass unchanged.
+
+    Example::
+
+        with reading_errors():
+            for batch in pretraining_dataset("records", tokenizer, batch_size=32, epochs=1):
+                ...
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        found = _IN_PYTHON.search(error.message)
+        if found is None or found[1] not in _OF_FILES:
+            raise
+        raise _OF_FILES[found[1]](found[2]) from None

@@ -1,0 +1,245 @@
+"""Every kind of damage to a records directory: refused, by a ValueError that names the file."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from helpers.tiny_corpus import make_documents, make_tokenizer
+
+from kbert.data.pretraining import pretraining_dataset
+from kbert.data.reading_errors import reading_errors
+from kbert.data.records import Records
+from kbert.data.records_manifest import signed
+from kbert.data.write_records import write_records
+from kbert.files import sha256
+
+SHARD = "train-00000"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("sound") / "records"
+    write_records(make_documents(60, seed=2), make_tokenizer(), directory, shard_tokens=700, held_out=0.2)
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.fixture
+def records(sound, tmp_path):
+    for name, content in sound.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+def read_everything(directory):
+    opened = Records(directory)
+    opened.check_tokenizer(make_tokenizer())
+    for held_out, shards in ((False, opened.training), (True, opened.held_out)):
+        for shard in range(len(shards)):
+            opened.pool(shard, held_out)
+
+
+def edit_numbers(directory, name, kind, change):
+    path = directory / name
+    numbers = np.fromfile(path, kind)
+    change(numbers)
+    numbers.tofile(path)
+
+
+def set_item(position, value):
+    return lambda numbers: numbers.__setitem__(position, value)
+
+
+def move_one(numbers):
+    """One sentence a token shorter, the next one longer: every sum stays."""
+    at = int(np.flatnonzero(numbers[2:-2] > 1)[0]) + 2
+    numbers[at] -= 1
+    numbers[at + 1] += 1
+
+
+def swap(directory, first, second):
+    contents = (directory / first).read_bytes(), (directory / second).read_bytes()
+    (directory / first).write_bytes(contents[1])
+    (directory / second).write_bytes(contents[0])
+
+
+def to_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+FILES = {  # fault → (the file that the error names, what is done to the directory)
+    "a bit of a token": (f"{SHARD}.tokens", lambda d: edit_numbers(d, f"{SHARD}.tokens", "<u2", set_item(5, 7))),
+    "a token beyond the vocabulary": (
+        f"{SHARD}.tokens",
+        lambda d: edit_numbers(d, f"{SHARD}.tokens", "<u2", set_item(5, 60_000)),
+    ),
+    "tokens zeroed": (f"{SHARD}.tokens", lambda d: edit_numbers(d, f"{SHARD}.tokens", "<u2", set_item(slice(None), 0))),
+    "tokens cut short": (f"{SHARD}.tokens", lambda d: (d / f"{SHARD}.tokens").write_bytes(b"\x00\x00")),
+    "tokens empty": (f"{SHARD}.tokens", lambda d: (d / f"{SHARD}.tokens").write_bytes(b"")),
+    "tokens missing": (f"{SHARD}.tokens", lambda d: (d / f"{SHARD}.tokens").unlink()),
+    "tokens are a directory": (f"{SHARD}.tokens", lambda d: to_directory(d / f"{SHARD}.tokens")),
+    "tokens of another shard": (f"{SHARD}.tokens", lambda d: swap(d, f"{SHARD}.tokens", "train-00001.tokens")),
+    "held-out tokens": (
+        "held-out-00000.tokens",
+        lambda d: edit_numbers(d, "held-out-00000.tokens", "<u2", set_item(3, 9)),
+    ),
+    "one number of an index": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(4, 3))),
+    "two numbers of an index": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", move_one)),
+    "an index zeroed": (
+        f"{SHARD}.index",
+        lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(slice(None), 0)),
+    ),
+    "an index of no sentences": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(0, 0))),
+    "an index of many": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(0, 2**31 - 1))),
+    "negative lengths": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(4, -1))),
+    "an index cut short": (f"{SHARD}.index", lambda d: (d / f"{SHARD}.index").write_bytes(b"\x00" * 7)),
+    "an index missing": (f"{SHARD}.index", lambda d: (d / f"{SHARD}.index").unlink()),
+    "a held-out index": ("held-out-00000.index", lambda d: (d / "held-out-00000.index").write_bytes(b"")),
+    "another vocabulary": (
+        "vocab.txt",
+        lambda d: (d / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"),
+    ),
+    "a token of the vocabulary": (
+        "vocab.txt",
+        lambda d: (d / "vocab.txt").write_bytes((d / "vocab.txt").read_bytes().replace(b"\nq\n", b"\nqq\n")),
+    ),
+    "no vocabulary": ("vocab.txt", lambda d: (d / "vocab.txt").unlink()),
+    "a vocabulary that is no text": ("vocab.txt", lambda d: (d / "vocab.txt").write_bytes(b"\xff\xfe\x00")),
+    "no manifest": ("manifest.json", lambda d: (d / "manifest.json").unlink()),
+    "an empty manifest": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"")),
+    "a manifest cut short": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b'{"format": "kbert')),
+    "a nested manifest": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"[" * 100_000)),
+    "a manifest that is a list": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"[]")),
+    "a manifest that is no text": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"\xff\xfe{}")),
+}
+
+
+def test_sound_records(records):
+    read_everything(records)
+    edit_manifest(records, lambda manifest: None, again=True)
+    read_everything(records)
+
+
+@pytest.mark.parametrize("fault", FILES)
+def test_a_damaged_file(records, fault):
+    name, damage = FILES[fault]
+    damage(records)
+    with pytest.raises(ValueError, match=re.escape(name)):
+        read_everything(records)
+
+
+def in_shard(**fields):
+    return lambda manifest: manifest["shards"][0].update(fields)
+
+
+MANIFEST = {  # what is done to the manifest; each with the old hash, and with a new one
+    "a shard twice": lambda m: m["shards"].insert(1, m["shards"][0]),
+    "a shard less": lambda m: m["shards"].pop(),
+    "shards in another order": lambda m: m["shards"].insert(0, m["shards"].pop(1)),
+    "no shards": lambda m: m.update(shards=[]),
+    "shards are an object": lambda m: m.update(shards={}),
+    "a shard is null": lambda m: m["shards"].__setitem__(0, None),
+    "only held-out shards": lambda m: m.update(shards=[s for s in m["shards"] if s["held_out"]]),
+    "a name outside": in_shard(name="../train-00000"),
+    "an absolute name": in_shard(name="/etc/passwd"),
+    "a name that is a number": in_shard(name=7),
+    "tokens as text": in_shard(tokens="700"),
+    "tokens as a fraction": in_shard(tokens=700.0),
+    "tokens below zero": in_shard(tokens=-700),
+    "tokens without end": in_shard(tokens=10**30),
+    "tokens as a truth value": in_shard(tokens=True),
+    "no documents": in_shard(documents=0),
+    "another number of sentences": lambda m: m["shards"][0].update(sentences=m["shards"][0]["sentences"] + 1),
+    "held out or not": lambda m: m["shards"][0].update(held_out=not m["shards"][0]["held_out"]),
+    "another first document": lambda m: m["shards"][1].update(first_document=0),
+    "no hash": lambda m: m["shards"][0].pop("tokens_sha256"),
+    "a hash that is null": in_shard(index_sha256=None),
+    "a hash that is none": in_shard(index_sha256="x"),
+    "another hash": in_shard(index_sha256="0" * 64),
+    "another hash of tokens": in_shard(tokens_sha256="0" * 64),
+    "other counts": lambda m: m["counts"].update(tokens=1),
+    "no counts": lambda m: m.pop("counts"),
+    "a type of real numbers": lambda m: m.update(token_type="float32"),
+    "another type": lambda m: m.update(token_type="int32"),
+    "another size of the vocabulary": lambda m: m["vocabulary"].update(size=7),
+    "another vocabulary": lambda m: m["vocabulary"].update(sha256="0" * 64),
+    "no tokenizer": lambda m: m.update(tokenizer=None),
+    "an unknown setting": lambda m: m["tokenizer"].update(colour="red"),
+    "a setting of another type": lambda m: m["tokenizer"].update(lowercase="yes"),
+    "no word length": lambda m: m["tokenizer"].update(max_word_length=0),
+    "another format": lambda m: m.update(format="kbert records 1"),
+    "a field more": lambda m: m.update(more=1),
+}
+HASHED = {
+    "settings": lambda m: m["settings"].update(seed=7),
+    "lowercase": lambda m: m["tokenizer"].update(lowercase=False),
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["old hash", "new hash"])
+@pytest.mark.parametrize("fault", MANIFEST)
+def test_an_edited_manifest(records, fault, again):
+    edit_manifest(records, MANIFEST[fault], again)
+    with pytest.raises(ValueError, match=re.escape(str(records))) as error:
+        read_everything(records)
+    assert not again or "manifest.json is damaged or was edited" not in str(error.value)
+
+
+@pytest.mark.parametrize("fault", HASHED)
+def test_an_edit_that_could_be_true(records, fault):
+    edit_manifest(records, HASHED[fault], again=False)
+    with pytest.raises(ValueError, match="manifest.json is damaged or was edited: its SHA-256"):
+        Records(records)
+
+
+def edit_manifest(directory, change, again):
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    if again:
+        manifest = signed({name: value for name, value in manifest.items() if name != "sha256"})
+    path.write_text(json.dumps(manifest))
+
+
+def rehash(directory):
+    """Gives the manifest the hashes of the files as they are: no accident, but a program with a fault of its own."""
+
+    def change(manifest):
+        for shard in manifest["shards"]:
+            for kind in ("tokens", "index"):
+                shard[f"{kind}_sha256"] = sha256(directory / f"{shard['name']}.{kind}")
+
+    edit_manifest(directory, change, again=True)
+
+
+@pytest.mark.parametrize(
+    "name, kind, change, message",
+    [
+        (f"{SHARD}.tokens", "<u2", set_item(5, 60_000), "expected token ids from 0 to 58. Received: .* to 60000"),
+        (f"{SHARD}.index", "<i4", set_item(4, 3_000), "add up to"),
+        (f"{SHARD}.index", "<i4", set_item(0, 1), "add up to"),
+        (f"{SHARD}.index", "<i4", set_item(1, 1), "add up to"),
+        (f"{SHARD}.index", "<i4", set_item(slice(2, 4), (2**31 - 1, -(2**31))), "add up to"),
+    ],
+)
+def test_wrong_numbers_under_right_hashes(records, name, kind, change, message):
+    edit_numbers(records, name, kind, change)
+    rehash(records)
+    with pytest.raises(ValueError, match=f"{name} is damaged.*{message}"):
+        read_everything(records)
+
+
+def test_damage_while_it_is_read(records):
+    """A shard that is damaged after the records were opened ends the iteration; a held-out one, the evaluation."""
+    options = {"batch_size": 4, "sequence_length": 16}
+    dataset = pretraining_dataset(records, make_tokenizer(), **options)
+    swap(records, f"{SHARD}.tokens", "train-00001.tokens")
+    message = r"^\S*train-0000\d.tokens is damaged: its SHA-256[^\n]*anew\.$"
+    with pytest.raises(ValueError, match=message), reading_errors():
+        for _ in dataset.take(1000):
+            pass
+    swap(records, f"{SHARD}.tokens", "train-00001.tokens")
+    edit_numbers(records, "held-out-00000.tokens", "<u2", set_item(0, 8))
+    with pytest.raises(ValueError, match="held-out-00000.tokens is damaged"):
+        pretraining_dataset(records, make_tokenizer(), evaluation=True, **options)

@@ -14,7 +14,7 @@ import json
 import pathlib
 import sys
 
-from flags import add_flags, plain_errors
+from flags import add_flags, command, plain_errors
 
 
 def parse_arguments(argv):
@@ -51,4 +51,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -16,7 +16,7 @@ What a format cannot hold is refused with the reason. Numbers are moved, never c
 import argparse
 import pathlib
 
-from flags import add_flags, plain_errors
+from flags import add_flags, command, plain_errors
 from flags import file as existing_file
 
 FORMATS = ("kbert", "huggingface", "google", "kerashub")
@@ -91,4 +91,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -12,7 +12,7 @@ import argparse
 import json
 import pathlib
 
-from flags import directory, file, plain_errors, positive_int
+from flags import command, directory, file, plain_errors, positive_int
 
 
 def parse_arguments(argv):
@@ -44,4 +44,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -18,7 +18,7 @@ import pathlib
 import time
 
 import numpy as np
-from flags import add_flags, plain_errors, settings_of
+from flags import add_flags, command, plain_errors, settings_of
 from flags import file as existing_file
 
 POOLINGS = ("mean", "max", "cls", "pooler")
@@ -109,4 +109,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

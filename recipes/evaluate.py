@@ -24,7 +24,7 @@ import pathlib
 import finetune_ner
 import finetune_squad
 from finetune_classifier import timed_evaluation
-from flags import add_choice_flags, add_flags, add_tag_flags, kbert_directory, plain_errors, settings_of
+from flags import add_choice_flags, add_flags, add_tag_flags, command, kbert_directory, plain_errors, settings_of
 
 from kbert.tasks.glue import GLUE_TASKS
 
@@ -45,7 +45,7 @@ def parse_arguments(argv):
                         help="what a tagger reads together (default: document)")  # fmt: skip
     parser.add_argument("--version", choices=("1.1", "2.0"),
                         help="whose rules score questions (default: 2.0 where some have no answer)")  # fmt: skip
-    add_flags(parser, "output", "batch-size", "strategy", "precision", "json", "overwrite",
+    add_flags(parser, "output", "batch-size", "strategy", "logical-cpus", "precision", "json", "overwrite",
               output={"required": False, "help": "where metrics.json and settings.json go"})  # fmt: skip
     args = parser.parse_args(argv)
     columns = (args.text_column, args.label_column)
@@ -82,7 +82,7 @@ def load(args):
     from kbert.models.average import average_models
     from kbert.training.hardware import choose_hardware
 
-    hardware = choose_hardware(args.strategy, args.precision)
+    hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
     with hardware.scope():
         models = [kbert.load_pretrained(path) for path in args.model]
         for path, model in zip(args.model, models, strict=True):
@@ -203,4 +203,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -12,7 +12,7 @@ import argparse
 import json
 import pathlib
 
-from flags import add_flags, kbert_directory, plain_errors, positive_int, settings_of
+from flags import add_flags, command, kbert_directory, plain_errors, positive_int, settings_of
 
 from kbert.files import read_json
 
@@ -76,4 +76,4 @@ def report(path: pathlib.Path):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

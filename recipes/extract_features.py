@@ -19,7 +19,7 @@ import time
 import zipfile
 
 import numpy as np
-from flags import add_flags, kbert_directory, plain_errors
+from flags import add_flags, command, kbert_directory, plain_errors
 from flags import file as existing_file
 
 
@@ -114,4 +114,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -18,7 +18,7 @@ import time
 
 from finetune_classifier import LOG_EVERY
 from finetune_ner import add_tagging_flags, read_data
-from flags import add_flags, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, plain_errors, positive_int, rate, settings_of
 
 from kbert.files import read_json
 from kbert.models.feature_tagger import SETTINGS
@@ -166,4 +166,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main, resumes=True)

@@ -11,7 +11,7 @@ Face, Google, KerasHub). Each line printed is a token, its probability, and the 
 import argparse
 import json
 
-from flags import add_flags, plain_errors, positive_int
+from flags import add_flags, command, plain_errors, positive_int
 
 MASK = "[MASK]"
 
@@ -81,4 +81,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -18,7 +18,7 @@ import contextlib
 import json
 import time
 
-from flags import add_flags, file, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, file, plain_errors, positive_int, rate, settings_of
 
 WARMUP_SHARE = 0.1  # of the steps
 LOG_EVERY = 50  # steps
@@ -60,7 +60,7 @@ def add_finetuning_flags(parser, **overrides):
     parser.add_argument("--random-weights", action="store_true",
                         help="only architecture and vocabulary of --init: what is pre-training worth?")  # fmt: skip
     parser.add_argument("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
-    add_flags(parser, "strategy", "precision", "log-dir", "json", "overwrite")
+    add_flags(parser, "strategy", "logical-cpus", "precision", "log-dir", "json", "overwrite")
 
 
 def read_data(args):
@@ -109,7 +109,7 @@ def build_task(args, seed, task, **settings):
     from kbert.training.hardware import choose_hardware
     from kbert.weights.description import ModelDescription
 
-    hardware = choose_hardware(args.strategy, args.precision)
+    hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
     if args.dropout is not None:
         of_head = set(ModelDescription.argument_names(task)) & {"dropout"}  # that of answers as spans has none
         settings |= {name: args.dropout for name in (*of_head, "hidden_dropout", "attention_dropout")}
@@ -247,4 +247,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main, resumes=True)

@@ -19,7 +19,7 @@ import shutil
 import statistics
 
 from finetune_classifier import add_finetuning_flags, build, finetune
-from flags import directory, plain_errors, positive_float, positive_int, settings_of
+from flags import command, directory, plain_errors, positive_float, positive_int, settings_of
 from submit_glue import submit
 
 from kbert.files import read_json
@@ -226,7 +226,8 @@ def unsubmitted(args):
     if read_json(there) != json.loads(json.dumps(settings_of(args))):
         return None
     print(f"{args.output}: trained before; the test files are left to answer.")
-    return read_json(args.output / METRICS), choose_hardware(args.strategy, args.precision)
+    hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
+    return read_json(args.output / METRICS), hardware
 
 
 def run_all(args, tasks, run, data, first):
@@ -259,4 +260,4 @@ def copy(source, target):
 
 
 if __name__ == "__main__":
-    main()
+    command(main, resumes=True)

@@ -20,7 +20,7 @@ import argparse
 import json
 
 from finetune_classifier import add_finetuning_flags, build_task, finetune, hold_out
-from flags import add_choice_flags, file, plain_errors, rate, settings_of
+from flags import add_choice_flags, command, file, plain_errors, rate, settings_of
 
 from kbert.training.run_directory import open_run
 
@@ -79,4 +79,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main, resumes=True)

@@ -18,7 +18,7 @@ import json
 import time
 
 from finetune_classifier import add_finetuning_flags, batch_settings, build_task, fit, timed
-from flags import add_tag_flags, file, plain_errors, positive_int, rate, settings_of
+from flags import add_tag_flags, command, file, plain_errors, positive_int, rate, settings_of
 
 PAPER = {  # Table 7, fine-tuning: F1 on CoNLL-2003's dev and test
     "ELMo": (95.7, 92.2), "BERT-base, fine-tuned": (96.4, 92.4), "BERT-large, fine-tuned": (96.6, 92.8),
@@ -150,4 +150,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main, resumes=True)

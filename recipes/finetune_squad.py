@@ -21,7 +21,7 @@ import pathlib
 import time
 
 from finetune_classifier import add_finetuning_flags, batch_settings, build_task, fit, timed
-from flags import directory, file, plain_errors, positive_int, settings_of
+from flags import command, directory, file, plain_errors, positive_int, settings_of
 
 EPOCHS = {"1.1": 3.0, "2.0": 2.0}
 BATCH_SIZES = {"1.1": 32, "2.0": 48}
@@ -163,4 +163,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main, resumes=True)

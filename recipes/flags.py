@@ -77,6 +77,8 @@ _FLAGS = {
     "seed": dict(metavar="N", type=int, default=0, help="decides new weights, dropout and the order of the examples"),
     "strategy": dict(choices=("auto", "one", "mirrored", "multiworker", "tpu"), default="auto",
                      help="how the devices of this machine share the work"),
+    "logical-cpus": dict(metavar="N", type=positive_int,
+                         help="split the CPU into N devices, to try out --strategy mirrored without GPUs"),
     "precision": dict(choices=("auto", "float32", "mixed_bfloat16", "mixed_float16"), default="auto",
                       help="of the arithmetic; weights are float32 always"),
     "log-dir": dict(metavar="DIR", type=pathlib.Path, help="TensorBoard logs; default: logs/ in the output"),
@@ -131,12 +133,40 @@ def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
     }
 
 
+def command(main, resumes=False):
+    """Runs a recipe's `main` as a program: a signal, divergence and a lost worker end it with one line.
+
+    Args:
+        main: function without arguments.
+        resumes: whether the same command resumes a run from its checkpoints.
+
+    The exit status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, files that are
+    half written are removed and a training step is finished and saved; a second signal ends it at once.
+    """
+    from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
+    from kbert.training.workers import LostWorker, named_losses
+
+    take_signals(interrupt)
+    try:
+        with named_losses():
+            main()
+    except KeyboardInterrupt as error:
+        let_signals_kill()
+        stopped = error if isinstance(error, Interrupted) else Interrupted()
+        if stopped.report is None:
+            hint = "The same command resumes the run." if resumes else "No file was left half written."
+            print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
+        sys.exit(stopped.status)
+    except (FloatingPointError, LostWorker) as error:
+        sys.exit(f"error: {error}")
+
+
 @contextlib.contextmanager
 def plain_errors():
     """What is wrong with a user's files is one line, not a traceback. For reading and checking, not for training."""
     try:
         yield
-    except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: a device that is not there
+    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:  # RuntimeError: no such device
         sys.exit(f"error: {error}")
     except Exception as error:
         # What a reader raises inside tf.data comes out as an error of TensorFlow, with a traceback for its message.

@@ -15,7 +15,7 @@ import json
 import os
 import time
 
-from flags import add_flags, plain_errors, positive_int, settings_of
+from flags import add_flags, command, plain_errors, positive_int, settings_of
 
 
 def parse_arguments(arguments):
@@ -89,4 +89,4 @@ def check_output(path, overwrite):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -22,7 +22,7 @@ import os
 import sys
 import time
 
-from flags import add_choice_flags, add_flags, kbert_directory, plain_errors, positive_int, settings_of
+from flags import add_choice_flags, add_flags, command, kbert_directory, plain_errors, positive_int, settings_of
 from flags import file as existing_file
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -237,4 +237,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

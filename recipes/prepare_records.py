@@ -16,7 +16,7 @@ import shutil
 import sys
 import time
 
-from flags import add_flags, file, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, file, plain_errors, positive_int, rate, settings_of
 
 
 def parse_arguments(arguments):
@@ -110,4 +110,4 @@ def show_progress(every=5.0):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -17,7 +17,7 @@ import math
 import shutil
 import time
 
-from flags import add_flags, directory, file, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, directory, file, plain_errors, positive_int, rate, settings_of
 
 
 def parse_arguments(argv):
@@ -45,7 +45,7 @@ def parse_arguments(argv):
     parser.add_argument("--log-every", type=positive_int, default=100, metavar="STEPS", help="(default 100)")
     parser.add_argument("--checkpoint-every", type=positive_int, default=500, metavar="STEPS",
                         help="also evaluates (default 500)")  # fmt: skip
-    add_flags(parser, "strategy", "precision", "log-dir", "json", "overwrite")
+    add_flags(parser, "strategy", "logical-cpus", "precision", "log-dir", "json", "overwrite")
     args = parser.parse_args(argv)
     if args.corpus and not (args.vocab or args.init):
         parser.error("--corpus needs --vocab (recipes/learn_vocabulary.py makes one) or --init")
@@ -73,7 +73,7 @@ def build(args):
     from kbert.data.records import Records
     from kbert.training.hardware import choose_hardware
 
-    hardware = choose_hardware(args.strategy, args.precision)
+    hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
     dropout = {} if args.dropout is None else {name: args.dropout for name in ("hidden_dropout", "attention_dropout")}
     keras.utils.set_random_seed(args.seed)
     if args.init:
@@ -200,4 +200,4 @@ def report_result(args, metrics, run):
 
 
 if __name__ == "__main__":
-    main()
+    command(main, resumes=True)

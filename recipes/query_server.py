@@ -15,8 +15,8 @@ import itertools
 import json
 import sys
 
+from flags import command, plain_errors, positive_float, positive_int
 from flags import file as existing_file
-from flags import plain_errors, positive_float, positive_int
 
 from kbert.files import parse_json
 
@@ -103,4 +103,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

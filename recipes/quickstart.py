@@ -24,7 +24,7 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import quickstart_data
-from flags import plain_errors, positive_int, settings_of
+from flags import command, plain_errors, positive_int, settings_of
 
 from kbert.files import read_json, write_json
 
@@ -148,4 +148,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -13,7 +13,7 @@ set, AX. --constant TASK: the most frequent label of the training file instead o
 import argparse
 import pathlib
 
-from flags import add_flags, directory, kbert_directory, plain_errors, settings_of
+from flags import add_flags, command, directory, kbert_directory, plain_errors, settings_of
 
 from kbert.tasks.glue import GLUE_TASKS
 
@@ -34,7 +34,7 @@ def parse_arguments(argv):
                         help="a fine-tuned model; repeat it for other tasks, and for ensembles")  # fmt: skip
     parser.add_argument("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[],
                         help="answer with the most frequent label; can be repeated")  # fmt: skip
-    add_flags(parser, "output", "batch-size", "strategy", "precision", "overwrite",
+    add_flags(parser, "output", "batch-size", "strategy", "logical-cpus", "precision", "overwrite",
               output={"help": "where the files go"}, batch_size={"help": "texts a forward pass"})  # fmt: skip
     args = parser.parse_args(argv)
     if not (args.runs or args.model or args.constant):
@@ -96,7 +96,7 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         models = models_of(args)
-        hardware = choose_hardware(args.strategy, args.precision)
+        hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
         settings = settings_of(args) | {"model": [f"{task}={path}" for task, path in args.model]}
         run = open_run(args.output, settings, args.overwrite)
         with hardware.scope():
@@ -105,4 +105,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -42,6 +42,8 @@ class AdamW(keras.optimizers.Optimizer):
     Attributes:
         gradient_norm: float32 variable [], the global norm before clipping at the last step (with
             `clip_scope="replica"` that of the first replica); exists once built.
+        first_non_finite: int32 variable [], the first update whose `gradient_norm` was infinite or NaN, counted from
+            1; 0: none; exists once built.
 
     Raises:
         ValueError: an unknown `clip_scope`, a number outside its range, another way of clipping.
@@ -89,6 +91,9 @@ class AdamW(keras.optimizers.Optimizer):
         super().build(variables)
         self._momentums, self._velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
         self.gradient_norm = self.add_variable((), name="gradient_norm", aggregation="only_first_replica")
+        self.first_non_finite = self.add_variable(
+            (), dtype="int32", name="first_non_finite", aggregation="only_first_replica"
+        )
         self._decays = [self.weight_decay if self.is_decayed(variable) else 0.0 for variable in variables]
 
     def is_decayed(self, variable) -> bool:
@@ -138,6 +143,9 @@ class AdamW(keras.optimizers.Optimizer):
 
     def _clip_factor(self, norm):
         self.gradient_norm.assign(norm)
+        first = ops.convert_to_tensor(self.first_non_finite)
+        is_first = ops.logical_and(first == 0, ops.logical_not(ops.isfinite(norm)))
+        self.first_non_finite.assign(ops.where(is_first, ops.cast(self.iterations, "int32") + 1, first))
         if not self.global_clipnorm:
             return ops.ones(())
         return self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)

@@ -60,7 +60,7 @@ class CrossEntropy(WeightedMean):
 
 @keras.saving.register_keras_serializable("kbert")
 class Perplexity(CrossEntropy):
-    """exp of the mean negative log-likelihood over all labels seen; 0 before any.
+    """exp of the mean negative log-likelihood over all labels seen, at most e^88 (float32 ends there); 0 before any.
 
     Call:
         as `CrossEntropy`.
@@ -75,7 +75,7 @@ class Perplexity(CrossEntropy):
 
     def result(self):
         seen = ops.convert_to_tensor(self.weight) > 0
-        return ops.where(seen, ops.exp(super().result()), 0.0)
+        return ops.where(seen, ops.exp(ops.minimum(super().result(), 88.0)), 0.0)
 
 
 @keras.saving.register_keras_serializable("kbert")

@@ -7,6 +7,7 @@ import keras
 
 from kbert.files import parse_json
 from kbert.training.memory import keep_freed_memory
+from kbert.training.workers import LostWorker, addresses_of, await_workers, limit_waiting, message_of_first, named_losses
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
@@ -42,13 +43,22 @@ class Hardware:
         """Whether this process writes what the workers of a run have in common; the only one does."""
         return self.strategy is None or self.strategy.extended.should_checkpoint
 
-    def wait_for_all(self):
-        """Return once every worker has come to this point."""
-        if self.name == "multiworker":
-            import tensorflow as tf
+    def wait_for_all(self, problem=None):
+        """Return once every worker has come to this point, and learn of a problem of worker 0.
 
-            ones = self.strategy.run(lambda: tf.ones(()))
-            self.strategy.reduce(tf.distribute.ReduceOp.SUM, ones, axis=None)
+        Args:
+            problem: str, on worker 0: why the run cannot go on; it then raises its own error after this call.
+
+        Raises:
+            RuntimeError: on the other workers, with worker 0's problem.
+            LostWorker: a worker ended before it came to this point.
+        """
+        if self.name != "multiworker":
+            return
+        with named_losses():
+            found = message_of_first(self.strategy, problem or "")
+        if found and not self.is_chief:
+            raise RuntimeError(f"Worker 0 stopped the run: {found}")
 
     def describe(self) -> str:
         """What was chosen and why, a line each, for printing at the start of a run."""
@@ -65,8 +75,8 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         precision: "auto" is float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
             cores. Weights, normalisation statistics and losses are float32 always.
         xla: "auto" is on for one GPU, else off.
-        logical_cpus: int, into how many devices to split the CPU (default: the environment variable
-            KBERT_LOGICAL_CPUS); two let "mirrored" be tried out, and tested, without any GPU.
+        logical_cpus: int, into how many devices to split the CPU; two let "mirrored" be tried out, and tested, without
+            any GPU.
         threads: int, TensorFlow's threads inside an operation; default: one per core.
 
     Where steps run on the CPU, the C library is told to keep freed memory (`kbert.training.memory`), unless
@@ -136,7 +146,7 @@ def _other_backend(strategy, precision, xla):
 def _prepare_devices(logical_cpus, threads):
     import tensorflow as tf
 
-    logical_cpus = int(logical_cpus or os.environ.get("KBERT_LOGICAL_CPUS") or 0)
+    logical_cpus = int(logical_cpus or 0)
     try:
         if threads and tf.config.threading.get_intra_op_parallelism_threads() != threads:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -166,6 +176,10 @@ def _gpus():
 def _choose_name(strategy, gpus):
     import tensorflow as tf
 
+    if strategy == "multiworker" and len(addresses_of(check_tf_config(os.environ.get("TF_CONFIG"))[0])) == 1:
+        return _mirrored_or_one(gpus, "TF_CONFIG names one worker")
+    if strategy == "mirrored":
+        return _mirrored_or_one(gpus, "asked for")
     if strategy != "auto":
         return strategy, "asked for"
     if os.environ.get("TPU_NAME") or tf.config.list_physical_devices("TPU"):
@@ -173,6 +187,16 @@ def _choose_name(strategy, gpus):
     if len(gpus) > 1:
         return "mirrored", f"auto: there are {len(gpus)} GPUs"
     return "one", f"auto: there is {'one GPU' if gpus else 'no GPU'}"
+
+
+def _mirrored_or_one(gpus, why):
+    """A mirror of one device is that device, and needs no strategy (under which Keras misreads rebatched datasets)."""
+    import tensorflow as tf
+
+    if len(gpus) > 1 or (not gpus and len(tf.config.list_logical_devices("CPU")) > 1):
+        return "mirrored", why
+    device = "GPU" if gpus else "CPU device, which logical_cpus (--logical-cpus 2) would split"
+    return "one", f"{why}, but there is one {device}"
 
 
 def _one():
@@ -192,11 +216,16 @@ def _mirrored():
 
 
 def _multiworker():
-    check_tf_config(os.environ.get("TF_CONFIG"))
+    cluster, task = check_tf_config(os.environ.get("TF_CONFIG"))
     from kbert.training.strategies import MultiWorkerMirroredStrategy
 
+    await_workers(cluster, task)
+    limit_waiting(cluster)
     try:
-        return MultiWorkerMirroredStrategy()
+        with named_losses():
+            return MultiWorkerMirroredStrategy()
+    except LostWorker:
+        raise
     except RuntimeError as error:
         raise RuntimeError(
             "choose_hardware: the multi-worker strategy must be made before TensorFlow computes anything. "
@@ -205,7 +234,7 @@ def _multiworker():
 
 
 def check_tf_config(text):
-    """Raise a ValueError unless this is a TF_CONFIG that names the workers and which of them this process is."""
+    """The cluster of a TF_CONFIG and this process' task in it; a ValueError where they are absent or malformed."""
     example = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
     expected = (
         f"choose_hardware: strategy multiworker needs TF_CONFIG in the environment of every worker, as {example}."
@@ -223,6 +252,7 @@ def check_tf_config(text):
     known = {"worker": len(workers), "chief": len(config["cluster"].get("chief", ()))}
     if not 0 <= index < known.get(kind, 0):
         raise ValueError(f"{expected} `task` must be one of the cluster's. Received: {task!r} of {config['cluster']!r}")
+    return config["cluster"], task
 
 
 def _tpu():

@@ -7,8 +7,11 @@ import time
 import keras
 
 from kbert.training.checkpoints import Checkpoints
+from kbert.training.divergence import check_finite, check_window
 from kbert.training.history import History
 from kbert.training.log_names import readable_logs
+from kbert.training.signals import DeferredSignals, Interrupted
+from kbert.training.workers import named_losses
 
 
 def fit_steps(
@@ -27,12 +30,15 @@ def fit_steps(
     real_share=None,
     real_tokens=None,
 ):
-    """Train a compiled model for `total_steps` by `model.fit`, going on from the last checkpoint in `output`.
+    """Train a compiled model for `total_steps` by `model.fit`, resuming from the last checkpoint in `output`.
 
     A window of steps is what an epoch is to `fit`: the interval of logs, of callbacks' `on_epoch_end`, and at most of
     validation and checkpoints. A process that is killed and started again with the same arguments takes up the last
     checkpoint and the batch that follows it: on a CPU the weights end bit for bit as without the interruption,
     provided batch n of `make_dataset` is a function of n.
+
+    SIGINT and SIGTERM let the step finish, save a checkpoint and raise `Interrupted`; a second signal ends the process
+    at once. Only the main thread can do this, and only where the program has no handler of its own.
 
     Args:
         model: compiled `keras.Model`, built under its strategy's scope.
@@ -55,7 +61,10 @@ def fit_steps(
 
     Raises:
         ValueError: the checkpoint is another model's; the dataset ends too early; numbers that do not fit.
-        FloatingPointError: the loss is no longer finite; the last checkpoint is from before.
+        FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step, and the last
+            checkpoint is from before it.
+        LostWorker: another worker of the run ended or cannot be reached.
+        Interrupted: SIGINT or SIGTERM, a `KeyboardInterrupt`; a checkpoint of the last step was written.
 
     Example::
 
@@ -76,35 +85,44 @@ def fit_steps(
     if step:
         print(f"{output}: going on from the checkpoint of step {step} of {total_steps}.", flush=True)
     recorder = _Recorder(step, total_steps, real_share, real_tokens)
-    saver = _Saver(checkpoints, history, total_steps, checkpoint_every * window)
     try:
-        while step < total_steps:
-            windows, size = _next_fit(total_steps - step, window)
-            dataset = make_dataset(start_step=step)
-            _check_length(dataset, windows * size, step)
-            recorder.begin(dataset, size)
-            first = math.ceil(step / window)
-            model.fit(
-                dataset,
-                initial_epoch=first,
-                epochs=first + windows,
-                steps_per_epoch=size,
-                callbacks=[recorder, *callbacks, saver],
-                validation_data=validation_data,
-                validation_steps=validation_steps,
-                validation_freq=_validated(first, windows, validation_every, last=step + windows * size == total_steps),
-                shuffle=False,  # Keras warns that it cannot
-                verbose=0,
-            )
-            step = recorder.step
-            if model.stop_training:
-                break
-    except KeyboardInterrupt:
-        saved = checkpoints.steps()
-        where = f"the checkpoint of step {saved[-1]}" if saved else "the start"
-        print(f"\nInterrupted after step {recorder.step}. The same command goes on from {where}.", flush=True)
+        with named_losses(), DeferredSignals() as signals:
+            saver = _Saver(checkpoints, history, recorder, signals, checkpoint_every * window)
+            while step < total_steps:
+                windows, size = _next_fit(step, total_steps, window)
+                dataset = make_dataset(start_step=step)
+                _check_length(dataset, windows * size, step)
+                recorder.begin(dataset, size)
+                first = step // window
+                last = step + windows * size == total_steps
+                model.fit(
+                    dataset,
+                    initial_epoch=first,
+                    epochs=first + windows,
+                    steps_per_epoch=size,
+                    callbacks=[recorder, *callbacks, saver],
+                    validation_data=validation_data,
+                    validation_steps=validation_steps,
+                    validation_freq=_validated(first, windows, validation_every, last),
+                    shuffle=False,  # Keras warns that it cannot
+                    verbose=0,
+                )
+                step = recorder.step
+                if model.stop_training:
+                    break
+    except KeyboardInterrupt as error:
+        report = _interruption_report(recorder.step, output, checkpoints)
+        print(f"\n{report}", flush=True)
+        if isinstance(error, Interrupted):
+            raise Interrupted(error.number, report) from None
         raise
     return history.records
+
+
+def _interruption_report(step, output, checkpoints):
+    saved = checkpoints.steps()
+    start = f"the checkpoint of step {saved[-1]} in {output}" if saved else "the start: no checkpoint was written yet"
+    return f"Interrupted after step {step}. The same command resumes from {start}."
 
 
 def _check_arguments(model, total_steps, window, *intervals):
@@ -123,9 +141,13 @@ def _check_arguments(model, total_steps, window, *intervals):
         )
 
 
-def _next_fit(remaining, window):
-    """(number of windows, their size) of the next call of fit: all whole windows, then what is left over."""
-    return (remaining // window, window) if remaining >= window else (1, remaining)
+def _next_fit(step, total_steps, window):
+    """(number of windows, their size) of the next call of fit: up to a multiple of `window`, then all whole windows,
+    then the remainder."""
+    remaining, begun = total_steps - step, step % window
+    if begun or remaining < window:
+        return 1, min(window - begun, remaining)
+    return remaining // window, window
 
 
 def _validated(first, windows, every, last):
@@ -156,11 +178,14 @@ class _Recorder(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.first_end = time.perf_counter()
         self.first_steps = self.steps = 0
+        self.first_step, self.losses = self.step, []
 
     def on_train_batch_end(self, batch, logs=None):
         self.end = time.perf_counter()
         self.step += batch + 1 - self.steps
         self.steps = batch + 1
+        self.last_logs = logs
+        self.losses.append((self.step, logs["loss"]))  # not read here: on a GPU that would wait for the step
         if not self.first_steps:
             self.first_end, self.first_steps = self.end, self.steps
 
@@ -170,11 +195,11 @@ class _Recorder(keras.callbacks.Callback):
                 f"fit_steps: expected a dataset that lasts until step {self.total_steps}; `.repeat()` it. "
                 f"Received: one that ended after step {self.step}"
             )
-        if not math.isfinite(logs["loss"]):
-            raise FloatingPointError(
-                f"fit_steps: expected a finite loss. Received: {logs['loss']} in the window that ended with step "
-                f"{self.step}. A lower learning rate, a longer warm-up or float32 may help."
-            )
+        self.complete(logs)
+
+    def complete(self, logs):
+        """Check the logs of a window, or of its part so far, and add to them."""
+        check_window(self.model, self.first_step, self.losses, logs)
         named = readable_logs(logs, self.model)
         logs.clear()  # in place: the callbacks after this one are given the same dict
         logs.update({"step": self.step, "total_steps": self.total_steps} | named | optimizer_logs(self.model.optimizer))
@@ -196,21 +221,46 @@ class _Recorder(keras.callbacks.Callback):
 
 
 class _Saver(keras.callbacks.Callback):
-    """Last of the callbacks: history, then checkpoint, so that no checkpoint is without its history."""
+    """Last of the callbacks: history, then checkpoint, so that no checkpoint is without its history; and the end of a
+    run that was asked to end, once the step is done and saved."""
 
-    def __init__(self, checkpoints, history, total_steps, interval):
+    def __init__(self, checkpoints, history, recorder, signals, interval):
         super().__init__()
-        self.checkpoints, self.history, self.total_steps, self.interval = checkpoints, history, total_steps, interval
-        self.saved = history.records[-1]["step"] if history.records else 0
+        self.checkpoints, self.history, self.recorder = checkpoints, history, recorder
+        self.signals, self.interval, self.saved = signals, interval, recorder.step
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.signals.deferring = True
+        self._save_if_interrupted()
+
+    def on_test_batch_end(self, batch, logs=None):
+        self._save_if_interrupted()
 
     def on_epoch_end(self, epoch, logs=None):
-        if not is_chief(self.model):
-            return
-        step = logs["step"]
-        self.history.append({name: value for name, value in logs.items() if name != "total_steps"})
-        if step - self.saved >= self.interval or step == self.total_steps or self.model.stop_training:
-            self.checkpoints.save(step)
-            self.saved = step
+        check_finite(self.model, self.recorder.first_step, self.recorder.step)
+        step, due = logs["step"], logs["step"] // self.interval > self.saved // self.interval
+        self._record(logs)
+        if due or step == self.recorder.total_steps or self.model.stop_training or self.signals.received:
+            self._save()
+
+    def _save_if_interrupted(self):
+        if self.signals.received:
+            logs = {name: float(value) for name, value in self.recorder.last_logs.items()}
+            self.recorder.complete(logs)
+            check_finite(self.model, self.recorder.first_step, self.recorder.step)
+            self._record(logs)
+            self._save()
+
+    def _record(self, logs):
+        if is_chief(self.model):
+            self.history.append({name: value for name, value in logs.items() if name != "total_steps"})
+
+    def _save(self):
+        self.saved = self.recorder.step
+        if is_chief(self.model):
+            self.checkpoints.save(self.saved)
+        self.signals.deferring = False
+        self.signals.check()
 
 
 def optimizer_logs(optimizer) -> dict:

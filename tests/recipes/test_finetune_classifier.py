@@ -205,8 +205,8 @@ def test_other_content_in_the_output_is_an_error(home, tmp_path):
 def test_two_replicas_are_one(home, tmp_path):
     more = ("--dev", home / "dev.csv", "--steps", 12, "--dropout", 0)
     run_recipe("finetune_classifier", *_arguments(home, tmp_path / "one", *more))
-    arguments = _arguments(home, tmp_path / "two", *more, "--strategy", "mirrored")
-    printed = run_recipe_alone("finetune_classifier", *arguments, KBERT_LOGICAL_CPUS="2")
+    arguments = _arguments(home, tmp_path / "two", *more, "--strategy", "mirrored", "--logical-cpus", 2)
+    printed = run_recipe_alone("finetune_classifier", *arguments)
     assert "strategy mirrored: 2 replicas" in printed
     one, two = ([json.loads(x) for x in (tmp_path / n / "history.jsonl").open()] for n in ("one", "two"))
     assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 12]

@@ -91,8 +91,8 @@ def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch
 
 
 def test_two_replicas_are_one(home, restarted, tmp_path):
-    arguments = _arguments(home, "SST-2", tmp_path / "run", *RESTARTS, "--strategy", "mirrored")
-    assert "mirrored: 2 replicas" in run_recipe_alone("finetune_glue", *arguments, KBERT_LOGICAL_CPUS="2")
+    arguments = _arguments(home, "SST-2", tmp_path / "run", *RESTARTS, "--strategy", "mirrored", "--logical-cpus", 2)
+    assert "mirrored: 2 replicas" in run_recipe_alone("finetune_glue", *arguments)
     one, two = (read_json(path / "metrics.json")["restarts"] for path in (restarted, tmp_path / "run"))
     assert one["3"] == pytest.approx(two["3"], abs=1e-4)
     assert one["4"] == pytest.approx(two["4"], abs=1e-4)

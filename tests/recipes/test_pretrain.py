@@ -107,8 +107,8 @@ def test_ablations_of_section_5(home, tmp_path):
 def test_two_replicas_train_as_one(home, tmp_path):
     run_recipe("pretrain", *_arguments(home, tmp_path / "one", "--dropout", 0, steps=10))
     printed = run_recipe_alone(
-        "pretrain", *_arguments(home, tmp_path / "mirrored", "--dropout", 0, "--strategy", "mirrored", steps=10),
-        KBERT_LOGICAL_CPUS="2",
+        "pretrain", *_arguments(home, tmp_path / "mirrored", "--dropout", 0, "--strategy", "mirrored",
+                              "--logical-cpus", 2, steps=10),
     )  # fmt: skip
     assert "2 replicas" in printed
     one, mirrored = (read_json(tmp_path / strategy / "metrics.json") for strategy in ("one", "mirrored"))

@@ -1,0 +1,83 @@
+"""Divergence: losses, gradients and weights that are infinite or NaN end a run with the step at which they began."""
+
+import keras
+import numpy as np
+
+_ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are older."
+
+
+def check_window(model, start, losses, logs):
+    """Raise unless the losses and gradients of a window of steps, and the logs of its end, were finite.
+
+    Args:
+        model: compiled `keras.Model`; the first bad gradient is known of an optimizer with `first_non_finite` (AdamW).
+        start: int, the step before the window.
+        losses: list of (step, loss), where a loss is that of a step or a mean over the window so far.
+        logs: dict of name -> number.
+
+    Raises:
+        FloatingPointError: naming the step, or the narrowest range of steps that is known.
+    """
+    end = losses[-1][0] if losses else start
+    found = _gradients(model.optimizer, end) + _losses(start, losses)
+    if found:
+        (first, last), what = min(found)
+        raise FloatingPointError(_message(what, first, last))
+    if bad := {name: value for name, value in logs.items() if not np.all(np.isfinite(value))}:
+        raise FloatingPointError(_message(f"finite numbers in the logs. Received: {bad}", start + 1, end))
+    scale = getattr(model.optimizer, "dynamic_scale", None)
+    if scale is not None and float(scale.numpy()) < 1.0:
+        what = f"gradients that are finite under some loss scale. Received: a loss scale of {float(scale.numpy())}"
+        raise FloatingPointError(_message(what, start + 1, end))
+
+
+def check_finite(model, start, end):
+    """Raise unless every weight and every variable of the optimizer is finite.
+
+    Args:
+        model: compiled `keras.Model`.
+        start: int, a step after which all were finite.
+        end: int, the step just done.
+
+    Raises:
+        FloatingPointError: naming the variable and the steps.
+    """
+    variables = [v for v in (*model.variables, *model.optimizer.variables) if keras.backend.is_float_dtype(v.dtype)]
+    for variable in variables:
+        if not is_finite(variable):
+            what = f"finite weights. Received: infinite or NaN values in {variable.path}"
+            raise FloatingPointError(_message(what, start + 1, end))
+
+
+def is_finite(variable) -> bool:
+    """Whether all numbers of a variable or array are finite."""
+    value = keras.ops.convert_to_tensor(variable)
+    return bool(keras.ops.all(keras.ops.isfinite(value)))
+
+
+def _gradients(optimizer, end):
+    """[((first, last step), what)] of the first gradient that was not finite."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if not hasattr(optimizer, "first_non_finite"):
+        return []
+    first = int(optimizer.first_non_finite.numpy())
+    if not first:
+        return []
+    each = optimizer.gradient_accumulation_steps or 1
+    last = end - each * (int(optimizer.iterations.numpy()) - first)
+    return [((last - each + 1, last), "a finite gradient. Received: one whose norm is infinite or NaN")]
+
+
+def _losses(start, losses):
+    """The same of the first loss."""
+    values = np.array([float(loss) for _, loss in losses])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if not len(bad):
+        return []
+    before = losses[bad[0] - 1][0] if bad[0] else start
+    return [((before + 1, losses[bad[0]][0]), f"a finite loss. Received: {values[bad[0]]}")]
+
+
+def _message(what, first, last):
+    steps = f"step {last}" if first >= last else f"steps {first} to {last}"
+    return f"Training diverged in {steps}: expected {what}. {_ADVICE}"

@@ -1,0 +1,101 @@
+"""SIGINT and SIGTERM as requests: what is being done is finished and saved before the program ends."""
+
+import signal
+import threading
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT or SIGTERM, raised in the main thread at a point where nothing is left half done.
+
+    Args:
+        number: the signal.
+        report: the line that says what was saved and how to resume; None: nothing was said yet.
+
+    Attributes:
+        status: int, the exit status by convention: 130 after SIGINT, 143 after SIGTERM.
+    """
+
+    def __init__(self, number=signal.SIGINT, report=None):
+        super().__init__(report or signal.Signals(number).name)
+        self.number = signal.Signals(number)
+        self.report = report
+        self.status = 128 + number
+
+
+def interrupt(number, frame):
+    """A signal handler that raises `Interrupted`; the next signal ends the process at once."""
+    let_signals_kill()
+    raise Interrupted(number)
+
+
+def let_signals_kill():
+    """From now on SIGINT and SIGTERM end the process at once."""
+    _set({number: signal.SIG_DFL for number in _SIGNALS})
+
+
+def take_signals(handler) -> dict:
+    """Hand SIGINT and SIGTERM to a handler; signals that the program ignores or handles itself are left alone.
+
+    Returns:
+        {signal: handler before}, for `restore_signals`; empty outside the main thread, which alone may set handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    ours = (signal.SIG_DFL, signal.default_int_handler, interrupt)
+    before = {number: found for number in _SIGNALS if (found := signal.getsignal(number)) in ours}
+    _set(dict.fromkeys(before, handler))
+    return before
+
+
+def restore_signals(before):
+    """Undo `take_signals`."""
+    _set(before)
+
+
+def _set(handlers):
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+class DeferredSignals:
+    """A context in which SIGINT and SIGTERM wait for `check` while `deferring`; else they raise `Interrupted` at once.
+
+    The second signal ends the process at once. Outside the main thread the context does nothing.
+
+    Attributes:
+        deferring: bool, to be set: whether there is work to save before the process may end; False at first.
+        received: the signal that waits, or None.
+
+    Example::
+
+        with DeferredSignals() as signals:
+            for n in range(1000):
+                signals.deferring = True
+                work(n)
+                if signals.received:
+                    save()
+                signals.check()
+    """
+
+    def __enter__(self):
+        self.deferring, self.received = False, None
+        self._before = take_signals(self._receive)
+        return self
+
+    def __exit__(self, *exception):
+        restore_signals(self._before)
+        if exception == (None, None, None):
+            self.check()
+
+    def check(self):
+        """Raise `Interrupted` if a signal waits."""
+        if self.received is not None:
+            raise Interrupted(self.received)
+
+    def _receive(self, number, frame):
+        if not self.deferring:
+            interrupt(number, frame)
+        let_signals_kill()
+        self.received = number

@@ -1,0 +1,145 @@
+"""The workers of a run on several machines: how long they wait for each other, what worker 0 decides for all."""
+
+import contextlib
+import os
+import re
+import socket
+import sys
+import time
+
+import numpy as np
+
+from kbert.files import parse_json
+
+START_SECONDS = 300  # TensorFlow's own limit is an hour
+SILENCE_SECONDS = 20
+_MESSAGE_BYTES = 2000
+_SIGNS = ("Collective ops is aborted", "CoordinationService", "stopped sending heartbeats", "Connection reset by peer")
+
+
+class LostWorker(RuntimeError):
+    """Another worker of this run ended, or cannot be reached."""
+
+
+def limit_waiting(cluster):
+    """Have TensorFlow give up on workers that do not start within 5 minutes, or that are silent for 20 seconds.
+
+    To be called before the strategy is made.
+
+    Args:
+        cluster: dict of job name -> list of addresses, the `cluster` of TF_CONFIG.
+    """
+    from tensorflow.python.distribute import multi_worker_util  # there is no public way to set these
+    from tensorflow.python.eager import context
+
+    job = context.coordination_config_pb2.CoordinatedJob
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader=multi_worker_util.coordination_leader(cluster),
+        coordinated_jobs=[
+            job(name=name, num_tasks=len(cluster[name])) for name in ("chief", "worker") if name in cluster
+        ],
+        cluster_register_timeout_in_ms=1000 * START_SECONDS,
+        heartbeat_timeout_in_ms=1000 * SILENCE_SECONDS,
+    )
+
+
+def addresses_of(cluster):
+    """The "host:port" of every process that trains."""
+    return [address for job in ("chief", "worker") for address in cluster.get(job, ())]
+
+
+def await_workers(cluster, task):
+    """Return once every worker of the cluster was started.
+
+    TensorFlow waits for them as well, but for an hour, hears no signal meanwhile, and does not say who is absent.
+
+    Args:
+        cluster: as for `limit_waiting`.
+        task: dict of "type" and "index", the `task` of TF_CONFIG.
+
+    Raises:
+        LostWorker: some do not answer within 5 minutes; the message has their addresses.
+        OSError: this worker's port is taken.
+    """
+    addresses = addresses_of(cluster)
+    own = cluster[task["type"]][int(task["index"])]
+    absent = [address for address in addresses if address != own]
+    deadline = time.monotonic() + START_SECONDS
+    with _listen(int(own.rsplit(":", 1)[1])):
+        while absent := [address for address in absent if not _answers(address)]:
+            if time.monotonic() > deadline:
+                raise LostWorker(
+                    f"Expected all workers of TF_CONFIG to start within {START_SECONDS} seconds. These do not answer: "
+                    f"{', '.join(absent)}. Start the same command on all workers."
+                )
+            time.sleep(0.2)
+
+
+def _listen(port):
+    """A server that lets connections in and says nothing, until TensorFlow's own takes its place."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+def _answers(address):
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def message_of_first(strategy, message):
+    """What worker 0 passes, on every worker; returns once all have called it.
+
+    Args:
+        strategy: of several workers.
+        message: str; of the other workers it is ignored.
+    """
+    import tensorflow as tf
+
+    encoded = message.encode()[:_MESSAGE_BYTES]
+    letters = np.zeros(_MESSAGE_BYTES, "int32")
+    letters[: len(encoded)] = list(encoded)
+
+    def of_first():
+        is_first = tf.distribute.get_replica_context().replica_id_in_sync_group == 0
+        return tf.where(is_first, letters, tf.zeros_like(letters))
+
+    @tf.function
+    def total():
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(of_first), axis=None)
+
+    return bytes(int(letter) for letter in total().numpy() if letter).decode(errors="ignore")
+
+
+@contextlib.contextmanager
+def named_losses():
+    """What TensorFlow says where a worker is gone becomes a `LostWorker` with one sentence that names the worker."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_loss(error):
+            raise
+        tasks = sorted(set(re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", str(error))) - {_own_task()})
+        who = " and ".join(f"{job} {task}" for job, task in tasks) or "another worker"
+        raise LostWorker(
+            f"This run lost contact with {who}, which ended, froze or cannot be reached; its own messages say why. "
+            "Start the same command on all workers again: they resume from the last checkpoint."
+        ) from error
+
+
+def _own_task():
+    task = parse_json(os.environ.get("TF_CONFIG") or "{}", "TF_CONFIG").get("task", {})
+    return task.get("type"), str(task.get("index"))
+
+
+def _is_loss(error):
+    if "tensorflow" not in sys.modules:
+        return False
+    import tensorflow as tf
+
+    return isinstance(error, tf.errors.OpError) and any(sign in str(error) for sign in _SIGNS)

@@ -1,13 +1,21 @@
 """Device, strategy, precision, XLA and threads: everything that depends on the machine is decided here."""
 import contextlib
 import dataclasses
+import functools
 import os
 
 import keras
 
-from kbert.files import parse_json
 from kbert.training.memory import keep_freed_memory
-from kbert.training.workers import LostWorker, addresses_of, await_workers, limit_waiting, message_of_first, named_losses
+from kbert.training.workers import (
+    LostWorker,
+    addresses_of,
+    await_workers,
+    check_tf_config,
+    limit_waiting,
+    message_of_first,
+    named_losses,
+)
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
@@ -68,6 +76,8 @@ class Hardware:
 def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=None, threads=None) -> Hardware:
     """Decide how this process trains, and set TensorFlow and Keras up for it; to be called before anything is built.
 
+    A process has one strategy of a kind: a second call with the same `strategy` gives the same one.
+
     Args:
         strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device. "mirrored": all
             GPUs of this machine, without GPUs its (logical) CPU devices. "multiworker": the machines that TF_CONFIG
@@ -111,8 +121,8 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
     name, why = _choose_name(strategy, gpus)
     if not gpus and name != "tpu":  # elsewhere the C library has no large tensors, and its one arena many threads
         keep_freed_memory()
-    _check_xla(name, xla)
-    built = {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
+    _check_xla(strategy if name == "one" else name, xla)
+    built = _strategy(name)
     devices = _describe_devices(name, built, gpus)
     policy, policy_why = _choose_precision(precision, name, gpus)
     keras.config.set_dtype_policy(policy)
@@ -199,6 +209,12 @@ def _mirrored_or_one(gpus, why):
     return "one", f"{why}, but there is one {device}"
 
 
+@functools.cache
+def _strategy(name):
+    """The one strategy of this process: a second initialisation of a TPU would invalidate the models on it."""
+    return {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
+
+
 def _one():
     import tensorflow as tf
 
@@ -231,28 +247,6 @@ def _multiworker():
             "choose_hardware: the multi-worker strategy must be made before TensorFlow computes anything. "
             f"Call choose_hardware first. Received: {error}"
         ) from error
-
-
-def check_tf_config(text):
-    """The cluster of a TF_CONFIG and this process' task in it; a ValueError where they are absent or malformed."""
-    example = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
-    expected = (
-        f"choose_hardware: strategy multiworker needs TF_CONFIG in the environment of every worker, as {example}."
-    )
-    if not text:
-        raise ValueError(f"{expected} Received: none")
-    try:
-        config = parse_json(text, "TF_CONFIG")
-        workers, task = config["cluster"]["worker"], config["task"]
-        kind, index = task["type"], int(task["index"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{expected} Received: {text!r} ({type(error).__name__}: {error})") from error
-    if not isinstance(workers, list) or not all(isinstance(w, str) and ":" in w for w in workers):
-        raise ValueError(f'{expected} `cluster.worker` must list "host:port" strings. Received: {workers!r}')
-    known = {"worker": len(workers), "chief": len(config["cluster"].get("chief", ()))}
-    if not 0 <= index < known.get(kind, 0):
-        raise ValueError(f"{expected} `task` must be one of the cluster's. Received: {task!r} of {config['cluster']!r}")
-    return config["cluster"], task
 
 
 def _tpu():

@@ -44,6 +44,28 @@ def limit_waiting(cluster):
     )
 
 
+def check_tf_config(text):
+    """The cluster of a TF_CONFIG and this process' task in it; a ValueError where they are absent or malformed."""
+    example = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
+    expected = (
+        f"choose_hardware: strategy multiworker needs TF_CONFIG in the environment of every worker, as {example}."
+    )
+    if not text:
+        raise ValueError(f"{expected} Received: none")
+    try:
+        config = parse_json(text, "TF_CONFIG")
+        workers, task = config["cluster"]["worker"], config["task"]
+        kind, index = task["type"], int(task["index"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{expected} Received: {text!r} ({type(error).__name__}: {error})") from error
+    if not isinstance(workers, list) or not all(isinstance(w, str) and ":" in w for w in workers):
+        raise ValueError(f'{expected} `cluster.worker` must list "host:port" strings. Received: {workers!r}')
+    known = {"worker": len(workers), "chief": len(config["cluster"].get("chief", ()))}
+    if not 0 <= index < known.get(kind, 0):
+        raise ValueError(f"{expected} `task` must be one of the cluster's. Received: {task!r} of {config['cluster']!r}")
+    return config["cluster"], task
+
+
 def addresses_of(cluster):
     """The "host:port" of every process that trains."""
     return [address for job in ("chief", "worker") for address in cluster.get(job, ())]

@@ -9,9 +9,11 @@ import keras
 import pytest
 import tensorflow as tf
 from helpers.paths import ROOT
+from helpers.run_python import run_python
 
 from kbert.training import hardware
-from kbert.training.hardware import check_tf_config, choose_hardware
+from kbert.training.hardware import choose_hardware
+from kbert.training.workers import check_tf_config
 
 CLUSTER = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
 
@@ -140,3 +142,21 @@ def test_on_jax():
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("one 1 float32 True ") and "keras.distribution.DataParallel" in run.stdout
+
+
+def test_a_mirror_of_one_device_is_that_device(no_accelerator):
+    chosen = choose_hardware("mirrored")
+    assert (chosen.name, chosen.replicas) == ("one", 1)
+    assert "asked for, but there is one CPU device, which logical_cpus (--logical-cpus 2) would split" in str(
+        chosen.describe()
+    )
+
+
+def test_a_process_has_one_strategy(no_accelerator):
+    script = """
+    import json
+    from kbert.training.hardware import choose_hardware
+    first, second = (choose_hardware("mirrored", logical_cpus=2) for _ in range(2))
+    print(json.dumps([first.strategy is second.strategy, first.replicas]))
+    """
+    assert run_python(script) == [True, 2]

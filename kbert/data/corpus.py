@@ -3,6 +3,7 @@
 import html
 import itertools
 import re
+import warnings
 from collections.abc import Iterator
 
 from kbert.data.corpus_files import find_files, open_texts
@@ -13,7 +14,8 @@ _SAMPLE_LINES, _SAMPLE_CHARACTERS = 2000, 1 << 18
 _NARROWEST_COLUMN = 40  # characters; shorter lines of equal length are rather sentences
 _LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor: it is a paragraph
 _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
-_LONGEST_DOCUMENT = 20_000  # sentences; a longer run of prose (a dump in one file) becomes several documents
+_LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
+_LONGEST_TEXT = 1 << 23  # characters, likewise
 _FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
@@ -32,10 +34,13 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
         language: of the text, for splitting prose into sentences.
 
     Yields:
-        Documents: non-empty lists of non-empty sentences (str). A document ends where its file ends.
+        Documents: non-empty lists of non-empty sentences (str). A document ends where its file ends, and after 20,000
+        sentences or 8 million characters. Where the marks of a WikiExtractor file do not match (an unclosed document,
+        text outside of documents), all text is kept, and a UserWarning names the file and the line.
 
     Raises:
-        ValueError: as `find_files`, at once; for a damaged file, when it is read; at the end, if there was no sentence.
+        ValueError: as `find_files`, at once; for a damaged file or a line above 8 MiB, when it is read; at the end, if
+            there was no sentence.
 
     Example::
 
@@ -83,12 +88,12 @@ def _is_wrapped(line, following, width):
 def _documents(files, format, language):
     found = False
     for path in files:
-        for _, lines in open_texts(path):
+        for name, lines in open_texts(path):
             reader = format
             if format == "auto":
                 sample = _sample(lines)
                 reader, lines = detect_format(sample), itertools.chain(sample, lines)
-            for document in _READERS[reader](lines, language):
+            for document in _gather(_READERS[reader](lines, language, name)):
                 found = True
                 yield document
     if not found:
@@ -107,28 +112,28 @@ def _sample(lines):
     return sample
 
 
-def _read_lines(lines, language):
-    document = []
+def _gather(sentences):
+    """Documents out of a stream of sentences, in which None ends a document. Long ones are divided."""
+    document, size = [], 0
+    for sentence in sentences:
+        if sentence is not None:
+            document.append(sentence)
+            size += len(sentence)
+        if document and (sentence is None or len(document) >= _LONGEST_DOCUMENT or size >= _LONGEST_TEXT):
+            yield document
+            document, size = [], 0
+    if document:
+        yield document
+
+
+def _read_lines(lines, language, name):
     for line in lines:
-        line = line.strip()
-        if line:
-            document.append(line)
-        elif document:
-            yield document
-            document = []
-    if document:
-        yield document
+        yield line.strip() or None
 
 
-def _read_prose(lines, language):
-    document = []
+def _read_prose(lines, language, name):
     for paragraph in _paragraphs(lines):
-        document += split_sentences(paragraph, language)
-        if len(document) >= _LONGEST_DOCUMENT:
-            yield document
-            document = []
-    if document:
-        yield document
+        yield from split_sentences(paragraph, language)
 
 
 def _paragraphs(lines):
@@ -146,21 +151,34 @@ def _paragraphs(lines):
         yield " ".join(block)
 
 
-def _read_wikiextractor(lines, language):
-    document, title = [], False
-    for line in lines:
+def _read_wikiextractor(lines, language, name):
+    opened = warned = 0  # lines, counted from 1: of the document that is read; of what a warning is about
+    title = False
+    for number, line in enumerate(lines, 1):
+        fault = None
         if line.startswith("<doc "):
-            document, title = [], True
+            fault = opened and f"a <doc>, although that of line {opened:,} is not closed"
+            opened, title = number, True
+            yield None
         elif line.startswith("</doc>"):
-            if document:
-                yield document
-            document = []
+            fault = not opened and "a </doc> without its <doc>"
+            opened, title = 0, False
+            yield None
         elif title:
             title = not line.strip()  # the first line that is not empty
         else:
-            document += _prose_sentences(line, language)
-    if document:
-        yield document
+            fault = not opened and line.strip() and "text outside of <doc> and </doc>"
+            yield from _prose_sentences(line, language)
+        if fault and not warned:
+            warned = number
+            _warn_of_marks(name, number, fault)
+    if opened and not warned:
+        _warn_of_marks(name, opened, "a <doc> that is not closed where the file ends: is it cut short?")
+
+
+def _warn_of_marks(name, line, fault):
+    message = f"{name}, line {line:,}: {fault}. All text is kept; no further faults of this file are reported."
+    warnings.warn(message, stacklevel=3)
 
 
 def _prose_sentences(line, language):

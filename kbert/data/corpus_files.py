@@ -1,18 +1,15 @@
 """Files of a corpus: patterns → paths → texts, one line at a time, whatever they are packed in."""
 
-import bz2
 import glob
-import gzip
 import io
-import lzma
+import itertools
 import os
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Iterator
 
-_UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
-_OPENERS = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
+from kbert.data.archives import BROKEN, archive_members
+from kbert.data.compressed import open_decompressed
+
+LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
 
 
 def find_files(patterns):
@@ -47,65 +44,65 @@ def find_files(patterns):
 def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
     """Yields (name, lines) for each text of a file: one, or one for each member of a tar or zip archive.
 
-    Gzip, bzip2, xz, tar (compressed or not) and zip are recognised by content. Lines end at "\\n" only and come without
+    Gzip, bzip2, xz, tar (compressed or not) and zip are recognised by content. Lines end at "\n" only and come without
     it; a byte order mark is removed; bytes that are not UTF-8 become U+FFFD, which the tokenizer deletes as it
-    does NUL. Each `lines` must be used up before the next text is asked for.
+    does NUL. Each `lines` must be used up before the next text is asked for. Memory is bounded by the longest line that
+    is allowed, 8 MiB, whatever the files decompress to.
 
     Raises:
-        ValueError: while reading, if the file is damaged; names the file.
+        ValueError: while reading, if the file is damaged or a line is longer; names the file (and the line).
     """
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                for member in sorted(archive.namelist()):
-                    if not member.endswith("/"):
-                        with archive.open(member) as stream:
-                            yield f"{path}:{member}", _lines(f"{path}:{member}", stream)
-        elif tarfile.is_tarfile(path):
-            with tarfile.open(path, mode="r|*") as archive:
-                for member in archive:
-                    if member.isfile():
-                        yield f"{path}:{member.name}", _lines(f"{path}:{member.name}", archive.extractfile(member))
-        else:
-            with _open(path) as stream:
+        members = archive_members(path)
+        if members is None:
+            with open_decompressed(path) as stream:
                 yield path, _lines(path, stream)
-    except _UNREADABLE as error:
+        else:
+            for name, stream in members:
+                yield f"{path}:{name}", _lines(f"{path}:{name}", stream)
+    except BROKEN as error:
         raise ValueError(_damaged(path, error)) from error
 
 
 def _lines(name, stream) -> Iterator[str]:
-    first = True
-    try:
-        for line in io.BufferedReader(stream, 1 << 20):
-            if first:
-                first = False
+    with io.BufferedReader(stream, 1 << 20) as reader:
+        for number in itertools.count(1):
+            line = _read_line(reader, name, number)
+            if not line:
+                return
+            if number == 1:
                 if line.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise ValueError(f"{name} is UTF-16. Convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8.")
                 line = line.removeprefix(b"\xef\xbb\xbf")
             yield line.removesuffix(b"\n").decode("utf-8", "replace")
-    except _UNREADABLE as error:
+
+
+def _read_line(reader, name, number):
+    try:
+        line = reader.readline(LONGEST_LINE + 1)
+    except BROKEN as error:
         raise ValueError(_damaged(name, error)) from error
-
-
-def _open(path):
-    with open(path, "rb") as stream:
-        start = stream.read(8)
-    for magic, opener in _OPENERS:
-        if start.startswith(magic):
-            return opener(path, "rb")
-    return open(path, "rb")
+    if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+        raise ValueError(
+            f"{name}, line {number}: expected text in lines of at most {LONGEST_LINE:,} bytes. Received: a longer one. "
+            "Put line ends into it, where a sentence or paragraph ends."
+        )
+    return line
 
 
 def _check(path):
     try:
-        with _open(path) as stream:
-            stream.read(1024)
-    except _UNREADABLE as error:
+        members = archive_members(path)
+        if members is not None:
+            next(members, None)
+    except BROKEN as error:
         raise ValueError(_damaged(path, error)) from error
 
 
 def _damaged(name, error):
-    reason = getattr(error, "strerror", None) or error
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if isinstance(error, ValueError) and str(name) in reason:  # says all there is to say
+        return reason
     return f"Cannot read {name}: {reason}. The file is damaged, cut short, or not to be read by this user."
 
 

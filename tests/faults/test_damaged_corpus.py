@@ -1,0 +1,223 @@
+"""Corpora that are damaged, endless or no text: an error that names the file and line, in bounded memory."""
+
+import bz2
+import functools
+import gzip
+import lzma
+import re
+import tarfile
+import tracemalloc
+import warnings
+import zipfile
+
+import pytest
+from helpers.packed import tar_of, zip_of
+
+from kbert.data import corpus_files
+from kbert.data.corpus import read_documents
+
+TEXT = b"A first line .\nA second one .\n\nAnother document .\n" * 400
+PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+def refused(path, content, match):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=match) as error:
+        for _ in read_documents(path, "lines"):
+            pass
+    assert path.name in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.99])
+def test_compressed_and_cut(tmp_path, packer, part):
+    content = PACKERS[packer](TEXT)
+    refused(tmp_path / f"a.{packer}", content[: int(part * len(content))], "Cannot read")
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_several_streams_in_a_file(tmp_path, packer):
+    """As pbzip2, and Wikipedia's dumps, have them; a damaged second one was taken for the end by Python's readers."""
+    compress = PACKERS[packer]
+    sound = compress(TEXT) + compress(b"\n\nThe last .\n")
+    (tmp_path / "a").write_bytes(sound)
+    assert list(read_documents(tmp_path / "a", "lines"))[-1] == ["The last ."]
+    second = len(compress(TEXT))
+    refused(tmp_path / "a", sound[:second] + b"\x01" + sound[second + 1 :], "Cannot read")
+    refused(tmp_path / "a", sound + b"and more", "Cannot read")
+    if packer != "bz2":  # padding is allowed
+        (tmp_path / "a").write_bytes(sound + bytes(8))
+        assert list(read_documents(tmp_path / "a", "lines"))[-1] == ["The last ."]
+
+
+@pytest.mark.parametrize("packer", [None, *PACKERS])
+def test_tar_archives_that_are_cut(tmp_path, packer):
+    """In a member, between two members, in the end mark, and with a damaged header."""
+    plain = tar_of([TEXT, TEXT, b"The last .\n"])
+    pack = PACKERS.get(packer, bytes)
+    (tmp_path / "a.tar").write_bytes(pack(plain))
+    assert list(read_documents(tmp_path / "a.tar", "lines"))[-1] == ["The last ."]
+    member = 512 * (1 + -(-len(TEXT) // 512))
+    for end in (member // 2, member, member + 100, 2 * member, 2 * member + 512 + 5, 2 * member + 1024):
+        refused(tmp_path / "a.tar", pack(plain[:end]), "Cannot read")
+    for position in (member + 3, 2 * member + 150):
+        damaged = bytearray(plain)
+        damaged[position] ^= 1
+        refused(tmp_path / "a.tar", pack(bytes(damaged)), "Cannot read")
+    damaged = bytearray(plain)
+    damaged[3] ^= 1  # the first header
+    refused(tmp_path / "a.tar", pack(bytes(damaged)), "Cannot read")
+
+
+def test_the_checksum_behind_a_compressed_tar_is_read(tmp_path):
+    refused(tmp_path / "a.tgz", tar_of([TEXT], gzip.compress)[:-4], "Cannot read")
+
+
+def test_zip_archives(tmp_path):
+    whole = zip_of([TEXT, b"The last .\n"])
+    refused(tmp_path / "a.zip", whole[:-30], "Cannot read")
+    damaged = bytearray(whole)
+    damaged[100] ^= 1
+    refused(tmp_path / "a.zip", bytes(damaged), "Cannot read")
+    refused(tmp_path / "a.zip", zip_of([TEXT], zipfile.ZIP_BZIP2), "stored or deflated")
+    refused(tmp_path / "a.zip", zip_of([TEXT], zipfile.ZIP_LZMA), "stored or deflated")
+    encrypted = bytearray(whole)
+    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        encrypted[whole.index(mark) + at] |= 1
+    refused(tmp_path / "a.zip", bytes(encrypted), "encrypted")
+
+
+@pytest.mark.parametrize(
+    "start, name",
+    [
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+        (b"\x04\x22\x4d\x18", "lz4"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
+        (b"%PDF-1.7", "PDF"),
+    ],
+)
+def test_what_is_no_text(tmp_path, start, name):
+    (tmp_path / "a.txt").write_bytes(start + TEXT)
+    with pytest.raises(ValueError, match=f"a.txt is {name}, which is not read. Give plain text"):
+        read_documents(tmp_path / "a.txt")  # before anything is read
+
+
+@pytest.fixture
+def short_lines(monkeypatch):
+    monkeypatch.setattr(corpus_files, "LONGEST_LINE", 100)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_line_too_long(tmp_path, short_lines, end):
+    path = tmp_path / "a.txt"
+    for length in (99, 100):
+        path.write_bytes(b"one\n" + b"x" * length + end)
+        assert list(read_documents(path, "lines")) == [["one", "x" * length]]
+    refused(path, b"one\n\n" + b"x" * 101 + end, r"a.txt, line 3: expected text in lines of at most 100 bytes")
+
+
+PLACES = {
+    "plain": lambda text: text,
+    **PACKERS,
+    "tar": lambda text: tar_of([b"one\n", text]),
+    "tgz": lambda text: tar_of([b"one\n", text], gzip.compress),
+    "tbz": lambda text: tar_of([b"one\n", text], bz2.compress),
+    "txz": lambda text: tar_of([b"one\n", text], lzma.compress),
+    "zip": lambda text: zip_of([b"one\n", text]),
+}
+
+
+@functools.cache
+def bomb(packed):
+    return PLACES[packed](b"x" * 30_000_000)
+
+
+@pytest.mark.filterwarnings("ignore:.*text outside of <doc>")
+@pytest.mark.parametrize("packed", PLACES)
+@pytest.mark.parametrize("format", ["auto", "lines", "prose", "wikiextractor"])
+def test_a_line_without_end_takes_bounded_memory(tmp_path, monkeypatch, packed, format):
+    """30 MB of one line; the file itself takes some KB. No more than a few times the limit is ever held."""
+    monkeypatch.setattr(corpus_files, "LONGEST_LINE", 1 << 20)
+    path = tmp_path / "bomb"
+    path.write_bytes(bomb(packed))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="bomb.*, line 1: expected text in lines of at most 1,048,576 bytes"):
+            list(read_documents(path, format))
+        assert tracemalloc.get_traced_memory()[1] < 16e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_document_without_end_is_divided(tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.data.corpus._LONGEST_DOCUMENT", 1000)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"a b\n" * 200_000))
+    tracemalloc.start()
+    sizes = [len(document) for document in read_documents(path, "lines")]
+    assert tracemalloc.get_traced_memory()[1] < 8e6
+    tracemalloc.stop()
+    assert sizes == [1000] * 200
+    monkeypatch.setattr("kbert.data.corpus._LONGEST_TEXT", 2500)
+    for format, text in (("lines", b"x" * 999 + b" .\n"), ("wikiextractor", b"X" * 999 + b" y.\n")):
+        path.write_bytes(b"<doc >\n\nT\n" * (format != "lines") + text * 10)
+        with warnings.catch_warnings(action="ignore"):
+            documents = list(read_documents(path, format))
+        assert [len(document) for document in documents] == [3, 3, 3, 1]
+
+
+def test_a_tar_of_many_members_is_not_gathered(tmp_path):
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar_of([b"x\n"] * 5000))
+    tracemalloc.start()
+    assert sum(1 for _ in read_documents(path, "lines")) == 5000
+    assert tracemalloc.get_traced_memory()[1] < 6e6
+    tracemalloc.stop()
+
+
+def test_a_header_without_end(tmp_path):
+    """A name of 3 GB, as its header says."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 3 << 30
+    content = header.tobuf(tarfile.GNU_FORMAT) + bytes(50_000_000)
+    refused(tmp_path / "a.tar", gzip.compress(content, 1), "a header of 3,221,225,472 bytes")
+
+
+WIKI = '<doc id="{n}" title="T">\nT\n\nThe text of document {n} is here.\n'
+FIRST, SECOND, THIRD = ([f"The text of document {n} is here."] for n in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "content, documents, line, fault",
+    [
+        ("{1}{2}</doc>\n{3}</doc>\n", [FIRST, SECOND, THIRD], 5, "a <doc>, although that of line 1 is not closed"),
+        ("{1}</doc>\n{2}{3}</doc>\n", [FIRST, SECOND, THIRD], 10, "a <doc>, although that of line 6 is not closed"),
+        ("{1}</doc>\n{2}", [FIRST, SECOND], 6, "a <doc> that is not closed where the file ends"),
+        ("{1}</doc>\n</doc>\n{2}</doc>\n", [FIRST, SECOND], 6, "a </doc> without its <doc>"),
+        (
+            "{1}{2}</doc>\nThis is more of it.\n</doc>\n",
+            [FIRST, SECOND, ["This is more of it."]],
+            5,
+            "a <doc>, although",
+        ),
+        (
+            "{1}</doc>\nIt is outside of all.\n{2}</doc>\n",
+            [FIRST, ["It is outside of all."], SECOND],
+            6,
+            "text outside of",
+        ),
+        ("{1}</doc>\n\n \n{2}</doc>\n\n", [FIRST, SECOND], None, None),
+    ],
+)
+def test_marks_that_do_not_match(tmp_path, content, documents, line, fault):
+    """No text is lost, and the file and line are named."""
+    for n in (1, 2, 3):
+        content = content.replace(f"{{{n}}}", WIKI.replace("{n}", str(n)))
+    (tmp_path / "wiki_00").write_text(content)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert list(read_documents(tmp_path / "wiki_00")) == documents
+    messages = [str(warning.message) for warning in caught]
+    assert len(messages) == (fault is not None)
+    for message in messages:
+        assert re.search(rf"wiki_00, line {line}: {re.escape(fault)}", message)

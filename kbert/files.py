@@ -1,17 +1,24 @@
-"""Files and directories that appear whole or not at all, flushed to the disk; JSON whose faults are named; hashes."""
+"""Files and directories that appear whole or not at all, flushed to the disk; JSON whose faults are named; hashes; locks."""
 
 import contextlib
+import datetime
+import errno
 import fnmatch
 import hashlib
 import json
 import os
 import pathlib
 import shutil
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+LOCK = ".lock"
 _DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_held = {}  # path of a lock file -> (its handle, the process that opened it: after a fork the child has both)
 
 
 def parse_json(text: str | bytes, where: str, **options) -> Any:
@@ -112,15 +119,51 @@ def atomic_file(path, mode: str = "w") -> Iterator[Any]:
     path = pathlib.Path(path)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    with explain_full_disk(path):
+        try:
+            with open(partial, mode, **text) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+            flush(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
+    """Turns the errors of libraries that find the disk full into one OSError that names what was to be written.
+
+    Args:
+        path: what is written in the block.
+        needed: its size in bytes, where that is known.
+
+    Raises:
+        OSError: no space left on the disk, or none in this user's quota; the message names the path, the space that is
+            needed and the space that is free.
+
+    Example::
+
+        with explain_full_disk("runs/tiny/model", needed=17_000_000):
+            model.save_weights("runs/tiny/model/model.weights.h5")
+    """
     try:
-        with open(partial, mode, **text) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-        flush(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
+        yield
+    except Exception as error:  # h5py and TensorFlow have errors of their own
+        code = getattr(error, "errno", None)
+        if code not in _FULL:
+            code = next((code for code in _FULL if os.strerror(code) in str(error)), None)
+        if code is None:
+            raise
+        place = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
+        need = "" if needed is None else f"{needed / 1e6:,.1f} MB are needed, "
+        full = OSError(
+            f"{path}: not written, {os.strerror(code).lower()}: {need}{shutil.disk_usage(place).free / 1e6:,.1f} MB are "
+            "free there. Make room and give the same command again."
+        )
+        full.errno = code
+        raise full from error
 
 
 def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -> None:
@@ -144,28 +187,39 @@ def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -
         raise FileExistsError(f"{path} already holds a saved model. Pass overwrite=True to replace it.")
 
 
-def write_directory(path, write: Callable[[pathlib.Path], None]) -> None:
+def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | None = None) -> None:
     """Lets `write` fill a directory of another name beside `path`, flushes and renames it; replaces what was at `path`.
 
-    If `write` fails, nothing is left of it and `path` is as it was.
+    Where `path` is a symbolic link the directory that it points to is replaced. If `write` fails, nothing of it
+    remains and `path` is as it was.
+
+    Args:
+        path: of the directory.
+        write: function of the path to write to, an empty directory.
+        needed: about how many bytes it writes, for the message that the disk is full.
     """
-    path = pathlib.Path(path).absolute()
+    path = pathlib.Path(path).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.tmp"
-    partial.mkdir()
-    try:
-        write(partial)
-        flush_tree(partial)
-        if not path.exists():
-            os.rename(partial, path)
-        else:
-            old = partial.with_name(partial.name + ".old")
-            os.rename(path, old)
-            os.rename(partial, path)
-            shutil.rmtree(old)
-        flush(path.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with explain_full_disk(path, needed):
+        try:
+            partial.mkdir()
+            write(partial)
+            flush_tree(partial)
+            if not path.exists():
+                os.rename(partial, path)
+            else:
+                old = partial.with_name(partial.name + ".old")
+                os.rename(path, old)
+                try:
+                    os.rename(partial, path)
+                except OSError:
+                    os.rename(old, path)
+                    raise
+                shutil.rmtree(old)
+            flush(path.parent)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def is_partial(name: str) -> bool:
@@ -201,3 +255,69 @@ def sha256(path) -> str:
     """The hash of a file's content, 64 hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def lock_directory(directory) -> None:
+    """Claims a directory for this process, until `unlock_directory` or the end of the process, however it ends.
+
+    The claim is a lock of the operating system on the file ``.lock`` in it, which says who holds it. A process may
+    claim a directory again that it holds already. Where the file system has no locks, a line says so.
+
+    Args:
+        directory: path of a directory.
+
+    Raises:
+        BlockingIOError: another process holds it; the message says which, on which machine and since when.
+
+    Example::
+
+        lock_directory("runs/tiny")
+    """
+    unlock_directory(directory)
+    path = pathlib.Path(directory).resolve() / LOCK
+    while (handle := _try_lock(path)) is not None:
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                break
+        os.close(handle)  # its holder deleted the file between our opening and our locking it
+    if handle is None:
+        return
+    since = datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="seconds")
+    os.ftruncate(handle, 0)
+    os.write(handle, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
+    _held[path] = handle, os.getpid()
+
+
+def _try_lock(path):
+    """A handle with the lock, or None where the file system has no locks."""
+    import fcntl  # POSIX only
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(handle, 200).decode("utf-8", "replace").strip() or "another process"
+        os.close(handle)
+        if error.errno in _NO_LOCKS:
+            path.unlink(missing_ok=True)
+            print(f"{path.parent}: this file system has no locks; let no other process write there.", flush=True)
+            return None
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise BlockingIOError(
+            f"{path.parent} is in use by {holder}. Wait until that has ended, end it, or take another directory."
+        ) from None
+    return handle
+
+
+def unlock_directory(directory) -> None:
+    """Gives up the claim of `lock_directory`; does nothing where this process has none."""
+    path = pathlib.Path(directory).resolve() / LOCK
+    handle, process = _held.pop(path, (None, None))
+    if handle is None:
+        return
+    if process == os.getpid():
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                path.unlink()
+    os.close(handle)

@@ -18,7 +18,7 @@ import pathlib
 import time
 
 import numpy as np
-from flags import add_flags, command, plain_errors, settings_of
+from flags import add_flags, command, inputs_of, plain_errors, settings_of
 from flags import file as existing_file
 
 POOLINGS = ("mean", "max", "cls", "pooler")
@@ -59,14 +59,19 @@ def load(args, sentences):
     return kbert.build_pipeline(model, sequence_length=longest, **settings)
 
 
+def sts_b_file(directory):
+    """STS-B's dev set, in the GLUE directory or its own."""
+    path = next((p for p in (directory / "STS-B/dev.tsv", directory / "dev.tsv") if p.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"Expected the GLUE directory, with STS-B/dev.tsv in it. Received: {str(directory)!r}")
+    return path
+
+
 def read_sts_b(directory):
     """First sentences, second sentences and scores of STS-B's dev set."""
     from kbert.tasks.table import read_table
 
-    path = next((p for p in (directory / "STS-B/dev.tsv", directory / "dev.tsv") if p.is_file()), None)
-    if path is None:
-        raise FileNotFoundError(f"Expected the GLUE directory, with STS-B/dev.tsv in it. Received: {str(directory)!r}")
-    table = read_table(path, ["sentence1", "sentence2", "score"], format="tsv")
+    table = read_table(sts_b_file(directory), ["sentence1", "sentence2", "score"], format="tsv")
     return table["sentence1"], table["sentence2"], np.array([float(score) for score in table["score"]])
 
 
@@ -89,7 +94,11 @@ def main(argv=None):
         if not sentences:
             raise ValueError(f"{args.input} holds no sentence")
         pipeline = load(args, sentences)
-        run = open_run(args.output, settings_of(args), args.overwrite) if args.output else None
+        run = None
+        if args.output:
+            inputs = inputs_of(args, model=args.model, sts_b=args.sts_b and sts_b_file(args.sts_b))
+            settings = settings_of(args)
+            run = open_run(args.output, settings, args.overwrite, inputs=inputs, recipe="embed_sentences.py")
     start = time.monotonic()
     embeddings = pipeline.predict(sentences, batch_size=args.batch_size, verbose=0)["embedding"]  # [sentences, H]
     metrics = {"sentences": len(sentences), "sentences_per_second": len(sentences) / (time.monotonic() - start)}

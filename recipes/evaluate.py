@@ -24,7 +24,16 @@ import pathlib
 import finetune_ner
 import finetune_squad
 from finetune_classifier import timed_evaluation
-from flags import add_choice_flags, add_flags, add_tag_flags, command, kbert_directory, plain_errors, settings_of
+from flags import (
+    add_choice_flags,
+    add_flags,
+    add_tag_flags,
+    command,
+    inputs_of,
+    kbert_directory,
+    plain_errors,
+    settings_of,
+)
 
 from kbert.tasks.glue import GLUE_TASKS
 
@@ -181,6 +190,13 @@ def evaluate_tags(args, pipeline):
     return scores
 
 
+def read_by(args) -> dict:
+    """The models, and the files that are scored: those of --task in the GLUE directory, else --data itself."""
+    task = GLUE_TASKS[args.task] if args.task else None
+    data = [task.path(args.data, split) for split in task.dev_splits] if task else args.data
+    return inputs_of(args, model=args.model, data=data)
+
+
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
@@ -191,7 +207,9 @@ def main(argv=None):
         evaluation = of_task.get(pipeline.model.task, evaluate_texts)(args, pipeline)
         models = [str(path) for path in args.model]
         settings = settings_of(args, "model") | {"model": models[0] if len(models) == 1 else models}
-        run = open_run(args.output, settings, args.overwrite) if args.output else None
+        run = None
+        if args.output:
+            run = open_run(args.output, settings, args.overwrite, inputs=read_by(args), recipe="evaluate.py")
     scores = evaluation(run)
     types = {f"{name} {metric}": x for name, one in scores.get("types", {}).items() for metric, x in one.items()}
     for name, value in ({k: v for k, v in scores.items() if k != "types"} | types).items():

@@ -15,6 +15,7 @@ import pathlib
 from flags import add_flags, command, kbert_directory, plain_errors, positive_int, settings_of
 
 from kbert.files import read_json
+from kbert.weights.kbert_directory import MANIFEST, WEIGHTS, is_kbert_directory
 
 
 def parse_arguments(argv):
@@ -44,9 +45,18 @@ def main(argv=None):
         pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, top_k=args.top_k)
         path = kbert.export(
             pipeline, args.output, version=args.version, layers=args.layers, metrics=read_metrics(args.model),
-            made_by={"recipe": "export.py"} | settings_of(args) | {"model": args.model.resolve().name},
+            made_by=made_by(args),
         )  # fmt: skip
     report(path)
+
+
+def made_by(args):
+    """These settings, the hash of the weights, and what the manifest of the model says of the run that made it."""
+    made_by = {"recipe": "export.py"} | settings_of(args) | {"model": args.model.resolve().name}
+    if is_kbert_directory(args.model):
+        manifest = read_json(args.model / MANIFEST)
+        made_by |= {"weights_sha256": manifest["files"][WEIGHTS]["sha256"], "run": manifest.get("made_by") or {}}
+    return made_by
 
 
 def read_metrics(model):

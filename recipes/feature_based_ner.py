@@ -18,7 +18,7 @@ import time
 
 from finetune_classifier import LOG_EVERY
 from finetune_ner import add_tagging_flags, read_data
-from flags import add_flags, command, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, inputs_of, plain_errors, positive_int, rate, settings_of
 
 from kbert.files import read_json
 from kbert.models.feature_tagger import SETTINGS
@@ -83,6 +83,7 @@ def train_setting(args, setting, run, texts, tags, config):
     from kbert.tasks.feature_data import FeatureSentences, feature_dataset, predict_tags
     from kbert.tasks.finetuning_data import training_steps
     from kbert.training.callbacks import ConsoleProgress
+    from kbert.training.intervals import log_interval
     from kbert.training.resume import fit_steps
 
     start, layers = time.perf_counter(), setting_layers(setting, config.num_layers)
@@ -103,7 +104,7 @@ def train_setting(args, setting, run, texts, tags, config):
     def make_dataset(start_step):
         return feature_dataset(train, batch_size=args.batch_size, seed=args.seed, start_step=start_step)
 
-    window = min(LOG_EVERY, args.checkpoint_every)
+    window = log_interval(args.checkpoint_every, LOG_EVERY)
     fit_steps(
         model, make_dataset, steps, run.path, window=window, checkpoint_every=args.checkpoint_every // window,
         callbacks=[ConsoleProgress()], real_tokens=args.batch_size * float(train.lengths.mean()),
@@ -130,7 +131,8 @@ def run_settings(args, encoder, run, texts, tags):
         elif setting in wanted:
             cache_features(args, encoder, run, texts)
             print(f"\n{setting}", flush=True)
-            one = open_run(path, settings_of(args, "setting") | {"setting": setting})
+            settings = settings_of(args, "setting") | {"setting": setting}
+            one = open_run(path, settings, inputs=inputs_of(args), recipe="feature_based_ner.py")
             done[setting] = train_setting(args, setting, one, texts, tags, encoder.config)
     return done
 
@@ -153,7 +155,10 @@ def main(argv=None):
         train, dev, tags = read_data(args)
         hardware = choose_hardware("one", args.precision)
         encoder = load_encoder(args)
-        run = open_run(args.output, settings_of(args, "setting"), args.overwrite)
+        run = open_run(
+            args.output, settings_of(args, "setting"), args.overwrite, inputs=inputs_of(args),
+            recipe="feature_based_ner.py",
+        )  # fmt: skip
     print(hardware.describe())
     print(f"{len(train):,} sentences to learn from, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
     done = run_settings(args, encoder, run, {"train": train, "dev": dev}, tags)

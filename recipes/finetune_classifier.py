@@ -8,9 +8,9 @@ The table is .csv, .tsv (without quoting) or .jsonl. --text-pair-column: pairs o
 numbers; --windows mean (or max): texts that do not fit are learnt window by window, and judged by the mean of what is
 said of their windows. Without --dev a tenth of --train is held out, the same rows whatever the --seed. The paper
 chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run
-goes on from its last checkpoint when the same command is given again. --output receives model/ (a kbert directory, for
-predict.py, evaluate.py and export.py), metrics.json, settings.json, history.jsonl, logs/ (TensorBoard) and, until the
-run is finished, checkpoints/.
+resumes from its last checkpoint when the same command is given again, with the same inputs. --output receives model/ (a
+kbert directory, for predict.py, evaluate.py and export.py), metrics.json, settings.json, inputs.json (sizes and hashes),
+history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/.
 """
 
 import argparse
@@ -18,10 +18,10 @@ import contextlib
 import json
 import time
 
-from flags import add_flags, command, file, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, file, inputs_of, plain_errors, positive_int, rate, settings_of
 
 WARMUP_SHARE = 0.1  # of the steps
-LOG_EVERY = 50  # steps
+LOG_EVERY = 50  # steps, about: the divisor of --checkpoint-every that is nearest
 
 
 def parse_arguments(argv):
@@ -148,8 +148,8 @@ def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=N
         )
         for of, values in zip((scores["dev"], scores["constant_answer"]), more, strict=True):
             of |= {name + suffix: values[name] for name in metrics}
-    made_by = settings_of(args) | {"seed": seed}
-    run.finish(scores, lambda path: kbert.save_pretrained(pipeline, path, made_by=made_by, overwrite=True))
+    save = lambda path, made_by: kbert.save_pretrained(pipeline, path, made_by=made_by, overwrite=True)  # noqa: E731
+    run.finish(scores, save)
     return scores
 
 
@@ -159,6 +159,7 @@ def fit(args, model, hardware, run, make_dataset, steps, tokens, log_dir=None):
     from kbert.optim.schedule import WarmupLinearDecay
     from kbert.optim.tasks import task_losses, task_metrics
     from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
+    from kbert.training.intervals import log_interval
     from kbert.training.resume import fit_steps
 
     schedule = WarmupLinearDecay(args.learning_rate, int(WARMUP_SHARE * steps), steps)
@@ -167,7 +168,7 @@ def fit(args, model, hardware, run, make_dataset, steps, tokens, log_dir=None):
             kbert.AdamW(schedule, bias_correction=args.bias_correction), task_losses(model.task),
             weighted_metrics=task_metrics(model.task), jit_compile=hardware.jit_compile,
         )  # fmt: skip
-    window = min(LOG_EVERY, args.checkpoint_every)
+    window = log_interval(args.checkpoint_every, LOG_EVERY)
     return fit_steps(
         model, make_dataset, steps, run.path, window=window, checkpoint_every=args.checkpoint_every // window,
         callbacks=[ConsoleProgress(), TensorBoardScalars(log_dir or args.log_dir or run.path / "logs")],
@@ -234,7 +235,10 @@ def main(argv=None):
         train, dev, labels = read_data(args)
         windows = {"windows": args.windows, "doc_stride": args.doc_stride}
         pipeline, hardware = build(args, args.seed, labels, train.pair, **windows)
-        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
+        run = open_run(
+            args.output, settings_of(args), args.overwrite, hardware, inputs=inputs_of(args),
+            recipe="finetune_classifier.py",
+        )  # fmt: skip
     print(hardware.describe())
     print(f"{len(train):,} examples to learn from, {len(dev):,} to evaluate on; labels: {labels or 'numbers'}")
     metrics = OWN_METRICS[pipeline.model.task]

@@ -14,15 +14,16 @@ worth. A killed run goes on where it was when the same command is given again. -
 directory), metrics.json, settings.json and, for several runs, a folder for each.
 """
 import argparse
+import functools
 import json
 import shutil
 import statistics
 
 from finetune_classifier import add_finetuning_flags, build, finetune
-from flags import command, directory, plain_errors, positive_float, positive_int, settings_of
+from flags import command, directory, inputs_of, plain_errors, positive_float, positive_int, settings_of
 from submit_glue import submit
 
-from kbert.files import read_json
+from kbert.files import lock_directory, read_json, unlock_directory, write_directory
 from kbert.tasks.glue import GLUE_TASKS
 from kbert.training.run_directory import METRICS, SETTINGS, open_run
 
@@ -83,6 +84,12 @@ def read_data(args, task):
     return train, dev
 
 
+def read_by(args, tasks) -> dict:
+    """What `open_run` is told of a run of these tasks: the files that it reads, and which recipe it is."""
+    files = [task.path(args.data, split) for task in tasks for split in task.splits]
+    return {"inputs": inputs_of(args, data=files), "recipe": "finetune_glue.py"}
+
+
 def build_classifier(args, seed, task):
     """Pipeline and hardware for a task; a GLUE text is one window, whatever --init was trained with."""
     return build(args, seed, task.labels, task.pair, windows=None)
@@ -104,12 +111,13 @@ def run_task(args, task, run, data, first):
             continue
         built = first if (rate, seed) == each[0] else build_classifier(args, seed, task)
         settings = settings_of(args) | {"task": task.name, "learning_rate": rate, "seed": seed}
-        restart = open_run(path, settings, hardware=built[1])
+        restart = open_run(path, settings, hardware=built[1], **read_by(args, [task]))
         one = scores[rate, seed] = train_once(args, task, restart, data, built, rate, seed)
         print(f"{path.name}: " + ", ".join(f"{name} {one['dev'][name]:.4f}" for name in task.columns))
     scores = summary(scores, task.columns)
     best = run.path / folder(args, scores["learning_rate"], scores["best_seed"]) / "model"
-    run.finish(scores, lambda path: copy(best, path))
+    # The copy is the run's model, manifest and all: its own folder tells how it was made.
+    run.finish(scores, lambda path, made_by: write_directory(path, functools.partial(copy, best)))
     return scores
 
 
@@ -192,7 +200,7 @@ def train(args, tasks):
         done = () if args.overwrite else [task for task in tasks if (args.output / task.name / METRICS).exists()]
         data = {task.name: read_data(args, task) for task in tasks if task not in done}  # so that errors show now
         pipeline, hardware = build_classifier(args, args.seed, tasks[0])
-        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
+        run = open_run(args.output, settings_of(args), args.overwrite, hardware, **read_by(args, tasks))
     print(hardware.describe())
     if args.task == "all":
         return run_all(args, tasks, run, data, (pipeline, hardware)), hardware
@@ -210,8 +218,11 @@ def main(argv=None):
     scores, hardware = trained or train(args, tasks)
     if args.submission:
         models = {task.name: [args.output / (task.name if args.task == "all" else "") / "model"] for task in tasks}
+        with plain_errors():
+            lock_directory(args.output)
         with hardware.scope():
             submit(models, (), args.data, args.output / "submission", args.batch_size)
+        unlock_directory(args.output)
     if args.json:
         print(json.dumps(scores))
 
@@ -239,7 +250,8 @@ def run_all(args, tasks, run, data, first):
             scores[task.name] = read_json(path / METRICS)
         else:
             built = first if task is tasks[0] else build_classifier(args, args.seed, task)
-            one = open_run(path, settings_of(args) | {"task": task.name}, hardware=built[1])
+            settings = settings_of(args) | {"task": task.name}
+            one = open_run(path, settings, hardware=built[1], **read_by(args, [task]))
             scores[task.name] = run_task(args, task, one, data[task.name], built)
         print_table(task, scores[task.name])
     result = {"tasks": scores, "average": average(scores), "minutes": sum(one["minutes"] for one in scores.values())}
@@ -251,12 +263,8 @@ def run_all(args, tasks, run, data, first):
 
 
 def copy(source, target):
-    """Copies a directory, whole or not at all."""
-    partial = target.with_name(f".{target.name}.part")
-    for old in (partial, target):
-        shutil.rmtree(old, ignore_errors=True)
-    shutil.copytree(source, partial)
-    partial.rename(target)
+    """Copies what is in a directory to another."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import argparse
 import json
 
 from finetune_classifier import add_finetuning_flags, build_task, finetune, hold_out
-from flags import add_choice_flags, command, file, plain_errors, rate, settings_of
+from flags import add_choice_flags, command, file, inputs_of, plain_errors, rate, settings_of
 
 from kbert.training.run_directory import open_run
 
@@ -68,7 +68,10 @@ def main(argv=None):
     with plain_errors():
         train, dev = read_data(args)
         pipeline, hardware = build_task(args, args.seed, "multiple_choice")
-        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
+        run = open_run(
+            args.output, settings_of(args), args.overwrite, hardware, inputs=inputs_of(args),
+            recipe="finetune_multiple_choice.py",
+        )  # fmt: skip
     print(hardware.describe())
     print(f"{len(train):,} questions to learn from, {len(dev):,} to evaluate on")
     scores = finetune(args, pipeline, hardware, run, train, dev, ("accuracy",), args.seed, args.log_dir)

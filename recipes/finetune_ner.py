@@ -18,7 +18,7 @@ import json
 import time
 
 from finetune_classifier import add_finetuning_flags, batch_settings, build_task, fit, timed
-from flags import add_tag_flags, command, file, plain_errors, positive_int, rate, settings_of
+from flags import add_tag_flags, command, file, inputs_of, plain_errors, positive_int, rate, settings_of
 
 PAPER = {  # Table 7, fine-tuning: F1 on CoNLL-2003's dev and test
     "ELMo": (95.7, 92.2), "BERT-base, fine-tuned": (96.4, 92.4), "BERT-large, fine-tuned": (96.6, 92.8),
@@ -94,8 +94,8 @@ def finetune(args, pipeline, hardware, run, train, dev):
         "minutes": (time.perf_counter() - start) / 60,
     }  # fmt: skip
 
-    def save(path):
-        kbert.save_pretrained(pipeline, path, made_by=settings_of(args), overwrite=True)
+    def save(path, made_by):
+        kbert.save_pretrained(pipeline, path, made_by=made_by, overwrite=True)
         write_predictions(run.path / "predictions.txt", dev, predicted)
 
     run.finish(metrics, save)
@@ -139,7 +139,9 @@ def main(argv=None):
             args, args.seed, "tagging", labels=tags, num_labels=len(tags),
             doc_stride=args.doc_stride or half_window(args),
         )  # fmt: skip
-        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
+        run = open_run(
+            args.output, settings_of(args), args.overwrite, hardware, inputs=inputs_of(args), recipe="finetune_ner.py"
+        )
     print(hardware.describe())
     print(f"{len(train):,} sentences to learn from, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
     metrics = finetune(args, pipeline, hardware, run, train, dev)

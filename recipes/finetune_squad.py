@@ -21,7 +21,7 @@ import pathlib
 import time
 
 from finetune_classifier import add_finetuning_flags, batch_settings, build_task, fit, timed
-from flags import command, directory, file, plain_errors, positive_int, settings_of
+from flags import command, directory, file, inputs_of, plain_errors, positive_int, settings_of
 
 EPOCHS = {"1.1": 3.0, "2.0": 2.0}
 BATCH_SIZES = {"1.1": 32, "2.0": 48}
@@ -54,13 +54,18 @@ def parse_arguments(argv):
     return args
 
 
+def paths_of(args):
+    """The files of questions to learn from and to evaluate on."""
+    if args.data:
+        return [pathlib.Path(args.data, f"{split}-v{args.version}.json") for split in ("train", "dev")]
+    return [args.train, args.dev]
+
+
 def read_data(args):
     """Questions to learn from and to evaluate on; completes the settings that depend on the version."""
     from kbert.tasks.squad import read_questions
 
-    paths = args.train, args.dev
-    if args.data:
-        paths = [pathlib.Path(args.data, f"{split}-v{args.version}.json") for split in ("train", "dev")]
+    paths = paths_of(args)
     train, dev = map(read_questions, paths)
     args.version = args.version or ("1.1" if train.has_answer.all() else "2.0")
     args.epochs = args.epochs or EPOCHS[args.version]
@@ -137,7 +142,10 @@ def main(argv=None):
             args, args.seed, "span", doc_stride=args.doc_stride, max_query_length=args.max_query_length,
             max_answer_length=args.max_answer_length, n_best=args.n_best, null_threshold=None,
         )  # fmt: skip
-        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
+        run = open_run(
+            args.output, settings_of(args), args.overwrite, hardware,
+            inputs=inputs_of(args, data=paths_of(args) if args.data else None), recipe="finetune_squad.py",
+        )  # fmt: skip
     import kbert
 
     print(hardware.describe())
@@ -155,8 +163,8 @@ def main(argv=None):
     if run.is_chief:
         result.write(run.path)
     final = kbert.build_pipeline(pipeline.model, null_threshold=result.threshold)
-    made_by = settings_of(args)
-    run.finish(scores, lambda path: kbert.save_pretrained(final, path, made_by=made_by, overwrite=True))
+    save = lambda path, made_by: kbert.save_pretrained(final, path, made_by=made_by, overwrite=True)  # noqa: E731
+    run.finish(scores, save)
     report(args, scores)
     if args.json:
         print(json.dumps(scores))

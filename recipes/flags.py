@@ -123,9 +123,12 @@ def add_tag_flags(parser: argparse.ArgumentParser) -> None:
                         help="of the tags (default: recognised)")  # fmt: skip
 
 
+_NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "log_every", "checkpoint_every")
+
+
 def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
-    """What a run is defined by, as JSON: all flags but those that only say where to look or write."""
-    dropped = {"output", "overwrite", "json", "log_dir", *without}
+    """What a run is defined by, as JSON: all flags but those of where and how often it writes."""
+    dropped = {*_NOT_SETTINGS, *without}
     return {
         name: str(value) if isinstance(value, pathlib.Path) else value
         for name, value in sorted(vars(arguments).items())
@@ -133,8 +136,18 @@ def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
     }
 
 
+def inputs_of(arguments: argparse.Namespace, **others) -> dict:
+    """What a run reads, for `open_run`: all flags that are paths.
+
+    Args:
+        others: flags whose value is a pattern, a name or a directory of more than the run reads → the paths meant.
+    """
+    paths = {name: value for name, value in vars(arguments).items() if isinstance(value, pathlib.Path)}
+    return {name: value for name, value in (paths | others).items() if name not in _NOT_SETTINGS}
+
+
 def command(main, resumes=False):
-    """Runs a recipe's `main` as a program: a signal, divergence and a lost worker end it with one line.
+    """Runs a recipe's `main` as a program: a signal, divergence, a full disk and a lost worker end it with one line.
 
     Args:
         main: function without arguments.
@@ -143,6 +156,7 @@ def command(main, resumes=False):
     The exit status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, files that are
     half written are removed and a training step is finished and saved; a second signal ends it at once.
     """
+    from kbert.files import FullDisk
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
     from kbert.training.workers import LostWorker, named_losses
 
@@ -157,7 +171,7 @@ def command(main, resumes=False):
             hint = "The same command resumes the run." if resumes else "No file was left half written."
             print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
-    except (FloatingPointError, LostWorker) as error:
+    except (FloatingPointError, FullDisk, LostWorker) as error:
         sys.exit(f"error: {error}")
 
 

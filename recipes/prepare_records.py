@@ -16,7 +16,7 @@ import shutil
 import sys
 import time
 
-from flags import add_flags, command, file, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, file, inputs_of, plain_errors, positive_int, rate, settings_of
 
 
 def parse_arguments(arguments):
@@ -57,7 +57,8 @@ def main(arguments=None):
         files = find_files(args.corpus)
         tokenizer = BertTokenizer(args.vocab, lowercase=not args.cased)
         next(iterate_documents(files, args.format, args.language))  # an empty corpus leaves nothing behind
-        run = open_run(args.output, settings_of(args), args.overwrite)
+        inputs = inputs_of(args, corpus=files)
+        run = open_run(args.output, settings_of(args), args.overwrite, inputs=inputs, recipe="prepare_records.py")
         try:
             records = write_records(
                 iterate_documents(files, args.format, args.language),

@@ -5,19 +5,23 @@
 
 or, reading text that was tokenised once (recipes/prepare_records.py), --records DIR instead of --corpus and --vocab.
 The paper's own run is --size base --batch-size 256 --steps 900000 --sequence-length 128 --learning-rate 1e-4, and then,
-from --init of that output, 100,000 steps of --sequence-length 512. A killed run goes on from its last checkpoint when
-the same command is given again. --output receives model/ (a kbert directory: what --init takes), metrics.json,
-settings.json, history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/.
+from --init of that output, 100,000 steps of --sequence-length 512. A killed run resumes from its last checkpoint when
+the same command is given again, with the same inputs. --output receives model/ (a kbert directory: what --init takes),
+metrics.json, settings.json, inputs.json (sizes and hashes), history.jsonl, logs/ (TensorBoard) and, until the run is
+finished, checkpoints/.
 """
 
 import argparse
-import functools
 import json
 import math
 import shutil
 import time
 
-from flags import add_flags, command, directory, file, plain_errors, positive_int, rate, settings_of
+from flags import add_flags, command, directory, file, inputs_of, plain_errors, positive_int, rate, settings_of
+
+from kbert.training.intervals import check_intervals, log_interval
+
+LOG_EVERY = 100  # steps
 
 
 def parse_arguments(argv):
@@ -33,6 +37,10 @@ def parse_arguments(argv):
               steps={"required": True}, learning_rate={"default": 1e-4})  # fmt: skip
     parser.add_argument("--warmup-steps", type=positive_int, metavar="N",
                         help="of rising learning rate (default: a tenth of --steps, at most 10,000)")  # fmt: skip
+    parser.add_argument("--schedule", choices=("linear", "constant"), default="linear",
+                        help="of the learning rate after the warm-up: linear, to 0 at the end, as the paper; constant: "
+                             "the same command with more --steps (and the same --warmup-steps) extends a run, which "
+                             "keeps its last checkpoint (default: linear)")  # fmt: skip
     parser.add_argument("--predictions", type=positive_int, metavar="N",
                         help="most masks of a sequence (default: 20 at length 128, 80 at 512)")  # fmt: skip
     parser.add_argument("--whole-word", action="store_true", help="mask whole words (Google's release of May 2019)")
@@ -42,9 +50,10 @@ def parse_arguments(argv):
     parser.add_argument("--held-out", type=rate, default=0.01, metavar="SHARE",
                         help="of a --corpus' documents, for evaluation only (default 0.01)")  # fmt: skip
     parser.add_argument("--evaluation-batches", type=positive_int, default=50, metavar="N", help="(default 50)")
-    parser.add_argument("--log-every", type=positive_int, default=100, metavar="STEPS", help="(default 100)")
+    parser.add_argument("--log-every", type=positive_int, metavar="STEPS",
+                        help="(default: the divisor of --checkpoint-every that is nearest to 100)")  # fmt: skip
     parser.add_argument("--checkpoint-every", type=positive_int, default=500, metavar="STEPS",
-                        help="also evaluates (default 500)")  # fmt: skip
+                        help="also evaluates; a multiple of --log-every (default 500)")  # fmt: skip
     add_flags(parser, "strategy", "logical-cpus", "precision", "log-dir", "json", "overwrite")
     args = parser.parse_args(argv)
     if args.corpus and not (args.vocab or args.init):
@@ -61,7 +70,11 @@ def parse_arguments(argv):
     args.warmup_steps = args.warmup_steps or min(10_000, math.ceil(args.steps / 10))
     if args.warmup_steps > args.steps:
         parser.error(f"--warmup-steps must be at most --steps. Received: {args.warmup_steps} of {args.steps}")
-    args.log_every = min(args.log_every, args.checkpoint_every)
+    args.log_every = args.log_every or log_interval(args.checkpoint_every, LOG_EVERY)
+    try:
+        check_intervals(args.checkpoint_every, args.log_every)
+    except ValueError as error:
+        parser.error(str(error))
     return args
 
 
@@ -123,24 +136,32 @@ def describe_data(args, tokenizer, batches, evaluation):
     return report, unigram
 
 
+def schedule_of(settings):
+    """The learning rates of a run of these settings: appendix A.2's, or without the decay."""
+    from kbert.optim.schedule import WarmupLinearDecay
+    from kbert.optim.warmup_constant import WarmupConstant
+
+    if settings["schedule"] == "constant":
+        return WarmupConstant(settings["learning_rate"], settings["warmup_steps"])
+    return WarmupLinearDecay(settings["learning_rate"], settings["warmup_steps"], settings["steps"])
+
+
 def train(args, model, tokenizer, hardware, run, make_dataset, evaluation, report):
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0. Returns the logs."""
     import kbert
     from kbert.inspection.masked_examples import MaskedExamples
     from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
-    from kbert.optim.schedule import WarmupLinearDecay
     from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
     from kbert.training.resume import fit_steps
 
     heads = {"next_sentence": not args.no_next_sentence}
-    schedule = WarmupLinearDecay(args.learning_rate, args.warmup_steps, args.steps)
     with hardware.scope():
         model.compile(
-            kbert.AdamW(schedule), pretraining_losses(**heads), weighted_metrics=pretraining_metrics(**heads),
+            kbert.AdamW(schedule_of(vars(args))), pretraining_losses(**heads), weighted_metrics=pretraining_metrics(**heads),
             jit_compile=hardware.jit_compile,
         )  # fmt: skip
     logs = args.log_dir or run.path / "logs"
-    windows = max(1, args.checkpoint_every // args.log_every)
+    windows = args.checkpoint_every // args.log_every
     return fit_steps(
         model, make_dataset, args.steps, run.path, window=args.log_every, checkpoint_every=windows,
         validation_data=evaluation, validation_every=windows, real_share=1 - report["padding_share"],
@@ -156,13 +177,18 @@ def main(argv=None):
     start = time.perf_counter()
     with plain_errors():
         import kbert
+        from kbert.data.corpus_files import find_files
         from kbert.training.log_names import readable_logs
         from kbert.training.run_directory import open_run
         from kbert.weights.settings import ModelSettings
 
         model, tokenizer, hardware = build(args)
         make_dataset, evaluation = datasets(args, tokenizer)
-        run = open_run(args.output, settings_of(args), args.overwrite, hardware)
+        inputs = inputs_of(args, corpus=find_files(args.corpus) if args.corpus else None)
+        run = open_run(
+            args.output, settings_of(args), args.overwrite, hardware, inputs=inputs, recipe="pretrain.py",
+            schedule=schedule_of,
+        )  # fmt: skip
         print(hardware.describe())
         try:
             report, unigram = describe_data(args, tokenizer, make_dataset(0), evaluation)
@@ -178,10 +204,11 @@ def main(argv=None):
         "minutes": (time.perf_counter() - start) / 60,
     }  # fmt: skip
     settings = ModelSettings(task=model.task, sequence_length=args.sequence_length, tokenizer=tokenizer.settings())
-    save = functools.partial(
-        kbert.save_pretrained, model, tokenizer=tokenizer, settings=settings, made_by=settings_of(args), overwrite=True
-    )
-    run.finish(metrics, save)
+
+    def save(path, made_by):
+        kbert.save_pretrained(model, path, tokenizer=tokenizer, settings=settings, made_by=made_by, overwrite=True)
+
+    run.finish(metrics, save, keep_checkpoint=args.schedule == "constant")
     report_result(args, metrics, run)
 
 

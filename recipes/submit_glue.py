@@ -13,7 +13,7 @@ set, AX. --constant TASK: the most frequent label of the training file instead o
 import argparse
 import pathlib
 
-from flags import add_flags, command, directory, kbert_directory, plain_errors, settings_of
+from flags import add_flags, command, directory, inputs_of, kbert_directory, plain_errors, settings_of
 
 from kbert.tasks.glue import GLUE_TASKS
 
@@ -54,6 +54,17 @@ def models_of(args) -> dict[str, list[pathlib.Path]]:
     if not models and not args.constant:
         raise ValueError(f"{args.runs}: expected folders of tasks with a model/ in them. Received: none")
     return models
+
+
+def read_by(args, models) -> dict:
+    """The models of the run, the test files that they answer and the training files of the constant answers."""
+    tests = [GLUE_TASKS[task].test_path(args.data, file) for task in models for file in GLUE_TASKS[task].tests]
+    for name in args.constant:
+        task = GLUE_TASKS[name]
+        tests += [task.path(args.data, "train"), *(task.test_path(args.data, file) for file in task.tests)]
+    given = [path for _, path in args.model]
+    runs = [path for paths in models.values() for path in paths if path not in given]
+    return inputs_of(args, data=tests, model=given or None, runs=runs or None)
 
 
 def load(path, task):
@@ -98,7 +109,7 @@ def main(argv=None):
         models = models_of(args)
         hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
         settings = settings_of(args) | {"model": [f"{task}={path}" for task, path in args.model]}
-        run = open_run(args.output, settings, args.overwrite)
+        run = open_run(args.output, settings, args.overwrite, inputs=read_by(args, models), recipe="submit_glue.py")
         with hardware.scope():
             submit(models, args.constant, args.data, run.path, args.batch_size)
         run.finish({})

@@ -25,13 +25,13 @@ from kbert.data.records_manifest import (
     signed,
     token_type,
 )
-from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256
+from kbert.files import LOCK, atomic_file, is_partial, read_json, remove_partial, sha256
 from kbert.text.tokenizer import resolve_settings
 from kbert.text.vocabulary import write_vocabulary
 
 _STATE = (MANIFEST, UNFINISHED, VOCABULARY)
 _MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
-_RECIPE = ("settings.json", "metrics.json")
+_RECIPE = ("settings.json", "inputs.json", "metrics.json", LOCK)
 _PACKAGES = ("kbert", "tensorflow", "tensorflow-text", "sentencex", "numpy")
 
 

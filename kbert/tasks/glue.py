@@ -95,6 +95,12 @@ class GlueTask:
             score_range=self.score_range,
         )  # fmt: skip
 
+    def test_path(self, directory, file: str) -> pathlib.Path:
+        """The texts behind one file of the submission, in the GLUE directory or in the task's own."""
+        if file not in self.tests:
+            raise ValueError(f"{self.name} answers the test files {list(self.tests)}. Received: {file!r}")
+        return _find(directory, self.tests[file])
+
     def read_test(self, directory, file: str) -> UnlabelledTexts:
         """The texts behind one file of the submission, such as "MNLI-mm". Every row is kept, as the server wants them.
 
@@ -102,9 +108,7 @@ class GlueTask:
             FileNotFoundError: the file is not there.
             ValueError: the file is not in the official layout; the message names file and line.
         """
-        if file not in self.tests:
-            raise ValueError(f"{self.name} answers the test files {list(self.tests)}. Received: {file!r}")
-        path = _find(directory, self.tests[file])
+        path = self.test_path(directory, file)
         table = read_table(path, format="tsv", short_rows="fill" if self.skip_short else "error")
         wanted = [c for c in (self.text, self.text_pair) if c is not None]
         if missing := [name for name in wanted if name not in table]:

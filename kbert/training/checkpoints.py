@@ -1,10 +1,11 @@
 """The state of a training run on disk: written whole or not at all, checked when read."""
 
+import math
 import os
 import pathlib
 import shutil
 
-from kbert.files import flush, flush_tree, read_json, write_json
+from kbert.files import explain_full_disk, flush, flush_tree, read_json, write_json
 
 _MANIFEST, _VALUES = "manifest.json", "values"
 
@@ -46,19 +47,23 @@ class Checkpoints:
         """Write the state as that after `step` steps, and delete what is older than the last `keep`."""
         import tensorflow as tf
 
-        self.directory.mkdir(parents=True, exist_ok=True)
-        part = self.directory / f".{_name(step)}.part"
+        part, final = self.directory / f".{_name(step)}.part", self.directory / _name(step)
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
         variables = self._variables()
-        tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(part / _VALUES))
-        write_json(part / _MANIFEST, {"step": step, "variables": [_describe(variable) for variable in variables]})
-        flush_tree(part)
-        final = self.directory / _name(step)
-        if final.exists():  # damaged, else this step would not have been run again
-            shutil.rmtree(final)
-        os.rename(part, final)
-        flush(self.directory)
+        needed = sum(math.prod(variable.shape) * tf.as_dtype(variable.dtype).size for variable in variables)
+        with explain_full_disk(final, needed):
+            try:
+                part.mkdir(parents=True)
+                tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(part / _VALUES))
+                manifest = {"step": step, "variables": [_describe(variable) for variable in variables]}
+                write_json(part / _MANIFEST, manifest)
+                flush_tree(part)
+                if final.exists():  # damaged, else this step would not have been run again
+                    shutil.rmtree(final)
+                os.rename(part, final)
+                flush(self.directory)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
         for old in self._saved()[: -self.keep]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -85,13 +90,23 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints on disk, in order."""
-        return [int(path.name.removeprefix("step-")) for path in self._saved()]
+        return [checkpoint_step(path) for path in self._saved()]
 
     def _saved(self):
-        return sorted(self.directory.glob("step-" + "[0-9]" * 10))
+        return checkpoint_paths(self.directory)
 
     def _variables(self):
         return [*self.model.variables, *self.model.optimizer.variables]
+
+
+def checkpoint_paths(directory) -> list[pathlib.Path]:
+    """The checkpoints in a directory, oldest first; none where there is no directory."""
+    return sorted(pathlib.Path(directory).glob("step-" + "[0-9]" * 10))
+
+
+def checkpoint_step(path) -> int:
+    """The step of a checkpoint, which is its name."""
+    return int(pathlib.Path(path).name.removeprefix("step-"))
 
 
 def _name(step):

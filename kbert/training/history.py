@@ -1,18 +1,19 @@
-"""The curves of a run as a file of JSON lines, one a window, which a resumed run goes on with."""
+"""The curves of a run as a file of JSON lines, one a window, to which a resumed run appends."""
+
 import json
+import math
 import os
 import pathlib
 
-from kbert.files import atomic_file
+from kbert.files import atomic_file, explain_full_disk, parse_json
 
 
 class History:
     """Records of a run in order, in memory and in a file.
 
     Args:
-        path: of the JSON lines file; read if it is there.
-        step: int; records after this step (of work that is about to be done again) are dropped, and so is a last line
-            that was cut off.
+        path: of the JSON lines file; read if it is there. A damaged line is reported and dropped, the others are kept.
+        step: int; records after this step (of work that is about to be done again) are dropped.
 
     Attributes:
         records: list of dicts, each with "step" and the logs of a window.
@@ -31,22 +32,33 @@ class History:
                 file.writelines(map(_line, self.records))
 
     def append(self, record):
+        """Add the record of a window; numbers that are not finite, which JSON does not know, are written as null."""
         self.records.append(record)
-        with open(self.path, "a", encoding="utf-8") as file:
+        with explain_full_disk(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(_line(record))
             file.flush()
             os.fsync(file.fileno())
 
 
 def _line(record):
-    return json.dumps(record) + "\n"
+    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
+    return json.dumps(finite, allow_nan=False) + "\n"
 
 
 def _read(path):
     if not path.exists():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        where = f"{path}, line {number}"
         try:
-            yield json.loads(line)
-        except ValueError:
-            return
+            record = parse_json(line, where, parse_constant=_refuse)
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                raise ValueError(f'{where}: expected an object with a whole number "step". Received: {line[:80]!r}')
+        except ValueError as error:
+            print(f"{error} This line is dropped.", flush=True)
+        else:
+            yield record
+
+
+def _refuse(constant):
+    raise ValueError(f"{constant} is not JSON")

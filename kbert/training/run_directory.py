@@ -1,12 +1,28 @@
-"""What `--output` of a recipe is: one run, resumed if it was broken off, never overwritten by accident."""
+"""What `--output` of a recipe is: one run, resumed if it was interrupted, never overwritten by accident."""
 
+import contextlib
+import datetime
 import json
+import math
 import pathlib
 import shutil
 
-from kbert.files import is_partial, read_json, remove_partial, write_json
+from kbert.files import (
+    LOCK,
+    flush,
+    flush_tree,
+    is_partial,
+    lock_directory,
+    read_json,
+    remove_partial,
+    unlock_directory,
+    write_json,
+)
+from kbert.training.checkpoints import checkpoint_paths, checkpoint_step
+from kbert.training.extension import check_extension
+from kbert.training.inputs import check_inputs, describe_inputs, identify_inputs, makers, versions
 
-SETTINGS, METRICS, MODEL, CHECKPOINTS = "settings.json", "metrics.json", "model", "checkpoints"
+SETTINGS, INPUTS, METRICS, MODEL, CHECKPOINTS = "settings.json", "inputs.json", "metrics.json", "model", "checkpoints"
 
 
 class RunDirectory:
@@ -14,7 +30,7 @@ class RunDirectory:
 
     Attributes:
         path: `pathlib.Path`.
-        resume: bool, whether an unfinished run of the same settings is there to go on with.
+        resume: bool, whether an unfinished run of the same settings and inputs is there to go on with.
         is_chief: bool, whether this process writes; of several workers the first does.
     """
 
@@ -23,34 +39,75 @@ class RunDirectory:
         self.resume = resume
         self.is_chief = is_chief
 
-    def finish(self, metrics, save_model=None):
-        """Write what the run ends with: the model, then metrics.json, which marks it as finished, and no checkpoints.
+    def finish(self, metrics, save_model=None, keep_checkpoint=False):
+        """Write what the run ends with: the model, then metrics.json, which marks it as finished, then delete checkpoints.
+
+        Everything is flushed to the disk before the next thing is done: a run that looks finished is.
 
         Args:
             metrics: dict that JSON can hold.
-            save_model: function of a path that writes the model there; None for runs without one.
+            save_model: function of a path and of `made_by` that writes the model there; None for runs without one.
+            keep_checkpoint: bool, whether the last checkpoint stays, so that the run can be extended.
+
+        Raises:
+            FloatingPointError: a metric that is not finite; nothing is written or deleted.
         """
         if not self.is_chief:
             return
+        if wrong := list(_not_finite(metrics)):
+            raise FloatingPointError(
+                f"{self.path / METRICS}: expected finite metrics. Received: {', '.join(wrong)}. Nothing was written; "
+                "the last checkpoint is kept."
+            )
         if save_model is not None:
-            save_model(self.path / MODEL)
-            remove_partial(self.path)
+            save_model(self.path / MODEL, self.made_by(metrics))
+        remove_partial(self.path)
+        flush_tree(self.path)
         write_json(self.path / METRICS, metrics)
-        shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+        for checkpoint in checkpoint_paths(self.path / CHECKPOINTS)[: -1 if keep_checkpoint else None]:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        if not keep_checkpoint:
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+        unlock_directory(self.path)
+
+    def made_by(self, metrics) -> dict:
+        """What the manifest of a model says of this run: recipe, settings, inputs, versions and metrics.
+
+        Inputs have their name and hash, and those that are models what their own manifest says of the run that made
+        them; so the runs behind a model can be followed back. There are no paths in it.
+        """
+        record = read_json(self.path / INPUTS)
+        inputs = describe_inputs(record["inputs"])
+        for argument, maker in record["made_by"].items():
+            inputs[argument]["made_by"] = maker
+        settings = read_json(self.path / SETTINGS)
+        settings = {name: value for name, value in settings.items() if name not in inputs}
+        return {name: record[name] for name in ("recipe", "versions")} | {
+            "settings": settings, "inputs": inputs, "metrics": metrics,
+        }  # fmt: skip
 
 
-def open_run(output, settings, overwrite=False, hardware=None) -> RunDirectory:
-    """Open a recipe's output directory by the rule that all recipes share.
+def open_run(
+    output, settings, overwrite=False, hardware=None, *, inputs=None, recipe=None, schedule=None
+) -> RunDirectory:  # fmt: skip
+    """Open a recipe's output directory by the rule that all recipes share, and lock it until the run ends.
 
-    A new or empty directory starts a run; settings.json is written first. An unfinished run (no metrics.json) with the
-    same settings is resumed. Anything else there is an error, unless `overwrite`, which deletes it and says so. Of
-    several workers the first does all this, and the others wait for it.
+    A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
+    metrics.json) with the same settings and inputs is resumed. Anything else there is an error, unless `overwrite`,
+    which deletes it and says so. A run may also be given other `steps`, if the learning rates of the steps that are done
+    are the same for both numbers (`kbert.training.extension`).
+
+    Of several workers the first does all this; each checks that it reads the inputs that the first reads; an error of
+    one ends all.
 
     Args:
         output: path.
         settings: dict that JSON can hold: all that defines the run.
         overwrite: bool.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
+        inputs: dict, argument → path or paths of what the run reads, as for `identify_inputs`.
+        recipe: str, the name of the recipe, for the manifest of the model.
+        schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
 
     Returns:
         `RunDirectory`.
@@ -58,52 +115,139 @@ def open_run(output, settings, overwrite=False, hardware=None) -> RunDirectory:
     Raises:
         FileExistsError: a finished run, a run of other settings, or other files; the message says what is there, what
             `--overwrite` would delete, and for other settings which ones differ.
-        ValueError: `overwrite` of a directory that holds more than a run (a home, a checkout).
+        BlockingIOError: another process holds the directory.
+        ValueError: inputs that have changed since the run was started; `overwrite` of a directory that holds more than
+            a run (a home, a checkout).
 
     Example::
 
-        run = open_run("runs/tiny", {"size": "tiny", "seed": 0})
+        run = open_run("runs/tiny", {"size": "tiny", "seed": 0}, inputs={"corpus": "corpus.txt"}, recipe="pretrain.py")
         run.finish({"loss": 1.9})
     """
-    path = pathlib.Path(output)
-    if hardware is not None and not hardware.is_chief:
-        hardware.wait_for_all()
-        return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
-    run = _open(path, json.loads(json.dumps(settings)), overwrite)
-    if hardware is not None:
-        hardware.wait_for_all()
+    path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
+    if hardware is None:
+        return _open(path, settings, overwrite, inputs or {}, recipe, schedule)
+    if hardware.is_chief:
+        with _all_or_none(hardware):
+            run = _open(path, settings, overwrite, inputs or {}, recipe, schedule)
+    else:
+        with _all_or_none(hardware):
+            pass
+        run = RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
+    if hardware.name == "multiworker":
+        with _all_or_none(hardware):
+            if not run.is_chief:
+                _check_record(path, identify_inputs(inputs or {}))
     return run
 
 
-def _open(path, settings, overwrite):
+@contextlib.contextmanager
+def _all_or_none(hardware):
+    """Every worker comes out of the block without an error, or none does."""
+    try:
+        yield
+    except Exception:
+        hardware.agree(False)
+        raise
+    if not hardware.agree(True):
+        raise RuntimeError("Another worker of this run could not open --output; its message says why.")
+
+
+def _open(path, settings, overwrite, inputs, recipe, schedule):
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"Expected a directory as output. Received: {path}, which is a file.")
-    if path.is_dir() and any(not is_partial(entry.name) for entry in path.iterdir()):
+    new = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    lock_directory(path)
+    try:
+        return _open_locked(path, settings, overwrite, inputs, recipe, schedule)
+    except BaseException:
+        unlock_directory(path)
+        if new:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _open_locked(path, settings, overwrite, inputs, recipe, schedule):
+    if any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir()):
         found = _read_settings(path)
         finished = (path / METRICS).exists()
-        if found == settings and not finished and not overwrite:
+        extended = found is not None and _differing(found, settings) == ["steps"] and schedule is not None
+        if not overwrite and (extended or (found == settings and not finished)):
+            _check_record(path, identify_inputs(inputs))
+            if extended:
+                _extend(path, found, settings, schedule, finished)
             return RunDirectory(path, resume=True)
         if not overwrite:
             raise FileExistsError(_what_is_there(path, found, settings, finished))
         _empty(path)
-    path.mkdir(parents=True, exist_ok=True)
-    write_json(path / SETTINGS, settings)
+    record = {
+        "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "recipe": recipe,
+        "versions": versions(),
+        "inputs": identify_inputs(inputs),
+        "made_by": makers(inputs),
+    }
+    write_json(path / INPUTS, record)
+    write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
+    flush(path.absolute().parent)
     return RunDirectory(path, resume=False)
 
 
+def _check_record(path, found):
+    try:
+        record = read_json(path / INPUTS)
+        recorded, there, since = record["inputs"], record["versions"], record["recorded"]
+        check_inputs(path, recorded, found, since)
+    except (AttributeError, KeyError, TypeError, FileNotFoundError) as error:
+        raise ValueError(
+            f"{path / INPUTS} is missing or damaged ({error!r}): it tells with what inputs the run was started, without "
+            "which it cannot resume. Put it back, or start another run with another --output."
+        ) from error
+    if there != (now := versions()):
+        changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in _differing(there, now))
+        print(f"WARNING: {path} was started with other versions ({changed}): the rest of it may differ.", flush=True)
+
+
+def _extend(path, found, settings, schedule, finished):
+    saved = checkpoint_paths(path / CHECKPOINTS)
+    done = checkpoint_step(saved[-1]) if saved else 0
+    if finished and not done:
+        raise FileExistsError(
+            f"{path} holds a finished run of {found['steps']} steps, whose checkpoint was deleted: it cannot be given "
+            f"{settings['steps']} steps. Start a new run in another --output with --init {path}."
+        )
+    check_extension(path, schedule(found), schedule(settings), done, found["steps"], settings["steps"])
+    print(f"{path}: {settings['steps']} steps instead of {found['steps']}, {done} of which are done.", flush=True)
+    (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
+    flush(path)
+    write_json(path / SETTINGS, settings)
+
+
 def _read_settings(path):
+    """None where there are none, so that it is no run."""
+    if not (path / SETTINGS).exists():
+        return None
     try:
         return read_json(path / SETTINGS)
-    except (OSError, ValueError):
-        return None
+    except ValueError as error:
+        raise FileExistsError(
+            f"{path} holds a run whose settings cannot be read: {error} Put {SETTINGS} back, or start another run with "
+            "another --output."
+        ) from error
+
+
+def _differing(one, other):
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
 def _what_is_there(path, found, settings, finished):
     if found is None:
         there = f"{path} holds other files than a run's"
     elif found != settings:
-        differing = sorted(key for key in found.keys() | settings.keys() if found.get(key) != settings.get(key))
-        changes = ", ".join(f"{key}: {found.get(key)!r} there, {settings.get(key)!r} now" for key in differing)
+        changes = ", ".join(
+            f"{key}: {found.get(key)!r} there, {settings.get(key)!r} now" for key in _differing(found, settings)
+        )
         there = f"{path} holds {'a finished' if finished else 'an unfinished'} run with other settings ({changes})"
     else:
         there = f"{path} holds the finished run of these settings ({METRICS} is written)"
@@ -111,9 +255,9 @@ def _what_is_there(path, found, settings, finished):
 
 
 def _contents(path):
-    files = [file for file in path.rglob("*") if file.is_file()]
+    files = [file for file in path.rglob("*") if file.is_file() and file != path / LOCK]
     size = sum(file.stat().st_size for file in files)
-    names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir() if entry.name != LOCK)
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"{len(files)} files, {size / 2**20:.1f} MiB: {shown}"
 
@@ -125,4 +269,14 @@ def _empty(path):
         raise ValueError(f"--overwrite deletes what a run left, nothing more. Received: {resolved}")
     print(f"--overwrite: deleting from {path} {_contents(path)}", flush=True)
     for entry in path.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        if entry.name != LOCK:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def _not_finite(value, name=""):
+    """"name = value" of every number in nested dicts and lists that is not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{name} = {value}"
+    elif isinstance(value, dict | list | tuple):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _not_finite(inner, f"{name}.{key}" if name else str(key))

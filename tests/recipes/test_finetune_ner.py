@@ -45,7 +45,7 @@ def test_it_learns_and_writes_its_predictions(run, home):
     scores = entity_scores(gold.tags, predicted.tags)
     assert scores == {name: metrics["dev"][name] for name in scores}
     assert {path.name for path in run.iterdir()} == {
-        "model", "metrics.json", "settings.json", "history.jsonl", "logs", "predictions.txt",
+        "model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs", "predictions.txt",
     }  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_what_a_run_leaves(home, run):
     scores = read_json(path / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == scores
     assert {entry.name for entry in path.iterdir()} == {
-        "model", "metrics.json", "settings.json", "history.jsonl", "logs", *FILES,
+        "model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs", *FILES,
     }  # fmt: skip
     assert (scores["train_examples"], scores["dev_examples"], scores["steps"]) == (30, 14, 30)
     assert scores["train_windows"] > 40

@@ -70,7 +70,8 @@ def test_the_reported_loss_is_the_mean_over_the_evaluation_set(run):
 
 
 def test_what_it_leaves(run):
-    assert {path.name for path in run.iterdir()} == {"model", "metrics.json", "settings.json", "history.jsonl", "logs"}
+    left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
+    assert {path.name for path in run.iterdir()} == left
     model = kbert.load_pretrained(run)
     assert model.task == "pretraining"
     assert model.pretrained.tokenizer.vocabulary == VOCABULARY

@@ -1,0 +1,35 @@
+"""When a run may be given another number of steps than it was started with."""
+
+import numpy as np
+
+
+def check_extension(run, there, now, done: int, steps_there: int, steps_now: int) -> None:
+    """Raises FileExistsError unless the steps done would have been the same in a run of `steps_now` steps.
+
+    They would if the learning rate of each was: with a constant rate always, with a linear decay, whose slope depends
+    on the number of steps, only within the warm-up.
+
+    Args:
+        run: path of the run, for the message.
+        there, now: functions of steps (ints [n]) that give their learning rates: the schedules of both.
+        done: how many steps the last checkpoint has.
+        steps_there, steps_now: of the run as it was started, and as it is wanted.
+
+    Example::
+
+        check_extension("runs/tiny", WarmupConstant(1e-4, 100), WarmupConstant(1e-4, 100), 300, 300, 400)
+    """
+    wanted = f"{run} holds a run of {steps_there} steps, {done} of which are done: it cannot be given {steps_now} steps"
+    if done > steps_now:
+        raise FileExistsError(f"{wanted}. Give at least {done} steps, or take another --output.")
+    steps = np.arange(done)
+    rates = [np.broadcast_to(np.asarray(schedule(steps)), [done]) for schedule in (there, now)]
+    differ = np.flatnonzero(rates[0] != rates[1])
+    if differ.size:
+        step = int(differ[0])
+        raise FileExistsError(
+            f"{wanted}, because the learning rate depends on the number of steps: at step {step} it was "
+            f"{rates[0][step]:.4g}, of {steps_now} steps it would have been {rates[1][step]:.4g}. Start a new run in another "
+            f"--output with --init {run} (once this one is finished), or choose a schedule that is constant after its "
+            "warm-up from the start."
+        )

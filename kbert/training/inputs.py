@@ -1,0 +1,151 @@
+"""What a run reads, identified by content: a resumed run must find what it was started with."""
+
+import concurrent.futures
+import hashlib
+import importlib
+import importlib.metadata
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+
+from kbert.data.records import MANIFEST, is_records
+from kbert.files import read_json, sha256
+from kbert.weights.hub import download_from_hub, is_hub_name
+from kbert.weights.kbert_directory import is_kbert_directory
+
+_MODEL_FILES = ("*.json", "*.txt", "*.safetensors", "*.bin", "*.h5", "*.ckpt*", "assets/tokenizer/*", "1_Pooling/*")
+_WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
+_PACKAGES = ("keras", "tensorflow")
+
+
+def identify_inputs(inputs: Mapping[str, object]) -> dict:
+    """Size and SHA-256 of every file that the arguments of a run name.
+
+    Files are read whole, several at a time (about a second a GB). Of records only the manifest is, which holds the
+    hashes of the shards; of a model its config, vocabulary and weights.
+
+    Args:
+        inputs: argument → path of a file, of records or of a model (a directory, a prefix of a TensorFlow checkpoint, a
+            name on the Hugging Face hub), a list of such, or None where it was not given.
+
+    Returns:
+        ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+
+    Example::
+
+        identify_inputs({"train": "reviews.csv", "dev": None, "init": "runs/tiny"})
+    """
+    given = {argument: _as_list(value) for argument, value in inputs.items() if value is not None}
+    files = {argument: [file for path in paths for file in _files_of(path)] for argument, paths in given.items()}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return {
+            argument: dict(zip(map(str, paths), pool.map(_identify, paths), strict=True))
+            for argument, paths in files.items()
+        }
+
+
+def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
+    """Raises ValueError, which names the files, unless a run finds the inputs that it was started with.
+
+    Args:
+        run: path of the run.
+        recorded, found: of `identify_inputs`, then and now.
+        since: when the inputs were recorded.
+    """
+    changes = []
+    for argument in sorted(recorded.keys() | found.keys()):
+        there, now = recorded.get(argument, {}), found.get(argument, {})
+        for file in sorted(there.keys() | now.keys()):
+            if there.get(file) != now.get(file):
+                what = "is new" if file not in there else "is gone" if file not in now else "has changed"
+                changes.append(f"{file} ({_flag(argument)}) {what}")
+    if changes:
+        more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
+        raise ValueError(
+            f"{run}: a run resumes with the inputs it was started with ({since}), but {', '.join(changes[:3])}{more}. "
+            "Put back what was there, or start a run of its own with another --output."
+        )
+
+
+def describe_inputs(recorded: Mapping) -> dict:
+    """What a model's manifest says of the inputs of its run: names, no paths.
+
+    Args:
+        recorded: of `identify_inputs`.
+
+    Returns:
+        ``{argument: {"name", "files", "bytes", "sha256"}}``; the hash of several files is that of the lines that
+        ``sha256sum`` prints of them, in the order of their names.
+    """
+    return {argument: _describe(files) for argument, files in recorded.items()}
+
+
+def makers(inputs: Mapping[str, object]) -> dict:
+    """What the manifests of those arguments that are kbert directories say of the runs that made them."""
+    found = {}
+    for argument, value in inputs.items():
+        for path in map(pathlib.Path, _as_list(value) if value is not None else ()):
+            for directory in (path, path / "model"):
+                if directory.is_dir() and is_kbert_directory(directory):
+                    found[argument] = read_json(directory / MANIFEST).get("made_by") or {}
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Of the packages on which the numbers of a run depend."""
+    found = {"kbert": importlib.import_module("kbert").__version__}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _as_list(value):
+    one = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
+    return [value] if one else list(value)
+
+
+def _identify(path):
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def _files_of(path):
+    path, name = pathlib.Path(path), path
+    if path.is_file() and path.suffix not in _WEIGHTS:
+        return [path]
+    prefix = path.with_name(path.name + ".index").is_file()
+    if not path.exists() and not prefix:
+        if not is_hub_name(name):
+            raise FileNotFoundError(f"Expected a file or a model. Received: {str(name)!r}, which does not exist")
+        path = download_from_hub(name)
+    for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
+        is_model = any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
+        if not is_model and is_records(directory):
+            return [directory / MANIFEST]
+        files = {file for pattern in _MODEL_FILES for file in directory.glob(pattern) if file.is_file()}
+        if is_kbert_directory(directory):
+            files.discard(directory / MANIFEST)  # it tells when the model was saved, which is not its content
+        if is_model:
+            return sorted(files)
+    raise FileNotFoundError(f"Expected a file, records or a model. Received: {str(name)!r}, a directory of other things")
+
+
+def _describe(files):
+    paths = [pathlib.Path(file) for file in sorted(files)]
+    each = [files[str(path)] for path in paths]
+    top = paths[0] if len(paths) == 1 else pathlib.Path(os.path.commonpath([path.parent for path in paths]))
+    name = f"{top.parent.name}/{top.name}" if top.name in ("model", MANIFEST) else top.name
+    digest = each[0]["sha256"]
+    if len(paths) > 1:
+        lines = (f"{one['sha256']}  {path.relative_to(top)}\n" for one, path in zip(each, paths, strict=True))
+        digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+    return {"name": name, "files": len(paths), "bytes": sum(one["bytes"] for one in each), "sha256": digest}
+
+
+def _flag(argument):
+    return "--" + argument.replace("_", "-")

@@ -1,0 +1,27 @@
+"""Intervals of steps that fit into each other."""
+
+
+def log_interval(checkpoint_every: int, wanted: int) -> int:
+    """The interval of logs for checkpoints at exactly `checkpoint_every` steps: the divisor nearest to `wanted`.
+
+    A checkpoint is written at the end of a window of logs, so that the intervals of checkpoints are multiples of those
+    of logs. Nearest is meant as a ratio; of two as near the smaller is taken.
+
+    Example::
+
+        log_interval(120, 50)  # 60
+        log_interval(200, 50)  # 50
+    """
+    divisors = [n for n in range(1, checkpoint_every + 1) if checkpoint_every % n == 0]
+    return min(divisors, key=lambda n: max(n / wanted, wanted / n))
+
+
+def check_intervals(checkpoint_every: int, log_every: int) -> None:
+    """Raises ValueError unless checkpoints at `checkpoint_every` steps fall on the ends of windows of `log_every`."""
+    if checkpoint_every % log_every:
+        below = checkpoint_every // log_every * log_every
+        possible = " or ".join(str(n) for n in (below, below + log_every) if n)
+        raise ValueError(
+            f"--checkpoint-every must be a multiple of --log-every. Received: {checkpoint_every} and {log_every}. Give "
+            f"--checkpoint-every {possible}, or --log-every {log_interval(checkpoint_every, log_every)}."
+        )

@@ -131,16 +131,23 @@ def atomic_file(path, mode: str = "w") -> Iterator[Any]:
             partial.unlink(missing_ok=True)
 
 
+class FullDisk(OSError):
+    """There is no space for a file or directory; the message names it and the space that it needs."""
+
+    def __str__(self):
+        return self.strerror
+
+
 @contextlib.contextmanager
 def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
-    """Turns the errors of libraries that find the disk full into one OSError that names what was to be written.
+    """Turns the errors of libraries that find the disk full into one error that names what was to be written.
 
     Args:
         path: what is written in the block.
         needed: its size in bytes, where that is known.
 
     Raises:
-        OSError: no space left on the disk, or none in this user's quota; the message names the path, the space that is
+        FullDisk: no space left on the disk, or none in this user's quota; the message names the path, the space that is
             needed and the space that is free.
 
     Example::
@@ -158,12 +165,11 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
             raise
         place = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
         need = "" if needed is None else f"{needed / 1e6:,.1f} MB are needed, "
-        full = OSError(
+        raise FullDisk(
+            code,
             f"{path}: not written, {os.strerror(code).lower()}: {need}{shutil.disk_usage(place).free / 1e6:,.1f} MB are "
-            "free there. Make room and give the same command again."
-        )
-        full.errno = code
-        raise full from error
+            "free there. Make room and give the same command again.",
+        ) from error
 
 
 def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -> None:
@@ -213,7 +219,7 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
                 os.rename(path, old)
                 try:
                     os.rename(partial, path)
-                except OSError:
+                except BaseException:
                     os.rename(old, path)
                     raise
                 shutil.rmtree(old)

@@ -1,5 +1,7 @@
 """Files whole or not at all, and JSON whose faults are named."""
 
+import errno
+import fcntl
 import hashlib
 import os
 
@@ -7,11 +9,14 @@ import pytest
 
 from kbert.files import (
     atomic_file,
+    explain_full_disk,
     is_partial,
+    lock_directory,
     parse_json,
     read_json,
     remove_partial,
     sha256,
+    unlock_directory,
     write_directory,
     write_json,
 )
@@ -112,3 +117,65 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     (tmp_path / "a.json").write_text("{}")
     remove_partial(tmp_path)
     assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_symbolic_link_is_followed_and_nothing_is_left_behind(tmp_path):
+    (tmp_path / "disk").mkdir()
+    write_directory(tmp_path / "disk" / "model", lambda place: (place / "a").write_text("1"))
+    (tmp_path / "model").symlink_to(tmp_path / "disk" / "model")
+    write_directory(tmp_path / "model", lambda place: (place / "b").write_text("2"))
+    names = sorted(str(entry.relative_to(tmp_path)) for entry in tmp_path.rglob("*"))
+    assert names == ["disk", "disk/model", "disk/model/b", "model"]
+    assert (tmp_path / "model").is_symlink() and (tmp_path / "model" / "b").read_text() == "2"
+    (tmp_path / "new").symlink_to(tmp_path / "disk" / "other")  # to nothing yet
+    write_directory(tmp_path / "new", lambda place: (place / "c").write_text("3"))
+    assert (tmp_path / "disk" / "other" / "c").exists() and len(list((tmp_path / "disk").iterdir())) == 2
+
+
+def test_a_directory_that_cannot_take_its_name_leaves_the_old_one(tmp_path, monkeypatch):
+    write_directory(tmp_path / "model", lambda place: (place / "a").write_text("1"))
+    rename = os.rename
+    monkeypatch.setattr(os, "rename", lambda old, new: 1 / 0 if old.name.endswith(".tmp") else rename(old, new))
+    with pytest.raises(ZeroDivisionError):
+        write_directory(tmp_path / "model", lambda place: (place / "b").write_text("2"))
+    assert [entry.name for entry in tmp_path.rglob("*")] == ["model", "a"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_named_with_what_was_to_be_written(tmp_path, monkeypatch, code):
+    def full(handle):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=rf"{tmp_path}/a.json: not written, .*MB are free there\. Make room") as error:
+        write_json(tmp_path / "a.json", {})
+    assert error.value.errno == code and "\n" not in str(error.value)
+    with pytest.raises(OSError, match=rf"{tmp_path}/model: not written, .*: 3.0 MB are needed, .* free"):
+        write_directory(tmp_path / "model", lambda place: (place / "a").write_text("1"), needed=3_000_000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_libraries_say_of_a_full_disk_is_understood(tmp_path):
+    said = "RESOURCE_EXHAUSTED: a/values.data; No space left on device"
+    with pytest.raises(OSError, match="step-3: not written, no space left on device"), explain_full_disk("step-3"):
+        raise RuntimeError(said)
+    with pytest.raises(RuntimeError, match="something else"), explain_full_disk("step-3"):
+        raise RuntimeError("something else")
+
+
+def test_a_lock_is_given_up_with_its_file(tmp_path):
+    lock_directory(tmp_path)
+    lock_directory(tmp_path)  # again by the same process: of a run that failed in it
+    assert os.listdir(tmp_path) == [".lock"]
+    unlock_directory(tmp_path)
+    unlock_directory(tmp_path)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, capsys):
+    def none(handle, flags):
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    lock_directory(tmp_path)
+    assert "has no locks" in capsys.readouterr().out and not os.listdir(tmp_path)

@@ -68,15 +68,6 @@ class Hardware:
         if found and not self.is_chief:
             raise RuntimeError(f"Worker 0 stopped the run: {found}")
 
-    def agree(self, ok: bool) -> bool:
-        """Whether all workers say that it is `ok`; returns once every worker has come to this point."""
-        if self.name != "multiworker":
-            return ok
-        import tensorflow as tf
-
-        votes = self.strategy.run(lambda: tf.constant(float(ok)))
-        return float(self.strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None)) == self.replicas
-
     def describe(self) -> str:
         """What was chosen and why, a line each, for printing at the start of a run."""
         return "\n".join(("Hardware:", *(f"  {reason}" for reason in self.reasons)))

@@ -1,6 +1,5 @@
 """What `--output` of a recipe is: one run, resumed if it was interrupted, never overwritten by accident."""
 
-import contextlib
 import datetime
 import json
 import math
@@ -9,6 +8,7 @@ import shutil
 
 from kbert.files import (
     LOCK,
+    explain_full_disk,
     flush,
     flush_tree,
     is_partial,
@@ -62,7 +62,8 @@ class RunDirectory:
         if save_model is not None:
             save_model(self.path / MODEL, self.made_by(metrics))
         remove_partial(self.path)
-        flush_tree(self.path)
+        with explain_full_disk(self.path):
+            flush_tree(self.path)
         write_json(self.path / METRICS, metrics)
         for checkpoint in checkpoint_paths(self.path / CHECKPOINTS)[: -1 if keep_checkpoint else None]:
             shutil.rmtree(checkpoint, ignore_errors=True)
@@ -97,8 +98,8 @@ def open_run(
     which deletes it and says so. A run may also be given other `steps`, if the learning rates of the steps that are done
     are the same for both numbers (`kbert.training.extension`).
 
-    Of several workers the first does all this; each checks that it reads the inputs that the first reads; an error of
-    one ends all.
+    Of several workers the first does all this, and the others wait for it. They end with its error if it has one, and
+    each checks that it reads the same inputs.
 
     Args:
         output: path.
@@ -124,33 +125,21 @@ def open_run(
         run = open_run("runs/tiny", {"size": "tiny", "seed": 0}, inputs={"corpus": "corpus.txt"}, recipe="pretrain.py")
         run.finish({"loss": 1.9})
     """
-    path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
+    path, settings, inputs = pathlib.Path(output), json.loads(json.dumps(settings)), inputs or {}
     if hardware is None:
-        return _open(path, settings, overwrite, inputs or {}, recipe, schedule)
-    if hardware.is_chief:
-        with _all_or_none(hardware):
-            run = _open(path, settings, overwrite, inputs or {}, recipe, schedule)
-    else:
-        with _all_or_none(hardware):
-            pass
-        run = RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
-    if hardware.name == "multiworker":
-        with _all_or_none(hardware):
-            if not run.is_chief:
-                _check_record(path, identify_inputs(inputs or {}))
-    return run
-
-
-@contextlib.contextmanager
-def _all_or_none(hardware):
-    """Every worker comes out of the block without an error, or none does."""
+        return _open(path, settings, overwrite, inputs, recipe, schedule)
+    if not hardware.is_chief:
+        found = identify_inputs(inputs)
+        hardware.wait_for_all()
+        _check_record(path, found)
+        return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
     try:
-        yield
-    except Exception:
-        hardware.agree(False)
+        run = _open(path, settings, overwrite, inputs, recipe, schedule)
+    except Exception as error:
+        hardware.wait_for_all(str(error))  # so that the others end, too
         raise
-    if not hardware.agree(True):
-        raise RuntimeError("Another worker of this run could not open --output; its message says why.")
+    hardware.wait_for_all()
+    return run
 
 
 def _open(path, settings, overwrite, inputs, recipe, schedule):

@@ -87,7 +87,7 @@ def write_kbert_directory(path, model, settings: ModelSettings, vocabulary, made
             model.save_weights(place / WEIGHTS)
         (place / MANIFEST).write_text(_json(_manifest(place, model, made_by)), encoding="utf-8")
 
-    write_directory(path, write)
+    write_directory(path, write, needed=4 * model.count_params())
 
 
 @contextlib.contextmanager

@@ -321,33 +321,35 @@ def test_a_finished_run_without_its_checkpoint_cannot_be_extended(tmp_path):
 
 
 class Worker:
-    """Stands for the hardware of one of two workers; the other one votes `other`."""
+    """Stands for the hardware of one of two workers."""
 
-    name = "multiworker"
+    def __init__(self, is_chief, problem=None):
+        self.is_chief, self.problem, self.told = is_chief, problem, []
 
-    def __init__(self, is_chief, *other):
-        self.is_chief, self.other, self.votes = is_chief, list(other), []
-
-    def agree(self, ok):
-        self.votes.append(ok)
-        return ok and self.other.pop(0)
+    def wait_for_all(self, problem=None):
+        self.told.append(problem)
+        if self.problem:
+            raise RuntimeError(self.problem)
 
 
-def test_the_verdict_of_one_worker_is_that_of_all(tmp_path):
+def test_the_first_worker_tells_the_others_what_is_wrong(tmp_path):
     inputs = _inputs(tmp_path / "data")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
     chief = Worker(True)
     with pytest.raises(FileExistsError, match="thesis"):
         open_run(tmp_path / "run", SETTINGS, hardware=chief, inputs=inputs)
-    assert chief.votes == [False]  # told, not left to wait
-    with pytest.raises(RuntimeError, match="Another worker"):
-        open_run(tmp_path / "run", SETTINGS, hardware=Worker(False, False), inputs=inputs)
-    (tmp_path / "run" / "thesis.tex").unlink()
-    open_run(tmp_path / "run", SETTINGS, hardware=Worker(True, True, True), inputs=inputs)
-    assert not open_run(tmp_path / "run", SETTINGS, hardware=Worker(False, True, True), inputs=inputs).is_chief
+    assert len(chief.told) == 1 and "thesis.tex" in chief.told[0]
+    with pytest.raises(RuntimeError, match="thesis"):
+        open_run(tmp_path / "run", SETTINGS, hardware=Worker(False, chief.told[0]), inputs=inputs)
+    assert os.listdir(tmp_path / "run") == ["thesis.tex"]
+
+
+def test_every_worker_reads_the_same_inputs(tmp_path):
+    inputs, chief = _inputs(tmp_path / "data"), Worker(True)
+    open_run(tmp_path / "run", SETTINGS, hardware=chief, inputs=inputs)
+    assert chief.told == [None]
+    assert not open_run(tmp_path / "run", SETTINGS, hardware=Worker(False), inputs=inputs).is_chief
     inputs["train"].write_text("what another machine has under this name")
-    worker = Worker(False, True, True)
     with pytest.raises(ValueError, match=r"train.csv \(--train\) has changed"):
-        open_run(tmp_path / "run", SETTINGS, hardware=worker, inputs=inputs)
-    assert worker.votes == [True, False]
+        open_run(tmp_path / "run", SETTINGS, hardware=Worker(False), inputs=inputs)

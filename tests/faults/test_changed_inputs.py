@@ -1,0 +1,173 @@
+"""What changes between kill and resume is found: a run never goes on with other inputs than it was started with."""
+
+import ast
+import pathlib
+
+import pytest
+from helpers.run_recipe import RECIPES, import_recipe, run_recipe
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+import kbert
+from kbert.data.write_records import write_records
+from kbert.training import resume
+
+INPUT_TYPES = ("file", "directory", "kbert_directory", "task_model", "existing_file", "Path")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Inputs of both recipes: a corpus, its records, a vocabulary, models, a table."""
+    path = tmp_path_factory.mktemp("made")
+    write_lines(path / "corpus.txt", make_documents(60))
+    (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    write_tiny_directory(path / "init")
+    write_table(path / "train.csv", sentences(40))
+    return path
+
+
+def _write_records(path, seed):
+    write_records(make_documents(60), make_tokenizer(), path, shard_tokens=300, shards_mixed=2, seed=seed, overwrite=True)
+
+
+def _pretrain(path, *source):
+    return ("pretrain", *source, "--steps", 4, "--batch-size", 4, "--sequence-length", 16, "--held-out", 0.2,
+            "--evaluation-batches", 1, "--output", path / "run")  # fmt: skip
+
+
+def _finetune(path):
+    return ("finetune_classifier", "--train", path / "train.csv", "--text-column", "text", "--label-column", "label",
+            "--init", path / "init", "--steps", 4, "--sequence-length", 9, "--output", path / "run")  # fmt: skip
+
+
+def _permute(path):
+    tokens = path.read_text().split("\n")
+    path.write_text("\n".join([*tokens[:7], *reversed(tokens[7:-1]), ""]))
+
+
+def _other_weights(path):
+    model = kbert.load_pretrained(path)
+    model.encoder.set_weights([weight + 0.5 for weight in model.encoder.get_weights()])
+    kbert.save_pretrained(model, path, overwrite=True)
+
+
+def _invert(path):
+    swapped = {"good": "bad", "bad": "good"}
+    write_table(path, [(text, swapped[label]) for text, label in sentences(40)])
+
+
+CHANGES = {
+    "vocabulary permuted": (
+        lambda path: _pretrain(path, "--corpus", path / "corpus.txt", "--vocab", path / "vocab.txt"),
+        lambda path: _permute(path / "vocab.txt"),
+        r"vocab.txt \(--vocab\) has changed",
+    ),
+    "corpus replaced": (
+        lambda path: _pretrain(path, "--corpus", path / "corpus.txt", "--vocab", path / "vocab.txt"),
+        lambda path: write_lines(path / "corpus.txt", make_documents(60, seed=1)),
+        r"corpus.txt \(--corpus\) has changed",
+    ),
+    "records written anew": (
+        lambda path: _pretrain(path, "--records", path / "records"),
+        lambda path: _write_records(path / "records", seed=1),
+        r"records/manifest.json \(--records\) has changed",
+    ),
+    "labels inverted": (_finetune, lambda path: _invert(path / "train.csv"), r"train.csv \(--train\) has changed"),
+    "init replaced": (
+        _finetune,
+        lambda path: _other_weights(path / "init"),
+        r"init/model.weights.h5 \(--init\) has changed",
+    ),
+    "init replaced, pre-training": (
+        lambda path: _pretrain(path, "--corpus", path / "corpus.txt", "--init", path / "init"),
+        lambda path: _other_weights(path / "init"),
+        r"init/model.weights.h5 \(--init\) has changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypatch, case):
+    arguments, change, message = CHANGES[case]
+    for source in made.rglob("*"):
+        target = tmp_path / source.relative_to(made)
+        target.mkdir(exist_ok=True) if source.is_dir() else target.write_bytes(source.read_bytes())
+    _write_records(tmp_path / "records", seed=0)
+
+    def killed(*args, **kwargs):
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(resume, "fit_steps", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        run_recipe(*arguments(tmp_path))
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    with pytest.raises(RuntimeError, match="killed"):  # the same inputs: it resumes
+        run_recipe(*arguments(tmp_path))
+    change(tmp_path)
+    with pytest.raises(SystemExit, match=f"error: .*{message}.*Put back") as error:
+        run_recipe(*arguments(tmp_path))
+    assert "\n" not in str(error.value)
+    after = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    before.pop(tmp_path / "run" / ".lock")
+    after.pop(tmp_path / "run" / ".lock", None)
+    assert after == before
+
+
+def _calls(name, function):
+    tree = ast.parse((RECIPES / f"{name}.py").read_text())
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", None) == function]
+
+
+RESUMING = sorted(path.stem for path in RECIPES.glob("*.py") if _calls(path.stem, "open_run"))
+
+
+def test_the_recipes_that_resume_are_known():
+    assert RESUMING == [
+        "embed_sentences", "evaluate", "feature_based_ner", "finetune_classifier", "finetune_glue",
+        "finetune_multiple_choice", "finetune_ner", "finetune_squad", "prepare_records", "pretrain", "submit_glue",
+    ]  # fmt: skip
+
+
+FLAGS = {  # recipe -> (flags that it needs, those among them that are no paths but name what it reads)
+    "embed_sentences": (["--model", "init", "--input", "train.csv"], {"model"}),
+    "evaluate": (["--model", "init", "--data", "train.csv", "--text-column", "a", "--label-column", "b"], {"model"}),
+    "feature_based_ner": (["--train", "train.csv", "--init", "init"], set()),
+    "finetune_classifier": (["--train", "train.csv", "--text-column", "a", "--label-column", "b", "--init", "init"], set()),
+    "finetune_glue": (["--task", "SST-2", "--data", "glue", "--init", "init"], set()),
+    "finetune_multiple_choice": (["--train", "train.csv", "--init", "init"], set()),
+    "finetune_ner": (["--train", "train.csv", "--init", "init"], set()),
+    "finetune_squad": (["--train", "train.csv", "--dev", "dev.csv", "--init", "init"], set()),
+    "prepare_records": (["--corpus", "corpus.txt", "--vocab", "vocab.txt"], {"corpus"}),
+    "pretrain": (["--corpus", "corpus.txt", "--vocab", "vocab.txt", "--steps", "3"], {"corpus"}),
+    "submit_glue": (["--data", "glue", "--model", "SST-2=init"], {"model"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESUMING)
+def test_every_recipe_that_resumes_tells_all_that_it_reads(made, tmp_path, monkeypatch, name):
+    """Each flag that is a path is an input by itself; those that are patterns or names are given by hand."""
+    monkeypatch.chdir(made)
+    for file in ("dev.csv", "glue/train.tsv", "glue/dev.tsv", "glue/test.tsv"):
+        pathlib.Path(file).parent.mkdir(exist_ok=True)
+        pathlib.Path(file).write_text("sentence\tlabel\nthe good film\t1\n")
+    recipe, flags = import_recipe(name), import_recipe("flags")
+    needed, by_hand = FLAGS[name]
+    args = recipe.parse_arguments([*needed, "--output", str(tmp_path / "run")])
+    given = {flag[2:] for flag in needed if flag.startswith("--")}
+    values = {flag: getattr(args, flag.replace("-", "_")) for flag in given}
+    paths = {flag for flag, value in values.items() if isinstance(value, pathlib.Path)} | by_hand
+    existing = {flag for flag, value in zip(needed[::2], needed[1::2], strict=True) if pathlib.Path(value.split("=")[-1]).exists()}
+    assert paths == {flag[2:] for flag in existing}
+    if hasattr(recipe, "read_by"):
+        more = {"finetune_glue": lambda: recipe.read_by(args, recipe.tasks_of(args))["inputs"],
+                "submit_glue": lambda: recipe.read_by(args, recipe.models_of(args)),
+                "evaluate": lambda: recipe.read_by(args)}  # fmt: skip
+        inputs = more[name]()
+    else:
+        inputs = flags.inputs_of(args, **{flag: getattr(args, flag) for flag in by_hand})
+    assert set(inputs) >= {flag.replace("-", "_") for flag in paths}
+    for call in _calls(name, "open_run"):
+        keywords = {keyword.arg for keyword in call.keywords}
+        assert {"inputs", "recipe"} <= keywords or None in keywords, ast.unparse(call)
+    for call in _calls(name, "inputs_of"):
+        assert {keyword.arg for keyword in call.keywords} >= by_hand, ast.unparse(call)

@@ -1,0 +1,95 @@
+"""A full disk ends a run with one sentence; with room made, the same command ends as if nothing had been."""
+
+import errno
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from helpers import tiny_pretraining as tiny
+from helpers.tiny_corpus import make_documents, make_tokenizer
+from helpers.tiny_directory import write_tiny_directory
+
+from kbert.data.write_records import write_records
+from kbert.files import FullDisk
+from kbert.training.callbacks import TensorBoardScalars
+from kbert.training.checkpoints import Checkpoints
+from kbert.training.history import History
+from kbert.training.resume import fit_steps
+from kbert.training.run_directory import open_run
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return tiny.run(tmp_path_factory.mktemp("whole"))[1]
+
+
+def _full(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("call", [1, 5, 12])
+def test_wherever_the_disk_is_full_the_run_resumes_to_the_same_weights(tmp_path, monkeypatch, weights, call):
+    """Each flush to the disk fails in turn: of history's lines, checkpoints' values, manifests and directories."""
+    calls, fsync = [], os.fsync
+
+    def flush(handle):
+        calls.append(handle)
+        return _full() if len(calls) > call else fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", flush)
+        with pytest.raises(FullDisk, match=r"(history.jsonl|step-\d+): not written, no space left") as error:
+            tiny.run(tmp_path)
+    assert "\n" not in str(error.value) and not list(tmp_path.rglob(".*"))
+    _same(tiny.run(tmp_path)[1], weights)
+
+
+def test_a_checkpoint_says_how_much_room_it_needs(tmp_path, monkeypatch):
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(tmp_path / "checkpoints", model)
+    size = sum(variable.numpy().nbytes for variable in [*model.variables, *model.optimizer.variables])
+    monkeypatch.setattr(os, "fsync", _full)
+    with pytest.raises(FullDisk, match=f"checkpoints/step-0000000004: not written, .*: {size / 1e6:.1f} MB are needed"):
+        checkpoints.save(4)
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_history_records_metrics_and_models_name_their_path(tmp_path, monkeypatch):
+    run = open_run(tmp_path / "run", {})
+    history = History(tmp_path / "history.jsonl")
+    monkeypatch.setattr(os, "fsync", _full)
+    for name, write in {
+        "history.jsonl": lambda: history.append({"step": 1}),
+        "records/": lambda: write_records(make_documents(9), make_tokenizer(), tmp_path / "records"),
+        "run": lambda: run.finish({}),
+        "model": lambda: write_tiny_directory(tmp_path / "model"),
+    }.items():
+        with pytest.raises(FullDisk, match=rf"{tmp_path}/{name}.*not written, no space left on device.*free there"):
+            write()
+    assert not (tmp_path / "run" / "metrics.json").exists() and not (tmp_path / "model").exists()
+
+
+def test_a_disk_that_is_really_full(tmp_path, weights):
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", mount], capture_output=True).returncode:
+        pytest.skip("a file system of its own may be mounted by root alone")
+    try:
+        filler, fit = mount / "filler", dict(window=tiny.WINDOW, callbacks=[TensorBoardScalars(mount / "logs")])
+        room = os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize
+        filler.write_bytes(b"x" * (room - (16 << 10)))  # logs and history fit, a checkpoint does not
+        with pytest.raises(FullDisk, match=f"{mount}/checkpoints/step-0000000004: not written, .*needed.*free") as error:
+            fit_steps(tiny.compiled_model(), tiny.make_dataset, tiny.STEPS, mount, **fit)
+        assert "\n" not in str(error.value) and not list((mount / "checkpoints").iterdir())
+        filler.unlink()
+        model = tiny.compiled_model()
+        fit_steps(model, tiny.make_dataset, tiny.STEPS, mount, **fit)
+        _same([variable.numpy() for variable in model.variables], weights)
+    finally:
+        subprocess.run(["umount", mount], check=True)

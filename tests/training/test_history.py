@@ -1,0 +1,41 @@
+"""The curves of a run: what is damaged is reported and dropped, the rest is kept."""
+
+import json
+
+import pytest
+
+from kbert.training.history import History
+
+GOOD = [{"step": 100, "loss": 5.0}, {"step": 200, "loss": 4.0}, {"step": 300, "loss": 3.0}]
+DAMAGED = {
+    "cut off": b'{"step": 200, "lo',
+    "no JSON": b"\x00\x00\x00\x00",
+    "no UTF-8": b'{"step": 200, "loss\xff": 1}',
+    "no step": b'{"loss": 4.0}',
+    "a step that is no number": b'{"step": "200"}',
+    "no object": b"[200]",
+    "NaN": b'{"step": 200, "loss": NaN}',
+    "nested": b'{"step": 200, "loss": ' + b"[" * 100_000,
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_line_is_reported_and_the_others_are_kept(tmp_path, capsys, damage):
+    path = tmp_path / "history.jsonl"
+    lines = [json.dumps(record).encode() for record in GOOD]
+    path.write_bytes(b"\n".join([lines[0], DAMAGED[damage], lines[2], lines[1]]) + b"\n")
+    assert History(path, step=300).records == [GOOD[0], GOOD[2], GOOD[1]]
+    assert f"{path}, line 2: " in (out := capsys.readouterr().out) and "This line is dropped." in out
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [GOOD[0], GOOD[2], GOOD[1]]
+
+
+def test_records_of_work_that_is_done_again_are_dropped(tmp_path, capsys):
+    path = tmp_path / "history.jsonl"
+    for record in GOOD:
+        History(path, 300).append(record)
+    history = History(path, step=200)
+    assert history.records == GOOD[:2] and not capsys.readouterr().out
+    history.append({"step": 300, "loss": 2.0, "gradient_norm": float("inf")})  # of a float16 step that was skipped
+    assert json.loads(path.read_text().splitlines()[-1]) == {"step": 300, "loss": 2.0, "gradient_norm": None}
+    assert History(path, step=300).records[-1]["gradient_norm"] is None and not capsys.readouterr().out

@@ -1,0 +1,31 @@
+"""Checkpoints are written where they were asked for."""
+
+import pytest
+from helpers.run_recipe import import_recipe
+
+from kbert.training.intervals import check_intervals, log_interval
+
+
+@pytest.mark.parametrize("every, wanted, window", [(120, 50, 60), (200, 50, 50), (10, 50, 10), (97, 50, 97), (500, 100, 100), (1, 50, 1)])  # fmt: skip
+def test_windows_divide_the_interval_of_checkpoints(every, wanted, window):
+    assert log_interval(every, wanted) == window and every % window == 0
+
+
+def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():
+    check_intervals(300, 100)
+    with pytest.raises(ValueError, match="120 and 100. Give --checkpoint-every 100 or 200, or --log-every 120"):
+        check_intervals(120, 100)
+    with pytest.raises(ValueError, match="50 and 100. Give --checkpoint-every 100, or --log-every 50"):
+        check_intervals(50, 100)
+
+
+def test_pretraining_takes_no_interval_that_it_would_not_keep(tmp_path, capsys):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("a")
+    arguments = ["--corpus", "a", "--vocab", str(vocabulary), "--steps", "9", "--output", "run"]
+    recipe = import_recipe("pretrain")
+    args = recipe.parse_arguments([*arguments, "--checkpoint-every", "120"])
+    assert (args.checkpoint_every, args.log_every) == (120, 120)
+    with pytest.raises(SystemExit):
+        recipe.parse_arguments([*arguments, "--checkpoint-every", "120", "--log-every", "100"])
+    assert "Give --checkpoint-every 100 or 200, or --log-every 120" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all, flushed to the disk; JSON whose faults are named; hashes; locks."""
+"""Files and directories that appear whole or not at all, on the disk; locks, hashes, JSON whose faults are named."""
 
 import contextlib
 import datetime
@@ -167,8 +167,8 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
         need = "" if needed is None else f"{needed / 1e6:,.1f} MB are needed, "
         raise FullDisk(
             code,
-            f"{path}: not written, {os.strerror(code).lower()}: {need}{shutil.disk_usage(place).free / 1e6:,.1f} MB are "
-            "free there. Make room and give the same command again.",
+            f"{path}: not written, {os.strerror(code).lower()}: {need}"
+            f"{shutil.disk_usage(place).free / 1e6:,.1f} MB are free there. Make room and give the same command again.",
         ) from error
 
 

@@ -9,7 +9,7 @@ numbers; --windows mean (or max): texts that do not fit are learnt window by win
 said of their windows. Without --dev a tenth of --train is held out, the same rows whatever the --seed. The paper
 chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run
 resumes from its last checkpoint when the same command is given again, with the same inputs. --output receives model/ (a
-kbert directory, for predict.py, evaluate.py and export.py), metrics.json, settings.json, inputs.json (sizes and hashes),
+kbert directory, for predict.py, evaluate.py and export.py), metrics.json, settings.json, inputs.json (their hashes),
 history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/.
 """
 

@@ -157,8 +157,8 @@ def train(args, model, tokenizer, hardware, run, make_dataset, evaluation, repor
     heads = {"next_sentence": not args.no_next_sentence}
     with hardware.scope():
         model.compile(
-            kbert.AdamW(schedule_of(vars(args))), pretraining_losses(**heads), weighted_metrics=pretraining_metrics(**heads),
-            jit_compile=hardware.jit_compile,
+            kbert.AdamW(schedule_of(vars(args))), pretraining_losses(**heads),
+            weighted_metrics=pretraining_metrics(**heads), jit_compile=hardware.jit_compile,
         )  # fmt: skip
     logs = args.log_dir or run.path / "logs"
     windows = args.checkpoint_every // args.log_every

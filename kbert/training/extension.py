@@ -29,7 +29,7 @@ def check_extension(run, there, now, done: int, steps_there: int, steps_now: int
         step = int(differ[0])
         raise FileExistsError(
             f"{wanted}, because the learning rate depends on the number of steps: at step {step} it was "
-            f"{rates[0][step]:.4g}, of {steps_now} steps it would have been {rates[1][step]:.4g}. Start a new run in another "
-            f"--output with --init {run} (once this one is finished), or choose a schedule that is constant after its "
-            "warm-up from the start."
+            f"{rates[0][step]:.4g}, of {steps_now} steps it would have been {rates[1][step]:.4g}. Start a new run in "
+            f"another --output with --init {run} (once this one is finished), or choose a schedule that is constant "
+            "after its warm-up from the start."
         )

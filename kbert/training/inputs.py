@@ -8,7 +8,8 @@ import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from kbert.data.records import MANIFEST, is_records
+from kbert.data.records import is_records
+from kbert.data.records_manifest import MANIFEST
 from kbert.files import read_json, sha256
 from kbert.weights.hub import download_from_hub, is_hub_name
 from kbert.weights.kbert_directory import is_kbert_directory
@@ -132,7 +133,9 @@ def _files_of(path):
             files.discard(directory / MANIFEST)  # it tells when the model was saved, which is not its content
         if is_model:
             return sorted(files)
-    raise FileNotFoundError(f"Expected a file, records or a model. Received: {str(name)!r}, a directory of other things")
+    raise FileNotFoundError(
+        f"Expected a file, records or a model. Received: {str(name)!r}, a directory of other things"
+    )
 
 
 def _describe(files):

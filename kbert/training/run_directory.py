@@ -40,7 +40,7 @@ class RunDirectory:
         self.is_chief = is_chief
 
     def finish(self, metrics, save_model=None, keep_checkpoint=False):
-        """Write what the run ends with: the model, then metrics.json, which marks it as finished, then delete checkpoints.
+        """Write the model, then metrics.json, which marks the run as finished, then delete its checkpoints.
 
         Everything is flushed to the disk before the next thing is done: a run that looks finished is.
 
@@ -95,8 +95,8 @@ def open_run(
 
     A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
     metrics.json) with the same settings and inputs is resumed. Anything else there is an error, unless `overwrite`,
-    which deletes it and says so. A run may also be given other `steps`, if the learning rates of the steps that are done
-    are the same for both numbers (`kbert.training.extension`).
+    which deletes it and says so. A run may also be given other `steps`, if the learning rates of the steps that are
+    done are the same for both numbers (`kbert.training.extension`).
 
     Of several workers the first does all this, and the others wait for it. They end with its error if it has one, and
     each checks that it reads the same inputs.
@@ -190,8 +190,8 @@ def _check_record(path, found):
         check_inputs(path, recorded, found, since)
     except (AttributeError, KeyError, TypeError, FileNotFoundError) as error:
         raise ValueError(
-            f"{path / INPUTS} is missing or damaged ({error!r}): it tells with what inputs the run was started, without "
-            "which it cannot resume. Put it back, or start another run with another --output."
+            f"{path / INPUTS} is missing or damaged ({error!r}): it tells with what inputs the run was started, "
+            "without which it cannot resume. Put it back, or start another run with another --output."
         ) from error
     if there != (now := versions()):
         changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in _differing(there, now))
@@ -263,7 +263,7 @@ def _empty(path):
 
 
 def _not_finite(value, name=""):
-    """"name = value" of every number in nested dicts and lists that is not finite."""
+    """ "name = value" of every number in nested dicts and lists that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{name} = {value}"
     elif isinstance(value, dict | list | tuple):

@@ -27,7 +27,8 @@ def made(tmp_path_factory):
 
 
 def _write_records(path, seed):
-    write_records(make_documents(60), make_tokenizer(), path, shard_tokens=300, shards_mixed=2, seed=seed, overwrite=True)
+    documents, tokenizer = make_documents(60), make_tokenizer()
+    write_records(documents, tokenizer, path, shard_tokens=300, held_out=0.2, seed=seed, overwrite=True)
 
 
 def _pretrain(path, *source):
@@ -98,6 +99,7 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
         raise RuntimeError("killed")
 
     monkeypatch.setattr(resume, "fit_steps", killed)
+    monkeypatch.setattr(import_recipe("pretrain"), "describe_data", lambda *args: ({"padding_share": 0.0}, {}))
     with pytest.raises(RuntimeError, match="killed"):
         run_recipe(*arguments(tmp_path))
     before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
@@ -132,7 +134,9 @@ FLAGS = {  # recipe -> (flags that it needs, those among them that are no paths 
     "embed_sentences": (["--model", "init", "--input", "train.csv"], {"model"}),
     "evaluate": (["--model", "init", "--data", "train.csv", "--text-column", "a", "--label-column", "b"], {"model"}),
     "feature_based_ner": (["--train", "train.csv", "--init", "init"], set()),
-    "finetune_classifier": (["--train", "train.csv", "--text-column", "a", "--label-column", "b", "--init", "init"], set()),
+    "finetune_classifier": (
+        ["--train", "train.csv", "--text-column", "a", "--label-column", "b", "--init", "init"], set(),
+    ),
     "finetune_glue": (["--task", "SST-2", "--data", "glue", "--init", "init"], set()),
     "finetune_multiple_choice": (["--train", "train.csv", "--init", "init"], set()),
     "finetune_ner": (["--train", "train.csv", "--init", "init"], set()),
@@ -156,7 +160,11 @@ def test_every_recipe_that_resumes_tells_all_that_it_reads(made, tmp_path, monke
     given = {flag[2:] for flag in needed if flag.startswith("--")}
     values = {flag: getattr(args, flag.replace("-", "_")) for flag in given}
     paths = {flag for flag, value in values.items() if isinstance(value, pathlib.Path)} | by_hand
-    existing = {flag for flag, value in zip(needed[::2], needed[1::2], strict=True) if pathlib.Path(value.split("=")[-1]).exists()}
+    existing = {
+        flag
+        for flag, value in zip(needed[::2], needed[1::2], strict=True)
+        if pathlib.Path(value.split("=")[-1]).exists()
+    }
     assert paths == {flag[2:] for flag in existing}
     if hasattr(recipe, "read_by"):
         more = {"finetune_glue": lambda: recipe.read_by(args, recipe.tasks_of(args))["inputs"],

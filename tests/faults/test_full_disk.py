@@ -84,7 +84,9 @@ def test_a_disk_that_is_really_full(tmp_path, weights):
         filler, fit = mount / "filler", dict(window=tiny.WINDOW, callbacks=[TensorBoardScalars(mount / "logs")])
         room = os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize
         filler.write_bytes(b"x" * (room - (16 << 10)))  # logs and history fit, a checkpoint does not
-        with pytest.raises(FullDisk, match=f"{mount}/checkpoints/step-0000000004: not written, .*needed.*free") as error:
+        with pytest.raises(
+            FullDisk, match=f"{mount}/checkpoints/step-0000000004: not written, .*needed.*free"
+        ) as error:
             fit_steps(tiny.compiled_model(), tiny.make_dataset, tiny.STEPS, mount, **fit)
         assert "\n" not in str(error.value) and not list((mount / "checkpoints").iterdir())
         filler.unlink()

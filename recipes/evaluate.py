@@ -27,12 +27,14 @@ from finetune_classifier import timed_evaluation
 from flags import (
     add_choice_flags,
     add_flags,
+    add_stored_flags,
     add_tag_flags,
     command,
     inputs_of,
     kbert_directory,
     plain_errors,
     settings_of,
+    stored_options,
 )
 
 from kbert.tasks.glue import GLUE_TASKS
@@ -50,6 +52,7 @@ def parse_arguments(argv):
     parser.add_argument("--label-column", metavar="NAME", help="column of the label (of choices, default: label)")
     add_choice_flags(parser)
     add_tag_flags(parser)
+    add_stored_flags(parser)
     parser.add_argument("--context", choices=("document", "sentence"), default="document",
                         help="what a tagger reads together (default: document)")  # fmt: skip
     parser.add_argument("--version", choices=("1.1", "2.0"),
@@ -102,9 +105,11 @@ def load(args):
                 )
         pipelines = [kbert.build_pipeline(model) for model in models]
         check_alike(args.model, pipelines)
+        options = stored_options(args)
         thresholds = [t for model in models if (t := model.pretrained.settings.null_threshold) is not None]
-        threshold = sum(thresholds) / len(thresholds) if thresholds else None
-        return kbert.build_pipeline(average_models(models), null_threshold=threshold)
+        if thresholds and models[0].task == "span":
+            options = {"null_threshold": sum(thresholds) / len(thresholds)} | options
+        return kbert.build_pipeline(average_models(models), **options)
 
 
 def check_alike(paths, pipelines):

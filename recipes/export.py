@@ -12,7 +12,16 @@ import argparse
 import json
 import pathlib
 
-from flags import add_flags, command, kbert_directory, plain_errors, positive_int, settings_of
+from flags import (
+    add_flags,
+    add_stored_flags,
+    command,
+    kbert_directory,
+    plain_errors,
+    positive_int,
+    settings_of,
+    stored_options,
+)
 
 from kbert.files import read_json
 from kbert.weights.kbert_directory import MANIFEST, WEIGHTS, is_kbert_directory
@@ -30,6 +39,7 @@ def parse_arguments(argv):
                         help="tokens of a text, pair or window (default: the model's)")  # fmt: skip
     parser.add_argument("--top-k", metavar="N", type=positive_int,
                         help="tokens to propose for each [MASK] (default: the model's)")  # fmt: skip
+    add_stored_flags(parser)
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", default=[-1, -2, -3, -4],
                         help="of an encoder, the hidden states that `features` gives: 0 the embeddings, -1 the last "
                              "(default: -1 -2 -3 -4)")  # fmt: skip
@@ -42,7 +52,9 @@ def main(argv=None):
         import kbert
 
         model = kbert.load_pretrained(args.model, task=args.task)
-        pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, top_k=args.top_k)
+        pipeline = kbert.build_pipeline(
+            model, sequence_length=args.sequence_length, top_k=args.top_k, **stored_options(args)
+        )
         path = kbert.export(
             pipeline, args.output, version=args.version, layers=args.layers, metrics=read_metrics(args.model),
             made_by=made_by(args),

@@ -123,6 +123,29 @@ def add_tag_flags(parser: argparse.ArgumentParser) -> None:
                         help="of the tags (default: recognised)")  # fmt: skip
 
 
+def number_or_off(text: str) -> float | str:
+    """A finite number, or the word off."""
+    if text != "off" and not abs(float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number, or off. Received: {text}")
+    return text if text == "off" else float(text)
+
+
+def add_stored_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that replace, or turn off, what is stored with a model about its answers; for `stored_options`."""
+    parser.add_argument("--windows", choices=("mean", "max", "off"),
+                        help="of long texts of a classifier or regressor: pool the answers to their windows, or "
+                             "truncate them: off (default: the model's)")  # fmt: skip
+    parser.add_argument("--null-threshold", metavar="X", type=number_or_off,
+                        help="of questions: by how much \"no answer\" must beat the best answer; off: each is answered "
+                             "(default: the model's)")  # fmt: skip
+
+
+def stored_options(arguments: argparse.Namespace) -> dict:
+    """The flags of `add_stored_flags` that are given, as `kbert.build_pipeline` takes them."""
+    given = {"windows": arguments.windows, "null_threshold": arguments.null_threshold}
+    return {name: None if value == "off" else value for name, value in given.items() if value is not None}
+
+
 _NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "log_every", "checkpoint_every")
 
 

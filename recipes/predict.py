@@ -22,7 +22,17 @@ import os
 import sys
 import time
 
-from flags import add_choice_flags, add_flags, command, kbert_directory, plain_errors, positive_int, settings_of
+from flags import (
+    add_choice_flags,
+    add_flags,
+    add_stored_flags,
+    command,
+    kbert_directory,
+    plain_errors,
+    positive_int,
+    settings_of,
+    stored_options,
+)
 from flags import file as existing_file
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -47,7 +57,8 @@ def parse_arguments(argv):
                         help="tokens of a text or pair; longer ones are truncated (default: the model's)")  # fmt: skip
     parser.add_argument("--top-k", metavar="N", type=positive_int,
                         help="tokens to propose for each [MASK] (default: the model's)")  # fmt: skip
-    parser.add_argument("--answer", choices=("tags", "entities"), default="entities",
+    add_stored_flags(parser)
+    parser.add_argument("--answer", choices=("tags", "entities"),
                         help="what a tagger gives: the tag of every word, or entities (default: entities)")  # fmt: skip
     add_flags(parser, "output", "batch-size", "precision", "overwrite",
               output={"metavar": "FILE", "help": "where the answers go: .jsonl or .csv"},
@@ -75,8 +86,9 @@ def load(args):
 
     with choose_hardware("one", args.precision).scope():
         model = kbert.load_pretrained(args.model)
+        answer = args.answer or ("entities" if model.task == "tagging" else None)
         pipeline = kbert.build_pipeline(
-            model, sequence_length=args.sequence_length, top_k=args.top_k, answer=args.answer
+            model, sequence_length=args.sequence_length, top_k=args.top_k, answer=answer, **stored_options(args)
         )
     if args.output.suffix.lower() == ".csv" and {"tokens", "embedding", "tags", "entities", "choice"} & set(
         pipeline.output

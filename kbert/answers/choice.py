@@ -17,7 +17,7 @@ class ChoiceAnswers(keras.layers.Layer):
 
     Returns:
         dict of ``choice`` int32 [B], counted from 0 (of equally probable ones the first; -1 where there is no choice)
-        and ``probabilities`` float32 [B, C], 0 for what is no choice.
+        and ``probabilities`` float32 [B, C], 0 for what is no choice: all of them where ``choice`` is -1.
 
     Example::
 

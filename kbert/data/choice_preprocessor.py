@@ -16,8 +16,9 @@ class ChoicePreprocessor(Preprocessor):
     """Tokenises a prompt and its choices, and packs a row ``[CLS] prompt [SEP] choice [SEP]`` for each choice.
 
     What does not fit is cut from the end of the longer of the two, as in every pair of texts; a choice is cut only when
-    it is the longer one. Questions with fewer choices than others of the batch are filled up with empty strings: an
-    empty string is no choice, its row is padding throughout, and `kbert.BertMultipleChoice` gives it no probability.
+    it is the longer one. Questions with fewer choices than others of the batch are filled up with empty strings: a
+    string without a token, empty or blank, is no choice, its row is padding throughout, and `kbert.BertMultipleChoice`
+    gives it no probability.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -55,8 +56,9 @@ class ChoicePreprocessor(Preprocessor):
         prompt, choices = string_columns(inputs, self.input_names, type(self).__name__, self.matrices)
         rows, width = tf.unstack(tf.shape(choices))
         flat = tf.reshape(choices, [-1])  # [B * C]
-        batch = self._pack(self.tokenizer.call(prompt), self.tokenizer.call(flat), tf.repeat(tf.range(rows), width))
-        there = tf.not_equal(flat, "")[:, tf.newaxis]
+        tokens = self.tokenizer.call(flat)
+        batch = self._pack(self.tokenizer.call(prompt), tokens, tf.repeat(tf.range(rows), width))
+        there = (tokens.row_lengths() > 0)[:, tf.newaxis]
         batch = {
             "token_ids": tf.where(there, batch["token_ids"], self.tokenizer.pad_id),
             "segment_ids": tf.where(there, batch["segment_ids"], 0),

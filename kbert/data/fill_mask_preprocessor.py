@@ -23,6 +23,8 @@ class FillMaskPreprocessor(Preprocessor):
         tokenizer: `kbert.BertTokenizer`; one that reads no special tokens in the text is replaced by one that does.
         sequence_length: S, static.
         max_masks: M, static: the most masks of a text that are answered.
+        special_tokens_in_text: what the model's tokenizer does for other tasks, which is stored with the model; None:
+            as `tokenizer`.
         **kwargs: name, dtype, trainable.
 
     Call arguments:
@@ -42,12 +44,14 @@ class FillMaskPreprocessor(Preprocessor):
         preprocessor(["Paris is the [MASK] of France."])["mask_positions"]  # [[4, 0, 0, 0, 0, 0, 0, 0]]
     """
 
-    def __init__(self, tokenizer, sequence_length=128, max_masks=8, **kwargs):
+    def __init__(self, tokenizer, sequence_length=128, max_masks=8, special_tokens_in_text=None, **kwargs):
         super().__init__(_reading_special_tokens(tokenizer), sequence_length, **kwargs)
         content_length(sequence_length, 1)
         if isinstance(max_masks, bool) or not isinstance(max_masks, int) or max_masks < 1:
             raise ValueError(f"FillMaskPreprocessor: `max_masks` must be a positive integer. Received: {max_masks!r}")
         self.max_masks = max_masks
+        given = special_tokens_in_text
+        self.special_tokens_in_text = tokenizer.special_tokens_in_text if given is None else bool(given)
 
     def call(self, inputs):
         (text,) = string_columns(inputs, self.input_names, "FillMaskPreprocessor")
@@ -93,7 +97,8 @@ class FillMaskPreprocessor(Preprocessor):
         }
 
     def get_config(self):
-        return {**super().get_config(), "max_masks": self.max_masks}
+        own = {"max_masks": self.max_masks, "special_tokens_in_text": self.special_tokens_in_text}
+        return {**super().get_config(), **own}
 
 
 def _reading_special_tokens(tokenizer):

@@ -12,8 +12,13 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     Args:
         epsilon: added to the variance; 1e-12 in all of Google's code, the masked-LM head included.
+        **kwargs: name, dtype, trainable.
 
     Inputs: a float tensor [..., H]. Output: the same shape, in the compute dtype.
+
+    Raises:
+        ValueError: another argument of Keras' layer (``axis``, ``scale``, ``center``, initializers …): BERT's has a
+            scale and an offset for each of the H features of the last axis.
 
     In training on TensorFlow the gradient is written out by hand, which takes fewer passes over memory than the one
     that TensorFlow derives; values and gradients are equal up to rounding.
@@ -26,12 +31,20 @@ class LayerNorm(keras.layers.LayerNormalization):
     """
 
     def __init__(self, epsilon=1e-12, **kwargs):
+        if other := sorted(kwargs.keys() - {"name", "dtype", "trainable"}):
+            raise ValueError(
+                f"LayerNorm: expected epsilon, name, dtype or trainable. Received: {other}; for another normalisation "
+                "take keras.layers.LayerNormalization."
+            )
         super().__init__(epsilon=epsilon, **kwargs)
 
     def call(self, inputs, training=False):
         if not training or keras.backend.backend() != "tensorflow":
             return super().call(inputs)
         return _tensorflow_layer_norm(inputs, self.gamma, self.beta, self.epsilon, self.compute_dtype)
+
+    def get_config(self):
+        return keras.layers.Layer.get_config(self) | {"epsilon": self.epsilon}
 
 
 def _tensorflow_layer_norm(inputs, gamma, beta, epsilon, dtype):

@@ -12,7 +12,7 @@ class SplitChoices(keras.layers.Layer):
     """The inverse of `MergeChoices` for scores.
 
     Inputs: ``scores`` [B * C, 1]; ``like`` [B, C, S], the batch that was merged.
-    Output: [B, C].
+    Output: [B, C], in the dtype of the scores.
 
     Example::
 
@@ -20,7 +20,7 @@ class SplitChoices(keras.layers.Layer):
     """
 
     def __init__(self, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # scores stay float32 under a global mixed policy
         self.built = True
 
     def call(self, scores, like):

@@ -4,6 +4,8 @@ from typing import Any
 
 import keras
 
+from kbert.models.check_targets import check_targets, checked_dataset
+from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.saved_model import write_saved_model
 
 
@@ -18,12 +20,17 @@ class BertModel(keras.Model):
             object: Keras neither tracks nor saves it.
 
     A batch with a key too few or too many is an error that names the key.
+
+    `compile` takes Keras' losses and metrics too: by name they read logits, which all outputs for classes are
+    (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and `test_on_batch` refuse labels that no class
+    has, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
     """
 
     task: str
 
-    def __init__(self, inputs, outputs, dtype=None, **kwargs):
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+    def __init__(self, inputs, outputs, dtype=None, name=None, trainable=True):
+        # All that there is: a functional model of Keras swallows arguments that it does not know.
+        super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         self.dtype_policy = keras.dtype_policies.get(dtype)
 
     @property
@@ -38,6 +45,43 @@ class BertModel(keras.Model):
     def call(self, inputs, training=None, mask=None, **kwargs):
         self._check_keys(inputs)
         return super().call(inputs, training=training, mask=mask, **kwargs)
+
+    def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None, weighted_metrics=None, **kwargs):
+        metrics, weighted_metrics = (metrics_from_logits(some, self.output) for some in (metrics, weighted_metrics))
+        loss = losses_from_logits(loss)
+        super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
+
+    def compile_from_config(self, config):  # as Keras does it where `compile` is its own
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
+        if isinstance(validation_data, tuple):
+            check_targets(self, *validation_data)
+        else:
+            validation_data = self._checked(validation_data)
+        x = self._checked(x, y, kwargs.get("sample_weight"))
+        return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        if not kwargs.get("_use_cached_eval_dataset"):  # else it is `fit` that calls, which has checked them
+            x = self._checked(x, y, kwargs.get("sample_weight"))
+        return super().evaluate(x, y, *args, **kwargs)
+
+    def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        return super().train_on_batch(self._checked(x, y, sample_weight), y, sample_weight, *args, **kwargs)
+
+    def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        return super().test_on_batch(self._checked(x, y, sample_weight), y, sample_weight, *args, **kwargs)
+
+    def _checked(self, x, y=None, sample_weight=None):
+        """`x`, where no wrong label can be seen; a dataset so that it finds its own."""
+        if hasattr(x, "element_spec") and hasattr(x, "map"):
+            return checked_dataset(self, x)
+        if y is not None:
+            check_targets(self, x, y, sample_weight)
+        return x
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Under a strategy Keras takes the mean over replicas of one batch, only to learn its shapes and types. That

@@ -9,41 +9,81 @@ Glossary: B batch, P predictions, N labels or vocabulary; "..." is any number of
 import keras
 from keras import ops
 
+IGNORED_LABEL = -1  # "no label here": it has no part in a loss or a metric
+
 
 def cross_entropy(labels, logits, weights=None):
     """Negative log-likelihood of each label, and the weight it counts with.
 
     Args:
-        labels: integers [...]; one outside [0, N) marks a place without a label. [..., 1] is taken as [...].
+        labels: integers [...]; -1 marks a place without a label. [..., 1] is taken as [...].
         logits: floats [..., N].
         weights: floats [...], or with fewer trailing axes than the labels, or None for ones.
 
     Returns:
-        (nll, weights), both float32 [...], the weights 0 and the nll finite where there is no label.
+        (nll, weights), both float32 [...], the weights 0 and the nll finite where there is no label. The nll is NaN
+        where a label that counts is neither -1 nor in [0, N), so that no loss passes over it.
     """
     logits = ops.cast(logits, "float32")  # [..., N]
-    labels, weights = labels_and_weights(labels, logits, weights)
-    return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True), weights
+    labels, weights, is_wrong = labels_and_weights(labels, logits, weights)
+    nll = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    return ops.where(is_wrong, float("nan"), nll), weights
 
 
 def labels_and_weights(labels, logits, weights=None):
-    """Labels inside [0, N) as int32 [...], and float32 weights [...] that are 0 where the label given was outside."""
+    """What counts in a loss or metric of integer labels.
+
+    Returns:
+        (labels int32 [...], all of them in [0, N); weights float32 [...], 0 where the label given was -1; is_wrong bool
+        [...], see `wrong_labels`).
+    """
     num_labels = ops.shape(logits)[-1]  # positions of a batch that was cut to its longest row are no static number
-    labels = ops.cast(labels, "int32")
+    labels = _comparable(labels)
     if len(labels.shape) == len(logits.shape) and labels.shape[-1] == 1:
         labels = ops.squeeze(labels, axis=-1)
-    valid = ops.logical_and(labels >= 0, labels < num_labels)  # [...]
-    labels = ops.where(valid, labels, 0)
-    return labels, broadcast_weights(weights, labels) * ops.cast(valid, "float32")
+    weights = broadcast_weights(weights, labels) * ops.cast(labels != IGNORED_LABEL, "float32")
+    is_wrong = wrong_labels(labels, num_labels, weights)
+    is_class = ops.logical_and(labels >= 0, labels < ops.cast(num_labels, labels.dtype))  # [...]
+    return ops.cast(ops.where(is_class, labels, 0), "int32"), weights, is_wrong
+
+
+def wrong_labels(labels, num_labels, weights=None, ignored=IGNORED_LABEL):
+    """bool [...]: whether a label that counts is neither a class, an integer in [0, N), nor the one to ignore.
+
+    Args:
+        labels: numbers [...].
+        num_labels: N, or an N for each label.
+        weights: [...]; a label of weight 0 does not count. None: all count.
+        ignored: the label that says that there is none; None: each place has one.
+    """
+    labels = _comparable(labels)
+    is_class = ops.logical_and(labels >= 0, labels < ops.cast(num_labels, labels.dtype))
+    if "float" in keras.backend.standardize_dtype(labels.dtype):
+        is_class = ops.logical_and(is_class, ops.equal(labels, ops.floor(labels)))
+    if ignored is not None:
+        is_class = ops.logical_or(is_class, ops.equal(labels, ignored))
+    is_wrong = ops.logical_not(is_class)
+    return is_wrong if weights is None else ops.logical_and(is_wrong, weights != 0)
+
+
+def _comparable(labels):
+    """The same numbers in a type that holds -1 and every N: int32, int64 or float32."""
+    labels = ops.convert_to_tensor(labels)
+    kind = keras.backend.standardize_dtype(labels.dtype)
+    return ops.cast(labels, "float32" if "float" in kind else "int64" if kind in ("int64", "uint32") else "int32")
 
 
 def without_padding(labels, logits):
-    """Positions [B] and logits [B, S], padding's at -1e9, from [B, 2] (position, length); [B] is no change."""
+    """Positions [B] and logits [B, S], padding's at -1e9, from [B, 2] (position, length); [B] is no change.
+
+    A position behind its row's end becomes S, which is no position.
+    """
     if len(labels.shape) < 2 or labels.shape[-1] != 2:
         return labels, logits
     labels, logits = ops.cast(labels, "int32"), ops.cast(logits, "float32")
-    is_token = ops.arange(ops.shape(logits)[-1], dtype="int32") < labels[:, 1:]  # [B, S]
-    return labels[:, 0], ops.where(is_token, logits, -1e9)
+    position, length, size = labels[:, 0], labels[:, 1], ops.shape(logits)[-1]
+    is_token = ops.arange(size, dtype="int32") < labels[:, 1:]  # [B, S]
+    return ops.where(position < length, position, size), ops.where(is_token, logits, -1e9)
 
 
 def broadcast_weights(weights, values):
@@ -59,9 +99,8 @@ def broadcast_weights(weights, values):
 
 
 def check_labels(labels, num_labels, name="labels"):
-    """Raise a ValueError unless every label is an integer in [0, num_labels); for data, before training starts.
-
-    (A loss takes a label outside the range as "no label" and leaves it out, so that -1 can mark places to ignore.)
+    """Raises a ValueError unless every label is an integer in [0, num_labels), -1 not among them: for data in which
+    every example has a label, before training starts.
     """
     labels = keras.ops.convert_to_numpy(labels)
     if labels.dtype.kind not in "iu":

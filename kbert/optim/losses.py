@@ -19,13 +19,15 @@ class WeightedMeanLoss(keras.losses.Loss):
     Under `tf.distribute` the gradient is this replica's share of that mean's, and the value, once Keras has averaged
     it over replicas, is the mean itself, also where the last batch is split unevenly.
 
+    There is no choice of `reduction` or `dtype`, which Keras' losses have: they compute this mean, in float32.
+
     Subclasses define `values_and_weights`.
     """
 
     epsilon = 0.0
 
-    def __init__(self, name=None, **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name=None):
+        super().__init__(name=name)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         with keras.name_scope(self.name):
@@ -47,8 +49,9 @@ class WeightedMeanLoss(keras.losses.Loss):
 class ClassificationLoss(WeightedMeanLoss):
     """Weighted mean cross-entropy of integer labels: classification, tagging (by token), multiple choice.
 
-    Labels outside [0, N), -1 for example, are left out of both sums; `check_labels` finds them in the data where they
-    are mistakes. With no label at all the loss is 0.
+    The label -1 means "no label" and is left out of both sums, as is one of weight 0; with no label at all the loss is
+    0. Any other label outside [0, N) makes the loss NaN: a compiled step cannot raise an error, and this value ends a
+    run of kbert's. (`fit` of kbert's models finds such labels before, wherever it can see them.)
 
     Call:
         y_true: integers [...]; y_pred: logits [..., N]; sample_weight: floats [...], or fewer axes, or None
@@ -61,8 +64,8 @@ class ClassificationLoss(WeightedMeanLoss):
     Source: Devlin et al. 2018, section 4.
     """
 
-    def __init__(self, name="classification_loss", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="classification_loss"):
+        super().__init__(name=name)
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return cross_entropy(y_true, y_pred, sample_weight)
@@ -83,8 +86,8 @@ class NextSentenceLoss(ClassificationLoss):
     Source: Devlin et al. 2018, section 3.1, task 2.
     """
 
-    def __init__(self, name="next_sentence_loss", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="next_sentence_loss"):
+        super().__init__(name=name)
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -107,8 +110,8 @@ class MaskedLanguageModelLoss(ClassificationLoss):
 
     epsilon = 1e-5
 
-    def __init__(self, name="masked_lm_loss", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="masked_lm_loss"):
+        super().__init__(name=name)
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -116,7 +119,8 @@ class SpanLoss(ClassificationLoss):
     """Half the mean cross-entropy of one end of the answer; used on both ends it adds up to their mean.
 
     With positions alone all S logits count, padding too, as in the original. With each row's length beside its position
-    those of padding are left out, so that a batch cut to its longest row has the loss of the padded one.
+    those of padding are left out, so that a batch cut to its longest row has the loss of the padded one. A position
+    behind the row's end (or beyond S) makes the loss NaN, -1 is no position: see `ClassificationLoss`.
 
     Call:
         y_true: positions [B], or [B, 2] (position, length of the row); y_pred: logits [B, S]; sample_weight: floats [B]
@@ -129,8 +133,8 @@ class SpanLoss(ClassificationLoss):
     Source: google-research/bert, run_squad.py: (start_loss + end_loss) / 2.
     """
 
-    def __init__(self, name="span_loss", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="span_loss"):
+        super().__init__(name=name)
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         values, weights = super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
@@ -139,7 +143,7 @@ class SpanLoss(ClassificationLoss):
 
 @keras.saving.register_keras_serializable("kbert")
 class RegressionLoss(WeightedMeanLoss):
-    """Weighted mean squared error of one number per example.
+    """Weighted mean squared error of one number per example; a label that is no number (NaN) makes it NaN.
 
     Call:
         y_true: floats [B]; y_pred: floats [B]; sample_weight: floats [B] or None -> float32 [].
@@ -149,8 +153,8 @@ class RegressionLoss(WeightedMeanLoss):
         BertRegressor(config).compile(AdamW(2e-5), loss={"score": RegressionLoss()})
     """
 
-    def __init__(self, name="regression_loss", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="regression_loss"):
+        super().__init__(name=name)
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         y_pred = ops.cast(y_pred, "float32")

@@ -17,8 +17,8 @@ class WeightedMean(keras.metrics.Metric):
     Subclasses define `values_and_weights`.
     """
 
-    def __init__(self, name=None, dtype="float32"):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, name=None):
+        super().__init__(name=name, dtype="float32")
         self.total = self.add_variable((), "zeros", dtype="float32", name="total")
         self.weight = self.add_variable((), "zeros", dtype="float32", name="weight")
 
@@ -41,18 +41,20 @@ class WeightedMean(keras.metrics.Metric):
 class CrossEntropy(WeightedMean):
     """Mean negative log-likelihood over all labels seen, in nats: the masked-LM loss of a whole evaluation.
 
+    NaN once it has seen a label that is neither -1 nor a class.
+
     (A loss that Keras reports is a mean of batches' means, each batch counting the same however many labels it has.)
 
     Call:
-        y_true: integers [...], outside [0, N) = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
+        y_true: integers [...], -1 = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
 
     Example::
 
         model.compile(AdamW(1e-4), losses, weighted_metrics={"mlm_logits": [CrossEntropy()]})
     """
 
-    def __init__(self, name="cross_entropy", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="cross_entropy"):
+        super().__init__(name=name)
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return cross_entropy(y_true, y_pred, sample_weight)
@@ -70,8 +72,8 @@ class Perplexity(CrossEntropy):
         model.compile(AdamW(1e-4), losses, weighted_metrics={"mlm_logits": [Perplexity()]})
     """
 
-    def __init__(self, name="perplexity", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="perplexity"):
+        super().__init__(name=name)
 
     def result(self):
         seen = ops.convert_to_tensor(self.weight) > 0
@@ -80,22 +82,23 @@ class Perplexity(CrossEntropy):
 
 @keras.saving.register_keras_serializable("kbert")
 class Accuracy(WeightedMean):
-    """Share of labels that have the highest logit.
+    """Share of labels that have the highest logit; a label that is neither -1 nor a class counts as missed.
 
     Call:
-        y_true: integers [...], outside [0, N) = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
+        y_true: integers [...], -1 = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
 
     Example::
 
         BertClassifier(config).compile(AdamW(2e-5), losses, weighted_metrics=[Accuracy()])
     """
 
-    def __init__(self, name="accuracy", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="accuracy"):
+        super().__init__(name=name)
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
-        labels, weights = labels_and_weights(y_true, y_pred, sample_weight)
-        return ops.cast(ops.equal(_argmax(y_pred), labels), "float32"), weights
+        labels, weights, is_wrong = labels_and_weights(y_true, y_pred, sample_weight)
+        is_hit = ops.logical_and(ops.equal(_argmax(y_pred), labels), ops.logical_not(is_wrong))
+        return ops.cast(is_hit, "float32"), weights
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -127,8 +130,8 @@ class SquaredError(WeightedMean):
         BertRegressor(config).compile(AdamW(2e-5), losses, weighted_metrics=[SquaredError()])
     """
 
-    def __init__(self, name="squared_error", **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name="squared_error"):
+        super().__init__(name=name)
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         y_pred = ops.cast(y_pred, "float32")

@@ -19,6 +19,18 @@ from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.pipelines.pipeline import Pipeline
 
 _TAGGING_ANSWERS = {"tags": TagAnswers, "entities": EntityAnswers}
+_STORED = "stored"
+_OPTIONS = {  # what each task's pipeline takes beside `sequence_length`
+    "classification": ("labels", "pair", "windows", "doc_stride"),
+    "regression": ("pair", "windows", "doc_stride"),
+    "multiple_choice": (),
+    "span": ("doc_stride", "max_query_length", "n_best", "max_answer_length", "null_threshold"),
+    "tagging": ("labels", "doc_stride", "answer"),
+    "masked_lm": ("max_masks", "top_k"),
+    "pretraining": ("max_masks", "top_k"),
+    "next_sentence": ("pair",),
+    "encoder": ("pair", "pooling", "normalize"),
+}
 
 
 def build_pipeline(
@@ -36,15 +48,16 @@ def build_pipeline(
     max_query_length=None,
     n_best=None,
     max_answer_length=None,
-    null_threshold=None,
+    null_threshold=_STORED,
     answer=None,
-    windows=None,
+    windows=_STORED,
     **kwargs,
 ):
     """Puts preprocessor and answers around a model.
 
     What is not given comes from ``model.pretrained`` (of a model that `kbert.load_pretrained` returned), else it has
-    the default named below.
+    the default named below. "Not given" is None; for `null_threshold` and `windows`, where None means "off", it is
+    "stored". An option that the model's task does not take is an error.
 
     Args:
         model: a kbert model with task classification, regression, multiple_choice, span, tagging, next_sentence,
@@ -53,15 +66,16 @@ def build_pipeline(
         labels: list of N strings, for classification and tagging; "0", "1", ... by default.
         sequence_length: S of the preprocessor; 128 by default (spans: 384), less where the model's position table is
             shorter.
-        pair: whether the texts come in pairs; False by default.
+        pair: whether the texts come in pairs; False by default (next sentence: always True).
         max_masks: the most [MASK]s of a text that are answered; 8 by default.
         top_k: how many tokens to propose for each [MASK]; 5 by default.
         pooling: how an encoder's hidden states become an embedding: "mean" (the default), "max", "cls" or "pooler".
         normalize: whether embeddings are scaled to length 1; False by default.
-        doc_stride: tokens from one window of a long text to the next; 128 by default.
+        doc_stride: tokens from one window of a long text to the next; 128 by default. A classifier or regressor takes
+            it with `windows` only.
         max_query_length: the most tokens of a question that are read; 64 by default.
         n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
-        null_threshold: by how much "no answer" must beat the best answer; None: there always is one.
+        null_threshold: by how much "no answer" must beat the best answer; None, the default: there always is one.
         answer: what a tagger answers with: "tags" of the words (the default) or "entities".
         windows: "mean" or "max": texts that do not fit are cut into windows, and a classifier's or regressor's logits
             pooled over them; None, the default: they are truncated.
@@ -72,7 +86,7 @@ def build_pipeline(
 
     Raises:
         ValueError: no tokenizer, one that does not fit the model, a sequence longer than the position table, more
-            tokens to propose than there are, a task that has no pipeline.
+            tokens to propose than there are, a task that has no pipeline, an option of another task.
 
     Example::
 
@@ -108,6 +122,7 @@ def build_pipeline(
         "answer": answer,
         "windows": windows,
     }
+    given = _given(task, given)
     tokenizer = _tokenizer(model, tokenizer)
     settings = _settings(model, given)
     preprocessor, answers = builders[task](model, tokenizer, settings)
@@ -161,6 +176,18 @@ def _fill_mask(model, tokenizer, settings):
 
 def _next_sentence(model, tokenizer, settings):
     return _text_preprocessor(tokenizer, {**settings, "pair": True}), NextSentenceAnswers(name="answers")
+
+
+def _given(task, options):
+    """The options that were given; ValueError if the task does not take one of them."""
+    off = ("null_threshold", "windows")  # for which None is a value
+    given = {k: v for k, v in options.items() if (v != _STORED if k in off else v is not None)}
+    taken = ("sequence_length", *_OPTIONS[task])
+    if other := sorted(set(given) - set(taken)):
+        raise ValueError(f"build_pipeline: a {task} model takes the options {list(taken)}. Received: {other}")
+    if task == "next_sentence" and given.get("pair") is False:
+        raise ValueError("build_pipeline: a next_sentence model reads pairs of texts. Received: pair=False")
+    return given
 
 
 def _embedding(model, tokenizer, settings):
@@ -221,7 +248,12 @@ def _settings(model, given):
         defaults = {name: getattr(model.pretrained.settings, name) for name in defaults}
     defaults["sequence_length"] = min(defaults["sequence_length"], longest)
     defaults["answer"] = "tags"  # not stored: both are there for every tagger
-    settings = {name: default if given[name] is None else given[name] for name, default in defaults.items()}
+    settings = defaults | given
+    if "doc_stride" in given and settings["windows"] is None and "windows" in _OPTIONS[model.task]:
+        raise ValueError(
+            f"build_pipeline: `doc_stride` goes with `windows`, without which texts are truncated. Received: "
+            f"doc_stride={given['doc_stride']}, windows=None"
+        )
     if settings["sequence_length"] > longest:
         raise ValueError(
             f"build_pipeline: `sequence_length` must be at most the model's position table, {longest}. "

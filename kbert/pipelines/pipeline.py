@@ -82,18 +82,16 @@ class Pipeline(keras.Model):
         """What `kbert.save_pretrained` stores beside weights and architecture, as the fields of `ModelSettings`."""
         preprocessing = ("sequence_length", "pair", "max_masks", "doc_stride", "max_query_length")
         found = {name: getattr(self.preprocessor, name) for name in preprocessing if hasattr(self.preprocessor, name)}
-        answering = ("null_threshold", "n_best", "max_answer_length")
+        answering = ("null_threshold", "n_best", "max_answer_length", "windows")
         found |= {name: getattr(self.answers, name) for name in answering if hasattr(self.answers, name)}
-        if getattr(self.answers, "windows", None) is not None:
-            found["windows"] = self.answers.windows
         if hasattr(self.answers, "labels"):
             found["labels"] = list(self.answers.labels)
         for field, name in (("top_k", "k"), ("pooling", "pooling"), ("normalize", "normalize")):
             if hasattr(self.answers, name):
                 found[field] = getattr(self.answers, name)
         tokenizer = self.tokenizer.settings()
-        if isinstance(self.preprocessor, FillMaskPreprocessor):
-            tokenizer["special_tokens_in_text"] = False  # that preprocessor turns it on by itself; other tasks must not
+        if isinstance(self.preprocessor, FillMaskPreprocessor):  # reads [MASK] always; other tasks need not
+            tokenizer["special_tokens_in_text"] = self.preprocessor.special_tokens_in_text
         return {**found, "tokenizer": tokenizer}
 
     def __call__(self, inputs, *args, **kwargs):

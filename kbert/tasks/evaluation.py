@@ -34,7 +34,7 @@ def evaluate(model, preprocessor, examples: LabelledText, metrics: Sequence[str]
 
         evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])  # {"examples": 872, "loss": …}
     """
-    if model.task == "classification":
+    if model.task == "classification":  # before the work of predicting
         check_labels(examples.labels, model.num_labels)
     scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
     return compare(examples, scores, metrics)
@@ -47,11 +47,15 @@ def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str]) 
         examples: with n labels.
         scores: probabilities [n, N], or for regression [n].
         metrics: names of `kbert.tasks.metrics.METRICS`.
+
+    Raises:
+        ValueError: a label that is not in [0, N).
     """
     labels = examples.labels
     if examples.regression:
         loss, predictions = mean_squared_error(labels, scores), scores
     else:
+        check_labels(labels, scores.shape[-1])
         likelihoods = scores[np.arange(len(labels)), labels]
         loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
         predictions = np.argmax(scores, axis=-1)

@@ -31,6 +31,11 @@ class LabelledText:
                 "Expected as many texts, text pairs and labels, at least one. "
                 f"Received: {len(self.texts)}, {len(pairs)} and {len(self.labels)}"
             )
+        wrong = np.flatnonzero(~np.isfinite(self.labels) if self.regression else self.labels < 0)
+        if wrong.size:
+            expected = "a finite number" if self.regression else "an index into the label list, from 0"
+            raise ValueError(f"Expected the label of example {wrong[0]} to be {expected}. "
+                             f"Received: {self.labels[wrong[0]]}")  # fmt: skip
 
     def __len__(self):
         return len(self.texts)
@@ -76,8 +81,16 @@ def from_table(table: Table, *, text: str, label: str, text_pair: str | None = N
         labels: the label list; None for regression, where the label column holds numbers in `score_range`.
 
     Raises:
-        ValueError: a label that is not in the list, or no number in the range; the message names file and line.
+        ValueError: a label that is not in the list, or no number in the range; texts that are all empty; the message
+            names file and line.
     """
+    columns = [name for name in (text, text_pair) if name is not None]
+    if not any(cell.strip() for name in columns for cell in table[name]):
+        rows = f"{len(table.lines)} empty ones" if len(table.lines) > 1 else "an empty one"
+        raise ValueError(
+            f"{table.where(0)}: expected texts in {' and '.join(map(repr, columns))}. Received: {rows}; is it another "
+            "column that holds them?"
+        )
     if labels is None:
         targets = label_scores(table, label, *score_range)
     else:

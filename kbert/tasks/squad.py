@@ -37,8 +37,8 @@ def read_questions(path) -> Questions:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: missing columns, an ``answer_start`` that is no number, ids that are there twice, and what
-            `read_squad` and `kbert.tasks.table.read_table` raise; the message names file and line.
+        ValueError: missing columns, an ``answer_start`` that is no place in the context, ids that are there twice, and
+            what `read_squad` and `kbert.tasks.table.read_table` raise; the message names file and line.
 
     Example::
 
@@ -52,7 +52,8 @@ def read_questions(path) -> Questions:
     _check_ids(ids, table.where)
     answers = [(text,) if text.strip() else () for text in table["answer"]]
     starts = [
-        locate(table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1 for row in rows
+        _located(table.where(row), table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1
+        for row in rows
     ]
     return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
 
@@ -70,8 +71,8 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not JSON, a part that is missing or of the wrong kind, ids that are there twice, no questions; the
-            message names file and place.
+        ValueError: not JSON, a part that is missing or of the wrong kind, an ``answer_start`` outside the context, ids
+            that are there twice, no questions; the message names file and place.
 
     Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
 
@@ -116,7 +117,17 @@ def _answers(path, place, question, context, labelled):
         if not texts and "answer_start" in answer:
             start = _part(path, at, answer, "answer_start", int)
         texts.append(text)
-    return tuple(texts), locate(context, texts[0], start) if texts else -1
+    return tuple(texts), _located(f"{path}, {place}", context, texts[0], start) if texts else -1
+
+
+def _located(where, context, answer, start):
+    """`locate`, of a start in the context (or None)."""
+    if start is not None and not 0 <= start < len(context):
+        raise ValueError(
+            f"{where}: expected 'answer_start' to be a place in the context, which has {len(context)} characters, "
+            f"counted from 0. Received: {start}"
+        )
+    return locate(context, answer, start)
 
 
 def _part(path, place, parent, name, kind):

@@ -56,11 +56,11 @@ def test_classification_is_the_mean(rng, loss_class, shape):
     np.testing.assert_allclose(float(loss_class()(labels[..., None], logits)), np.mean(nll(labels, logits)), rtol=1e-6)
 
 
-def test_labels_outside_the_range_are_left_out(rng):
+def test_the_label_minus_one_is_left_out(rng):
     logits = rng.normal(size=(B, P, V)).astype("float32")
     labels = rng.integers(0, V, (B, P))
     marked = labels.copy()
-    marked[0, 1], marked[2, 2], marked[4] = -1, V, -100
+    marked[0, 1] = marked[2, 2] = marked[4] = -1
     kept = np.ones((B, P), bool)
     kept[0, 1] = kept[2, 2] = kept[4] = False
     variable = tf.Variable(logits)
@@ -70,6 +70,29 @@ def test_labels_outside_the_range_are_left_out(rng):
     gradient = tape.gradient(loss, variable).numpy()
     assert np.all(gradient[~kept] == 0.0) and np.all(np.any(gradient[kept] != 0.0, axis=-1))
     assert float(ClassificationLoss()(np.full((B, P), -1), logits)) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint16", "float32", "float64", "bool"])
+def test_labels_of_any_type_and_none_outside_the_range(rng, kind):
+    logits, labels = rng.normal(size=(B, V)).astype("float32"), (np.arange(B) % 2).astype(kind)
+    expected = np.mean(nll(labels.astype("int32"), logits))
+    np.testing.assert_allclose(float(ClassificationLoss()(labels, logits)), expected, rtol=1e-6)
+    if kind != "bool":
+        labels[1] = V
+        assert np.isnan(ClassificationLoss()(labels, logits))
+        weights = np.arange(B) != 1  # a label of weight 0 may be anything
+        kept = np.mean(nll(np.arange(B) % 2, logits)[weights])
+        np.testing.assert_allclose(float(ClassificationLoss()(labels, logits, weights)), kept, rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [V, -2, -100, 2**31 - 1, 0.5, np.nan])
+def test_any_other_label_makes_the_loss_nan_and_harms_no_weight(rng, wrong):
+    logits, labels = tf.Variable(rng.normal(size=(B, P, V)).astype("float32")), rng.integers(0, V, (B, P)) * 1.0
+    labels[2, 1] = wrong
+    with tf.GradientTape() as tape:
+        loss = ClassificationLoss()(labels, logits)
+    assert np.isnan(loss) and np.all(np.isfinite(tape.gradient(loss, logits)))
+    assert np.isnan(RegressionLoss()(np.array([0.0, np.nan]), np.zeros(2)))
 
 
 def test_one_weight_per_row_reaches_all_its_labels(rng):

@@ -49,9 +49,9 @@ def test_regression(preprocessor):
     assert scores["pearson"] == pytest.approx(np.corrcoef(predictions, labels)[0, 1], abs=1e-5)
 
 
-@pytest.mark.parametrize("label", [-1, 3])
-def test_a_label_outside_the_range_is_an_error(preprocessor, label):
-    with pytest.raises(ValueError, match=rf"must be in \[0, 3\). Received: \[{label}\]"):
+@pytest.mark.parametrize("label, message", [(-1, "from 0. Received: -1"), (3, r"in \[0, 3\). Received: \[3\]")])
+def test_a_label_outside_the_range_is_an_error(preprocessor, label, message):
+    with pytest.raises(ValueError, match=message):
         evaluate(BertClassifier(CONFIG, 3), preprocessor, LabelledText(["a"], np.array([label])), ["accuracy"])
 
 

@@ -47,3 +47,26 @@ def test_lengths_must_agree():
         LabelledText(["a", "b"], np.zeros(2, "int32"), ["c"])
     with pytest.raises(ValueError, match="at least one"):
         LabelledText([], np.zeros(0, "int32"))
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (np.array([0, 1, -1]), "label of example 2 to be an index into the label list, from 0. Received: -1"),
+        (np.array([0.0, np.nan, 1.0]), "label of example 1 to be a finite number. Received: nan"),
+        (np.array([np.inf, 0.0, 1.0]), "label of example 0 to be a finite number. Received: inf"),
+    ],
+)
+def test_every_example_has_a_label(labels, message):
+    with pytest.raises(ValueError, match=message):
+        LabelledText(["a", "b", "c"], labels)
+
+
+def test_a_table_of_empty_texts_is_an_error():
+    table = Table("t.csv", [2, 3], {"text": ["", " "], "pair": ["", "\t"], "label": ["0", "1"]})
+    with pytest.raises(ValueError, match="t.csv, line 2: expected texts in 'text'. Received: 2 empty ones"):
+        from_table(table, text="text", label="label", labels=["0", "1"])
+    with pytest.raises(ValueError, match="line 2: expected texts in 'text' and 'pair'"):
+        from_table(table, text="text", text_pair="pair", label="label")
+    table["pair"] = ["", "one text will do"]
+    assert len(from_table(table, text="text", text_pair="pair", label="label", labels=["0", "1"])) == 2

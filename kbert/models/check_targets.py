@@ -1,0 +1,91 @@
+"""Labels that no class has, found before a model learns or is judged by them.
+
+Shapes: B batch, S sequence, C choices, N classes.
+"""
+
+import keras
+import numpy as np
+
+from kbert.optim.cross_entropy import broadcast_weights, wrong_labels
+from kbert.optim.losses import ClassificationLoss, SpanLoss
+
+
+def check_targets(model, inputs, labels, weights=None):
+    """Raises a ValueError for labels in arrays that are no class of their output, or no number where it is a score.
+
+    With kbert's losses a label may be -1, "no label"; where its weight is 0 it may be anything. An output whose loss
+    reads no class numbers is not checked.
+
+    Args:
+        model: a compiled model of kbert.
+        inputs: the batch, a dict of arrays, whose S positions or C choices are the classes of some outputs.
+        labels, weights: as `fit` takes them: arrays, or dicts of arrays by output.
+
+    Example::
+
+        check_targets(model, batch, {"logits": np.array([0, 2])})  # of 2 classes: ValueError
+    """
+    for name, values, weight, loss in _targets(model, labels, weights):
+        if not isinstance(values, np.ndarray) and not keras.ops.is_tensor(values):
+            continue
+        values = keras.ops.convert_to_numpy(values)
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"{_expected(model, name, '')} Received: an array of {values.dtype}")
+        is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)
+        is_wrong = keras.ops.convert_to_numpy(is_wrong)
+        if is_wrong.any():
+            place = tuple(np.argwhere(is_wrong)[0].tolist())
+            raise ValueError(
+                f"{_expected(model, name, number)} Received: {values[place]} in row {place[0]}; "
+                f"{int(is_wrong.sum())} of {is_wrong.size} labels are outside."
+            )
+
+
+def checked_dataset(model, dataset):
+    """A tf.data.Dataset that checks its batches as `check_targets` does, while they are made: InvalidArgumentError."""
+    import tensorflow as tf
+
+    def check(inputs, labels, *weights):
+        for name, values, weight, loss in _targets(model, labels, *weights):
+            is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)
+            found = tf.boolean_mask(values, is_wrong)
+            message = f"{_expected(model, name, number if isinstance(number, int) else '')} Received:"
+            tf.debugging.Assert(tf.logical_not(tf.reduce_any(is_wrong)), [message, found], summarize=5)
+        return inputs, labels, *weights
+
+    is_labelled = isinstance(dataset.element_spec, tuple) and len(dataset.element_spec) in (2, 3)
+    return dataset.map(check) if is_labelled and keras.backend.backend() == "tensorflow" else dataset
+
+
+def _targets(model, labels, weights=None):
+    """Yields (output, labels, weights, loss) of the outputs whose labels can be wrong."""
+    losses = getattr(model, "loss", None)
+    outputs = list(model.output)
+    for name in outputs:
+        loss, values, weight = (
+            part.get(name) if isinstance(part, dict) else part if len(outputs) == 1 else None
+            for part in (losses, labels, weights)
+        )
+        is_class = isinstance(loss, (ClassificationLoss, keras.losses.SparseCategoricalCrossentropy))
+        if values is not None and loss is not None and (is_class or name == "score"):
+            yield name, values, weight, loss
+
+
+def _wrong(model, name, inputs, values, weight, loss):
+    """(where a label is wrong, the labels, how many classes there are; None: they are numbers)."""
+    values = keras.ops.convert_to_tensor(values)
+    if name == "score":
+        is_wrong = keras.ops.logical_not(keras.ops.isfinite(keras.ops.cast(values, "float32")))
+        return is_wrong, values, None
+    number = limit = model.output[name].shape[-1] or keras.ops.shape(inputs["token_ids"])[1]  # N, or S or C
+    if isinstance(loss, SpanLoss) and len(values.shape) == 2 and values.shape[1] == 2:
+        values, limit = values[:, 0], values[:, 1]
+    if not isinstance(loss, ClassificationLoss):  # Keras' own, which fails on such a label whatever its weight
+        return wrong_labels(values, limit, ignored=loss.get_config()["ignore_class"]), values, number
+    weight = None if weight is None else broadcast_weights(weight, values)
+    return wrong_labels(values, limit, weight), values, number
+
+
+def _expected(model, name, number):
+    kind = "finite numbers" if name == "score" else f"classes, 0 to {number - 1}" if number else "class numbers"
+    return f"{type(model).__name__}: expected the labels of `{name}` to be {kind}."

@@ -1,0 +1,89 @@
+"""Keras' losses and metrics, as `model.compile` takes them, for models whose outputs are logits."""
+
+import keras
+
+_FROM_LOGITS = {  # functions that read probabilities where they are not told otherwise, and their classes
+    "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy",
+    "categorical_crossentropy": "CategoricalCrossentropy",
+    "binary_crossentropy": "BinaryCrossentropy",
+    "categorical_focal_crossentropy": "CategoricalFocalCrossentropy",
+    "binary_focal_crossentropy": "BinaryFocalCrossentropy",
+}
+_OF_PROBABILITIES = ("kl_divergence", "KLDivergence", "CategoricalGeneralizedCrossEntropy")
+_UNNAMED = ("ce", "crossentropy")  # Keras would choose one of them by the shapes
+_ACCURACY = ("acc", "accuracy")
+
+
+def losses_from_logits(losses):
+    """Losses by name become those that read logits; what would take logits for probabilities is an error.
+
+    Args:
+        losses: as `keras.Model.compile` takes them: a name, a function, a loss, or lists and dicts of these.
+
+    Returns:
+        the same, with ``keras.losses.SparseCategoricalCrossentropy(from_logits=True)`` in place of
+        ``"sparse_categorical_crossentropy"``, and so for every cross-entropy of Keras.
+
+    Raises:
+        ValueError: a loss object with ``from_logits=False``, or a loss that has no form for logits.
+
+    Example::
+
+        losses_from_logits({"logits": "sparse_categorical_crossentropy"})
+    """
+    return _each(losses, lambda loss: _from_logits(loss, keras.losses))
+
+
+def metrics_from_logits(metrics, outputs):
+    """The same for metrics; "binary_accuracy", and "accuracy" of outputs with one logit each, count a logit above 0.
+
+    Args:
+        metrics: as `keras.Model.compile` takes them.
+        outputs: the model's outputs, a dict of symbolic tensors.
+
+    Raises:
+        ValueError: as `losses_from_logits`.
+    """
+    one_logit = all(len(x.shape) > 1 and x.shape[-1] == 1 for x in keras.tree.flatten(outputs))
+
+    def resolve(metric):
+        if not isinstance(metric, str) or metric not in (*_ACCURACY, "binary_accuracy"):
+            return _from_logits(metric, keras.metrics)
+        if metric in _ACCURACY and not one_logit:
+            return metric  # Keras compares the largest output
+        return keras.metrics.BinaryAccuracy(name=metric, threshold=0.0)
+
+    return _each(metrics, resolve)
+
+
+def _each(structure, function):
+    if isinstance(structure, dict):
+        return {name: _each(value, function) for name, value in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        return [_each(value, function) for value in structure]
+    return None if structure is None else function(structure)
+
+
+def _from_logits(identifier, module):
+    kind = module.__name__.rpartition(".")[2]  # losses, metrics
+    if isinstance(identifier, str) and identifier in _UNNAMED:
+        raise ValueError(f"compile: expected one of {list(_FROM_LOGITS)} among the {kind}. Received: {identifier!r}")
+    found = module.get(identifier)
+    name = getattr(found, "__name__", type(found).__name__)
+    if not getattr(found, "__module__", "").startswith("keras."):
+        return identifier  # the user's own
+    if name in _OF_PROBABILITIES:
+        raise ValueError(
+            f"compile: {name} compares probabilities, and the model's outputs are logits. Compute it of their softmax."
+        )
+    if name in _FROM_LOGITS:
+        return getattr(module, _FROM_LOGITS[name])(from_logits=True, name=name)
+    config = found.get_config() if hasattr(found, "get_config") else {}
+    if config.get("from_logits", True):
+        return identifier
+    if isinstance(identifier, str):
+        return type(found).from_config(config | {"from_logits": True})
+    raise ValueError(
+        f"compile: the model's outputs are logits, which {name}(from_logits=False) would take for probabilities. "
+        f"Expected keras.{kind}.{name}(from_logits=True), its name as a string, or kbert's own (kbert.optim.{kind})."
+    )

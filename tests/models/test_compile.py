@@ -1,0 +1,125 @@
+"""Keras' losses and metrics in `compile`: by name they read the logits that kbert's models give."""
+
+import keras
+import numpy as np
+import pytest
+from helpers.batches import BATCH, LENGTH, config, labels_of, plain_batch
+
+from kbert.models.classifier import BertClassifier
+from kbert.models.from_logits import losses_from_logits
+from kbert.models.regressor import BertRegressor
+from kbert.models.span_extractor import BertSpanExtractor
+
+SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+LABELS = labels_of((BATCH,), 3)
+ONE_HOT = np.eye(3, dtype="float32")[LABELS]
+MANY_HOT = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 0, 0]], "float32")
+
+
+def trained(make, labels, loss, **arguments):
+    keras.utils.set_random_seed(1)
+    model = make()
+    model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True, **arguments)
+    history = model.fit(plain_batch(), labels, batch_size=BATCH, epochs=4, shuffle=False, verbose=0).history
+    return model, history
+
+
+def classifier(labels=3):
+    return lambda: BertClassifier(config(num_layers=1), labels)
+
+
+@pytest.mark.parametrize(
+    "labels, loss, explicit",
+    [
+        (LABELS, "sparse_categorical_crossentropy", SPARSE),
+        (LABELS, {"logits": "sparse_categorical_crossentropy"}, SPARSE),
+        (LABELS, ["sparse_categorical_crossentropy"], SPARSE),
+        (LABELS, keras.losses.sparse_categorical_crossentropy, SPARSE),
+        (LABELS, "SparseCategoricalCrossentropy", SPARSE),
+        (ONE_HOT, "categorical_crossentropy", keras.losses.CategoricalCrossentropy(from_logits=True)),
+        (MANY_HOT, "binary_crossentropy", keras.losses.BinaryCrossentropy(from_logits=True)),
+        (ONE_HOT, "categorical_focal_crossentropy", keras.losses.CategoricalFocalCrossentropy(from_logits=True)),
+    ],
+    ids=lambda x: x if isinstance(x, str) else type(x).__name__,
+)
+def test_a_name_trains_as_the_loss_that_reads_logits(labels, loss, explicit):
+    model, history = trained(classifier(), labels, loss)
+    expected, expected_history = trained(classifier(), labels, explicit)
+    assert history["loss"] == expected_history["loss"] and history["loss"][-1] < history["loss"][0]
+    for a, b in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_two_outputs_and_a_saved_model(tmp_path):
+    labels = {"start_logits": labels_of((BATCH,), LENGTH), "end_logits": labels_of((BATCH,), LENGTH)}
+    name = "sparse_categorical_crossentropy"
+
+    def make():
+        return BertSpanExtractor(config(num_layers=1))
+
+    _, expected = trained(make, labels, {"start_logits": SPARSE, "end_logits": SPARSE})
+    for loss in ({"start_logits": name, "end_logits": name}, [name, name]):
+        model, history = trained(make, labels, loss)
+        assert history["loss"] == expected["loss"]
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.evaluate(plain_batch(), labels, verbose=0) == model.evaluate(plain_batch(), labels, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "loss, message",
+    [
+        (
+            keras.losses.SparseCategoricalCrossentropy(),
+            r"keras.losses.SparseCategoricalCrossentropy\(from_logits=True\)",
+        ),
+        ({"logits": keras.losses.CategoricalCrossentropy()}, r"CategoricalCrossentropy\(from_logits=True\)"),
+        ([keras.losses.BinaryCrossentropy()], r"BinaryCrossentropy\(from_logits=True\)"),
+        ("kl_divergence", "kl_divergence compares probabilities"),
+        (keras.losses.KLDivergence(), "KLDivergence compares probabilities"),
+        ("crossentropy", "expected one of .*'sparse_categorical_crossentropy'.*Received: 'crossentropy'"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else type(x).__name__,
+)
+def test_a_loss_of_probabilities_is_an_error(loss, message):
+    with pytest.raises(ValueError, match=message):
+        classifier()().compile("adam", loss)
+
+
+def test_other_losses_are_left_as_they_are():
+    mine = lambda y_true, y_pred: keras.ops.mean(y_pred)  # noqa: E731
+    for loss in ("mse", mine, SPARSE, keras.losses.Hinge(), None):
+        assert losses_from_logits(loss) is loss
+    model = BertRegressor(config(num_layers=1))
+    model.compile("adam", "mse", metrics=["mae"], run_eagerly=True)
+    assert np.isfinite(model.test_on_batch(plain_batch(), np.zeros(BATCH))[0])
+
+
+def test_metrics_by_name():
+    model, _ = trained(
+        classifier(), LABELS, "sparse_categorical_crossentropy",
+        metrics=["accuracy", "sparse_categorical_crossentropy"], weighted_metrics={"logits": ["acc"]},
+    )  # fmt: skip
+    values = model.evaluate(plain_batch(), LABELS, verbose=0, return_dict=True)
+    hits = np.argmax(np.asarray(model(plain_batch())["logits"]), axis=-1) == LABELS
+    assert values["accuracy"] == values["acc"] == pytest.approx(hits.mean())
+    assert values["sparse_categorical_crossentropy"] == pytest.approx(values["loss"], rel=1e-5)
+    for metric in (keras.metrics.SparseCategoricalCrossentropy(), keras.metrics.AUC()):
+        with pytest.raises(ValueError, match=r"keras.metrics.*from_logits=True"):
+            model.compile("adam", SPARSE, metrics=[metric])
+    model.compile("adam", SPARSE, metrics=[keras.metrics.SparseCategoricalCrossentropy(from_logits=True)])
+
+
+def test_binary_metrics_have_their_border_at_the_logit_0():
+    labels = np.array([1.0, 0, 1, 0, 1])
+    model, _ = trained(classifier(1), labels[:, None], "binary_crossentropy", metrics=["accuracy"])
+    logits = np.asarray(model(plain_batch())["logits"])[:, 0]
+    shifted = model.layers[-1].dense.bias
+    shifted.assign_sub([np.sort(logits)[2] - 0.2])  # one logit between 0 and 0.5, the usual border of probabilities
+    logits = np.asarray(model(plain_batch())["logits"])[:, 0]
+    values = model.evaluate(plain_batch(), labels[:, None], verbose=0, return_dict=True)
+    assert values["accuracy"] == pytest.approx(np.mean((logits > 0) == (labels > 0)))
+    model = trained(classifier(), MANY_HOT, "binary_crossentropy", metrics=["binary_accuracy"])[0]
+    logits = np.asarray(model(plain_batch())["logits"])
+    values = model.evaluate(plain_batch(), MANY_HOT, verbose=0, return_dict=True)
+    assert values["binary_accuracy"] == pytest.approx(np.mean((logits > 0) == (MANY_HOT > 0)))

@@ -1,0 +1,148 @@
+"""Labels that no class has: an error in arrays and datasets, NaN where a compiled step cannot raise one."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.batches import BATCH, CHOICES, LENGTH, choice_batch, config, plain_batch, pretraining_batch
+
+from kbert.models.classifier import BertClassifier
+from kbert.models.multiple_choice import BertMultipleChoice
+from kbert.models.pretrainer import BertPretrainer
+from kbert.models.regressor import BertRegressor
+from kbert.models.span_extractor import BertSpanExtractor
+from kbert.models.tagger import BertTagger
+from kbert.optim.tasks import task_losses, task_metrics
+
+V, P = 37, 4
+
+
+def small():
+    return config(num_layers=1)
+
+
+CASES = {  # model, batch, output, sound labels, wrong ones, what the message says
+    "class": (lambda: BertClassifier(small(), 3), plain_batch, "logits", np.arange(BATCH) % 3, [3, 7, -2, -100, 1.5],
+              "expected the labels of `logits` to be classes, 0 to 2"),
+    "tag": (lambda: BertTagger(small(), 3), plain_batch, "logits", np.zeros((BATCH, LENGTH), "int32"), [3, -100],
+            "classes, 0 to 2"),
+    "choice": (lambda: BertMultipleChoice(small()), choice_batch, "logits", np.arange(BATCH) % 2, [CHOICES, 9, -5],
+               "classes, 0 to 1"),
+    "start": (lambda: BertSpanExtractor(small()), plain_batch, "start_logits", np.arange(BATCH), [LENGTH, -7],
+              "`start_logits` to be classes, 0 to 6"),
+    "end": (lambda: BertSpanExtractor(small()), plain_batch, "end_logits",
+            np.stack([np.arange(BATCH), np.full(BATCH, 5)], 1), [5, 6, 99], "`end_logits`"),
+    "token": (lambda: BertPretrainer(small()), pretraining_batch, "mlm_logits", np.zeros((BATCH, P), "int32"),
+              [V, 2**20], "classes, 0 to 36"),
+    "next": (lambda: BertPretrainer(small()), pretraining_batch, "nsp_logits", np.arange(BATCH) % 2, [2, -3],
+             "classes, 0 to 1"),
+    "score": (lambda: BertRegressor(small()), plain_batch, "score", np.linspace(0, 1, BATCH).astype("float32"),
+              [np.nan, np.inf], "finite numbers"),
+}  # fmt: skip
+OTHERS = {"start_logits": np.zeros(BATCH, "int32"), "end_logits": np.zeros(BATCH, "int32"),
+          "mlm_logits": np.zeros((BATCH, P), "int32"), "nsp_logits": np.zeros(BATCH, "int32")}  # fmt: skip
+
+
+def compiled(make):
+    model = make()
+    model.compile("sgd", task_losses(model.task), weighted_metrics=task_metrics(model.task), run_eagerly=True)
+    return model
+
+
+def labels_of(model, output, values):
+    return {name: OTHERS[name] for name in model.output if name != output} | {output: values}
+
+
+def with_value(sound, value):
+    """The sound labels with one wrong value, in the last row."""
+    labels = sound.astype(np.result_type(sound.dtype, type(value)) if isinstance(value, float) else "int64")
+    labels[(BATCH - 1, *[0] * (labels.ndim - 1))] = value
+    return labels
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_arrays(case):
+    make, batch, output, sound, wrong, message = CASES[case]
+    model, batch = compiled(make), batch()
+    before = [w.copy() for w in model.get_weights()]
+    for value in wrong:
+        labels = labels_of(model, output, with_value(sound, value))
+        for call in (model.fit, model.evaluate, model.train_on_batch, model.test_on_batch):
+            with pytest.raises(ValueError, match=message) as error:
+                call(batch, labels)
+            assert f"Received: {value}" in str(error.value) and f"in row {BATCH - 1}" in str(error.value)
+        with pytest.raises(ValueError, match=message):
+            model.fit(batch, labels_of(model, output, sound), validation_data=(batch, labels), verbose=0)
+    for a, b in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    loss = model.train_on_batch(batch, labels_of(model, output, sound), return_dict=True)["loss"]
+    assert np.isfinite(loss)
+
+
+@pytest.mark.parametrize("case", ["class", "start", "end", "choice", "score", "token"])
+def test_datasets(case):
+    make, batch, output, sound, wrong, message = CASES[case]
+    model = compiled(make)
+
+    def dataset(values):
+        return tf.data.Dataset.from_tensors((batch(), labels_of(model, output, values)))
+
+    assert np.isfinite(model.fit(dataset(sound), verbose=0).history["loss"][0])
+    for call in (model.fit, model.evaluate, lambda x, **k: model.fit(dataset(sound), validation_data=x, **k)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"expected the labels of `{output}` to be"):
+            call(dataset(with_value(sound, wrong[0])), verbose=0)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("case", ["class", "end", "score", "token"])
+def test_compiled_steps_say_nan(case, jit):
+    make, batch, output, sound, wrong, _ = CASES[case]
+    model = compiled(make)
+    losses, metrics = task_losses(model.task), task_metrics(model.task)[output]
+    x = {name: tf.constant(value) for name, value in batch().items()}
+
+    @tf.function(jit_compile=jit)
+    def run(labels):
+        outputs = model(x)
+        return losses[output](labels, outputs[output]), outputs[output]
+
+    for value in wrong:
+        loss, outputs = run(tf.constant(with_value(sound, value)))
+        assert not np.isfinite(loss)
+        for metric in metrics:
+            metric.update_state(with_value(sound, value), outputs)
+            result = float(metric.result())
+            assert not np.isfinite(result) or (metric.name.endswith("accuracy") and result < 1.0)
+            metric.reset_state()
+    assert np.isfinite(run(tf.constant(sound))[0])
+
+
+def test_a_wrong_label_is_no_hit():
+    from kbert.optim.metrics import Accuracy
+
+    metric = Accuracy()
+    metric.update_state(np.array([7, -2, 0]), np.array([[9.0, 0.0]] * 3))  # read as 0 they would all be right
+    assert float(metric.result()) == pytest.approx(1 / 3)
+
+
+def test_minus_one_and_weight_zero_are_no_labels():
+    model, batch = compiled(lambda: BertClassifier(small(), 3)), plain_batch()
+    labels = np.array([0, -1, 2, 1, 7])
+    weights = np.array([1.0, 1, 1, 1, 0])
+    loss = model.test_on_batch(batch, labels, weights)[0]
+    kept = [0, 2, 3]
+    expected = model.test_on_batch({name: x[kept] for name, x in batch.items()}, labels[kept])[0]
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert np.isfinite(model.fit(batch, labels, sample_weight=weights, verbose=0).history["loss"][0])
+    model.compile("sgd", "sparse_categorical_crossentropy", run_eagerly=True)  # Keras' own ignores none
+    with pytest.raises(ValueError, match="classes, 0 to 2"):
+        model.fit(batch, labels, sample_weight=weights, verbose=0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    model.compile("sgd", loss, run_eagerly=True)
+    model.test_on_batch(batch, np.minimum(labels, 2), weights)
+
+
+def test_strings_are_no_labels():
+    model = compiled(lambda: BertClassifier(small(), 3))
+    with pytest.raises(ValueError, match="Received: an array of <U3"):
+        model.fit(plain_batch(), np.array(["pos"] * BATCH))

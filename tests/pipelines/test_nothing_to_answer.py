@@ -1,0 +1,63 @@
+"""Where there is nothing to choose from, the answer says so: in Python and in the graph that is exported alike."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.pipelines.answer_rows import answer_rows
+
+ONE = tiny_config(num_layers=1)
+BLANKS = ["", " ", "\t\n", "\x00", "\u200b"]
+TAGS = ["O", "B-X", "I-X"]
+
+
+def pipeline_of(model, **options):
+    return kbert.build_pipeline(randomise(model), tiny_tokenizer(), **options)
+
+
+def answers_of(pipeline, columns):
+    """What Python gives, after a check that the graph of the exported model gives the same."""
+    answers = pipeline.predict(columns, verbose=0)
+    served = tf.function(pipeline._serve, input_signature=[pipeline.string_signature()])
+    for name, values in served({name: tf.constant(column) for name, column in columns.items()}).items():
+        values = np.char.decode(values.numpy().astype(bytes)) if values.dtype == tf.string else values.numpy()
+        if values.dtype.kind == "f":
+            np.testing.assert_allclose(values, answers[name], atol=1e-5)
+        else:
+            assert values.tolist() == answers[name].tolist(), name
+    return answers
+
+
+def test_no_choice():
+    pipeline = pipeline_of(kbert.BertMultipleChoice(ONE))
+    choices = [[blank, blank] for blank in BLANKS] + [["", "good"], [" ", ""]]
+    answers = answers_of(pipeline, {"prompt": ["a film"] * len(choices), "choices": choices})
+    assert answers["choice"].tolist() == [-1] * len(BLANKS) + [1, -1]
+    assert answers["probabilities"].tolist() == [[0, 0]] * len(BLANKS) + [[0, 1], [0, 0]]
+    assert list(answer_rows(pipeline, answers))[0] == {"choice": -1, "probabilities": [0.0, 0.0]}
+    empty = pipeline.predict({"prompt": ["a", "b"], "choices": [[], []]}, verbose=0)
+    assert empty["choice"].tolist() == [-1, -1] and empty["probabilities"].shape == (2, 0)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.0])
+def test_no_context(threshold):
+    pipeline = pipeline_of(kbert.BertSpanExtractor(ONE), null_threshold=threshold)
+    answers = answers_of(pipeline, {"question": ["film ?"] * len(BLANKS), "context": BLANKS})
+    assert set(answers["answer"]) == {""} and set(answers["score"]) == {-1e9}
+    assert set(answers["start"]) == set(answers["end"]) == {-1}
+    assert set(answers["n_best_count"]) == ({0} if threshold is None else {1})  # with a threshold "" is listed
+    assert not any(answers["n_best_answers"].ravel())
+
+
+@pytest.mark.parametrize("answer", ["tags", "entities"])
+def test_no_words(answer):
+    answers = answers_of(pipeline_of(kbert.BertTagger(ONE, 3), labels=TAGS, answer=answer), {"text": BLANKS})
+    assert answers["count"].tolist() == [0] * len(BLANKS) and answers["scores"].shape == (len(BLANKS), 0)
+
+
+def test_no_mask():
+    answers = answers_of(pipeline_of(kbert.BertPretrainer(ONE), max_masks=2, top_k=2), {"text": [*BLANKS, "a film"]})
+    assert answers["count"].tolist() == [0] * (len(BLANKS) + 1)
+    assert not any(answers["tokens"].ravel()) and not answers["probabilities"].any()

@@ -21,6 +21,8 @@ import numpy as np
 from flags import add_flags, command, inputs_of, plain_errors, settings_of
 from flags import file as existing_file
 
+from kbert.files import atomic_file
+
 POOLINGS = ("mean", "max", "cls", "pooler")
 
 
@@ -110,7 +112,8 @@ def main(argv=None):
         metrics |= {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}
         print(f"STS-B dev, {len(first)} pairs: Spearman {metrics['spearman']:.4f}, Pearson {metrics['pearson']:.4f}")
     if run:
-        np.save(run.path / "embeddings.npy", embeddings)
+        with atomic_file(run.path / "embeddings.npy", "wb") as file:
+            np.save(file, embeddings)
         run.finish(metrics)
         print(f"Wrote {run.path / 'embeddings.npy'}: {embeddings.shape[0]} x {embeddings.shape[1]}.")
     if args.json:

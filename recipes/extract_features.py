@@ -13,7 +13,6 @@ hidden]) and tokens_0 for the first text, and so on. Written as the texts are re
 
 import argparse
 import json
-import os
 import sys
 import time
 import zipfile
@@ -63,36 +62,36 @@ def read_texts(path):
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def write_jsonl(path, layers, texts):
+def write_jsonl(file, layers, texts):
     """The original's format; numbers with six decimals, as there. Returns how many texts."""
     count = 0
-    with open(path, "w", encoding="utf-8") as file:
-        for count, (tokens, features) in enumerate(texts, start=1):
-            rows = [
-                {"token": token, "layers": [
-                    {"index": index, "values": [round(x, 6) for x in values.tolist()]}
-                    for index, values in zip(layers, of_token, strict=True)
-                ]}
-                for token, of_token in zip(tokens, features, strict=True)
-            ]  # fmt: skip
-            file.write(json.dumps({"linex_index": count - 1, "features": rows}, ensure_ascii=False) + "\n")
+    for count, (tokens, features) in enumerate(texts, start=1):
+        rows = [
+            {"token": token, "layers": [
+                {"index": index, "values": [round(x, 6) for x in values.tolist()]}
+                for index, values in zip(layers, of_token, strict=True)
+            ]}
+            for token, of_token in zip(tokens, features, strict=True)
+        ]  # fmt: skip
+        file.write(json.dumps({"linex_index": count - 1, "features": rows}, ensure_ascii=False) + "\n")
     return count
 
 
-def write_npz(path, texts):
+def write_npz(file, texts):
     """A .npz whose arrays are written one by one. Returns how many texts."""
     count = 0
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for count, (tokens, features) in enumerate(texts, start=1):
             for name, array in (("tokens", np.array(tokens, "U")), ("features", features)):
-                with archive.open(f"{name}_{count - 1}.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, array)
+                with archive.open(f"{name}_{count - 1}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array)
     return count
 
 
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
+        from kbert.files import atomic_file
         from kbert.tasks.features import text_features
 
         encoder, preprocessor, layers = load(args)
@@ -100,15 +99,11 @@ def main(argv=None):
             encoder, preprocessor, read_texts(args.input), layers, align=args.align, batch_size=args.batch_size
         )
         args.output.parent.mkdir(parents=True, exist_ok=True)
-        part, start = args.output.with_name(f".{args.output.name}.{os.getpid()}.tmp"), time.monotonic()
-        try:
-            is_npz = args.output.suffix.lower() == ".npz"
-            count = write_npz(part, features) if is_npz else write_jsonl(part, args.layers, features)
+        is_npz, start = args.output.suffix.lower() == ".npz", time.monotonic()
+        with atomic_file(args.output, "wb" if is_npz else "w") as file:
+            count = write_npz(file, features) if is_npz else write_jsonl(file, args.layers, features)
             if not count:
                 raise ValueError(f"{args.input} holds no text")
-            os.replace(part, args.output)
-        finally:
-            part.unlink(missing_ok=True)
     print(f"{count:,} texts in {time.monotonic() - start:.1f} s", file=sys.stderr)
     print(f"Wrote {args.output}.")
 

@@ -20,7 +20,7 @@ from finetune_classifier import LOG_EVERY
 from finetune_ner import add_tagging_flags, read_data
 from flags import add_flags, command, inputs_of, plain_errors, positive_int, rate, settings_of
 
-from kbert.files import read_json
+from kbert.files import explain_full_disk, read_json
 from kbert.models.feature_tagger import SETTINGS
 
 PAPER = {  # Table 7, BERT-base, F1 on CoNLL-2003's dev
@@ -111,7 +111,8 @@ def train_setting(args, setting, run, texts, tags, config):
     )  # fmt: skip
     predicted = predict_tags(model, dev, tags, batch_size=args.batch_size)
     write_predictions(run.path / "predictions.txt", dev.tagged, predicted)
-    model.save(run.path / "tagger.keras")
+    with explain_full_disk(run.path / "tagger.keras"):
+        model.save(run.path / "tagger.keras")
     metrics = {"dev": entity_scores(dev.tagged.tags, predicted), "layers": list(layers), "steps": steps,
                "train_sentences": len(train), "minutes": (time.perf_counter() - start) / 60}  # fmt: skip
     run.finish(metrics)

@@ -18,7 +18,6 @@ import contextlib
 import csv
 import itertools
 import json
-import os
 import sys
 import time
 
@@ -194,16 +193,15 @@ def answer(args, pipeline, rows, columns):
 
 @contextlib.contextmanager
 def written_whole(path):
-    """A file to write that gets its name only when all went well."""
+    """A file to write that gets its name only when all went well; until then its directory is not left behind."""
+    from kbert.files import atomic_file
+
     new_directories = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8", newline="") as file:
+        with atomic_file(path) as file:
             yield file
-        os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
         for directory in new_directories:
             directory.rmdir()
         raise

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.data.buckets import padding_for, trim_padding
+from kbert.files import explain_full_disk, flush
 from kbert.tasks.tagged_text import TaggedText
 from kbert.tasks.tagging_data import INPUTS, TaggedWindows
 
@@ -130,6 +131,8 @@ def write_word_features(path, encoder, preprocessor, tagged: TaggedText, layers:
     part = path.with_name(f".{path.name}.part")
     shape = (len(position), len(layers), encoder.config.hidden_dim)
     written = np.lib.format.open_memmap(part, mode="w+", dtype="float16", shape=shape)
+    with explain_full_disk(path, written.nbytes), open(part, "r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, part.stat().st_size)  # a full disk found later would end the process
     for start, states in window_states(encoder, windows.batch, layers, batch_size):
         first, last = np.searchsorted(position[by_place], [start * size, (start + len(states)) * size])
         words = by_place[first:last]
@@ -137,4 +140,6 @@ def write_word_features(path, encoder, preprocessor, tagged: TaggedText, layers:
         written[words] = states[window - start, place]
     written.flush()
     del written
+    flush(part)
     os.replace(part, path)
+    flush(path.parent)

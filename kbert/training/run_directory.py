@@ -95,8 +95,8 @@ def open_run(
 
     A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
     metrics.json) with the same settings and inputs is resumed. Anything else there is an error, unless `overwrite`,
-    which deletes it and says so. A run may also be given other `steps`, if the learning rates of the steps that are
-    done are the same for both numbers (`kbert.training.extension`).
+    which deletes it and says so. A run may also be given other `steps` (and `warmup_steps`), if the learning rates of
+    the steps that are done are the same for both numbers (`kbert.training.extension`).
 
     Of several workers the first does all this, and the others wait for it. They end with its error if it has one, and
     each checks that it reads the same inputs.
@@ -161,7 +161,7 @@ def _open_locked(path, settings, overwrite, inputs, recipe, schedule):
     if any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir()):
         found = _read_settings(path)
         finished = (path / METRICS).exists()
-        extended = found is not None and _differing(found, settings) == ["steps"] and schedule is not None
+        extended = schedule is not None and found is not None and _is_extension(_differing(found, settings))
         if not overwrite and (extended or (found == settings and not finished)):
             _check_record(path, identify_inputs(inputs))
             if extended:
@@ -200,17 +200,22 @@ def _check_record(path, found):
 
 def _extend(path, found, settings, schedule, finished):
     saved = checkpoint_paths(path / CHECKPOINTS)
-    done = checkpoint_step(saved[-1]) if saved else 0
-    if finished and not done:
+    done = checkpoint_step(saved[-1]) if saved else found["steps"] if finished else 0
+    check_extension(path, schedule(found), schedule(settings), done, found["steps"], settings["steps"])
+    if finished and not saved:
         raise FileExistsError(
             f"{path} holds a finished run of {found['steps']} steps, whose checkpoint was deleted: it cannot be given "
             f"{settings['steps']} steps. Start a new run in another --output with --init {path}."
         )
-    check_extension(path, schedule(found), schedule(settings), done, found["steps"], settings["steps"])
     print(f"{path}: {settings['steps']} steps instead of {found['steps']}, {done} of which are done.", flush=True)
     (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
     flush(path)
     write_json(path / SETTINGS, settings)
+
+
+def _is_extension(differing):
+    """Whether these settings say how long a run is, and nothing else: the warm-up is by default a part of the steps."""
+    return "steps" in differing and set(differing) <= {"steps", "warmup_steps"}
 
 
 def _read_settings(path):

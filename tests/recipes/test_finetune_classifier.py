@@ -13,6 +13,7 @@ from helpers.run_recipe import RECIPES, import_recipe, read_json, run_recipe, ru
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
+from kbert.files import sha256
 from kbert.tasks import finetuning_data
 from kbert.training.run_directory import open_run
 from kbert.weights.kbert_directory import read_kbert_directory
@@ -69,6 +70,23 @@ def test_settings_history_logs_but_no_checkpoints(run, home):
     left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
     assert {path.name for path in run.iterdir()} == left
     assert any((run / "logs").rglob("events*"))
+
+
+def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home, run, tmp_path):
+    run_recipe("export", "--model", run, "--output", tmp_path / "saved_models" / "mine")
+    card = read_json(tmp_path / "saved_models" / "mine" / "1" / "card.json")
+    made_by, metrics = card["made_by"]["run"], read_json(run / "metrics.json")
+    assert made_by == read_json(run / "model" / "manifest.json")["made_by"]
+    assert card["made_by"]["weights_sha256"] == sha256(run / "model" / "model.weights.h5")
+    assert made_by["recipe"] == "finetune_classifier.py" and made_by["settings"]["learning_rate"] == 2e-3
+    for name in ("train", "dev"):
+        file = home / f"{name}.csv"
+        expected = {"name": file.name, "files": 1, "bytes": file.stat().st_size, "sha256": sha256(file)}
+        assert made_by["inputs"][name] == expected
+    assert card["metrics"]["dev"] == made_by["metrics"]["dev"] == metrics["dev"]
+    init = made_by["inputs"]["init"]
+    assert init["name"] == "init" and init["made_by"] == read_json(home / "init" / "manifest.json")["made_by"]
+    assert str(home) not in json.dumps(card)
 
 
 def test_a_finished_run_is_not_touched(run, home, capsys):

@@ -143,6 +143,26 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
         np.testing.assert_array_equal(value, whole[name], err_msg=name)
 
 
+def test_a_run_is_extended_only_with_a_rate_that_is_constant(home, run):
+    more = _arguments(home, run, "--dropout", 0, steps=200)
+    with pytest.raises(SystemExit, match="learning rate depends on the number of steps: at step 1 "):
+        run_recipe("pretrain", *more)  # the warm-up, too, is by default a part of the steps
+    with pytest.raises(SystemExit, match="learning rate depends on the number of steps: at step 16 "):
+        run_recipe("pretrain", *more, "--warmup-steps", 16)
+
+
+@pytest.mark.slow
+def test_an_extended_run_is_the_longer_run(home, tmp_path):
+    constant = ("--schedule", "constant", "--warmup-steps", 3)
+    run_recipe("pretrain", *_arguments(home, tmp_path / "whole", *constant, steps=20))
+    for steps in (12, 20):
+        run_recipe("pretrain", *_arguments(home, tmp_path / "extended", *constant, steps=steps))
+    assert read_json(tmp_path / "extended" / "metrics.json")["steps"] == 20
+    whole = _weights(tmp_path / "whole")
+    for name, value in _weights(tmp_path / "extended").items():
+        np.testing.assert_array_equal(value, whole[name], err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,5 +1,8 @@
 """Features of a frozen encoder, cached and not, and the tagger that learns from them."""
 
+import errno
+import os
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertEncoder
 from kbert.data.tagging_preprocessor import TaggingPreprocessor
+from kbert.files import FullDisk
 from kbert.layers.weighted_layers import WeightedLayers
 from kbert.models.feature_tagger import SETTINGS, feature_tagger, setting_layers
 from kbert.tasks.feature_data import FeatureSentences, feature_dataset, predict_tags
@@ -78,6 +82,18 @@ def test_the_cache_holds_every_word_with_its_document(cache, encoder, preprocess
     before = cache.stat().st_mtime_ns
     write_word_features(cache, None, None, TAGGED, range(3))  # nothing is done again
     assert cache.stat().st_mtime_ns == before
+
+
+def test_the_cache_takes_its_room_before_it_is_computed(preprocessor, encoder, tmp_path, monkeypatch):
+    """It is written through a memory map, where a full disk would end the process without a word."""
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(FullDisk, match=f"{tmp_path}/train.npy: not written, .*: 0.0 MB are needed"):
+        write_word_features(tmp_path / "train.npy", encoder, preprocessor, TAGGED, range(3))
+    assert not (tmp_path / "train.npy").exists()
 
 
 def test_batches_of_sentences(cache):

@@ -6,6 +6,7 @@ Shapes: B texts, W windows of all of them, S sequence.
 import keras
 import tensorflow as tf
 
+from kbert.data.limits import limit_rows
 from kbert.data.packing import content_length, pack_ranges
 from kbert.data.preprocessor import Preprocessor
 from kbert.data.strings import string_columns
@@ -27,6 +28,8 @@ class DocumentPreprocessor(Preprocessor):
 
     Call arguments:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
+        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
+            graph, before memory is taken for them. None: no limit.
 
     Returns:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
@@ -41,6 +44,8 @@ class DocumentPreprocessor(Preprocessor):
         DocumentPreprocessor(tokenizer, sequence_length=128, doc_stride=64)(["A long text. " * 200])["token_ids"].shape
     """
 
+    makes_windows = True
+
     def __init__(self, tokenizer, sequence_length=128, doc_stride=128, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 1)
@@ -48,11 +53,12 @@ class DocumentPreprocessor(Preprocessor):
             raise ValueError(f"DocumentPreprocessor: `doc_stride` must be a positive integer. Received: {doc_stride!r}")
         self.doc_stride = doc_stride
 
-    def call(self, inputs):
+    def call(self, inputs, max_windows=None):
         (text,) = string_columns(inputs, self.input_names, "DocumentPreprocessor")
         ids = self.tokenizer.call(text)  # ragged [B, None]
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        row, start, length = sliding_windows(lengths, content_length(self.sequence_length, 1), self.doc_stride)  # [W]
+        windows = sliding_windows(lengths, content_length(self.sequence_length, 1), self.doc_stride)
+        row, start, length = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)  # [W]
         batch = pack_ranges(
             tf.concat([ids.values, [self.tokenizer.pad_id]], 0),  # never empty
             tf.cast(tf.gather(ids.row_starts(), row), tf.int32) + start,
@@ -62,7 +68,7 @@ class DocumentPreprocessor(Preprocessor):
         )
         return {**batch, "window_row": row, "text": text}
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs, max_windows=None):
         column = inputs["text"] if isinstance(inputs, dict) else inputs
         return {
             **self.batch_spec(None),

@@ -18,6 +18,7 @@ class Preprocessor(keras.layers.Layer):
     """
 
     input_names = ("text",)
+    makes_windows = False  # whether a call takes `max_windows`, and a long text becomes several rows
 
     def __init__(self, tokenizer, sequence_length, **kwargs):
         super().__init__(**kwargs)

@@ -6,6 +6,7 @@ Shapes: B questions, W windows of all of them, S sequence.
 import keras
 import tensorflow as tf
 
+from kbert.data.limits import limit_rows
 from kbert.data.packing import content_length, pack_ranges
 from kbert.data.preprocessor import Preprocessor
 from kbert.data.strings import string_columns
@@ -30,6 +31,8 @@ class SpanPreprocessor(Preprocessor):
 
     Call arguments:
         inputs: dict with the string columns ``question`` and ``context`` [B].
+        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
+            graph, before memory is taken for them. None: no limit.
 
     Returns:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S];
@@ -53,6 +56,7 @@ class SpanPreprocessor(Preprocessor):
     """
 
     input_names = ("question", "context")
+    makes_windows = True
 
     def __init__(self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=64, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
@@ -63,13 +67,14 @@ class SpanPreprocessor(Preprocessor):
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length
 
-    def call(self, inputs):
+    def call(self, inputs, max_windows=None):
         question, context = string_columns(inputs, self.input_names, "SpanPreprocessor")
         question_ids = self.tokenizer.call(question)  # ragged [B, None]
         context_ids, starts, ends = self.tokenizer.tokenize_with_offsets(context)
         room = self.sequence_length - 3  # for question and window
         query_length = tf.minimum(_lengths(question_ids), min(self.max_query_length, room - 1))  # [B]
-        row, start, length = sliding_windows(_lengths(context_ids), room - query_length, self.doc_stride)  # [W]
+        windows = sliding_windows(_lengths(context_ids), room - query_length, self.doc_stride)
+        row, start, length = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)  # [W]
         query_length = tf.gather(query_length, row)  # [W]
         tokens = window_tokens(row, start, length, room)  # [W, S - 3]
         is_max = max_context(row, start, length, room)
@@ -102,7 +107,7 @@ class SpanPreprocessor(Preprocessor):
         tokens = tf.where(inside, tf.gather(tokens, position, batch_dims=1), -1)
         return tokens, inside & tf.gather(is_max, position, batch_dims=1)
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs, max_windows=None):
         def windows(dtype):
             return keras.KerasTensor((None, self.sequence_length), dtype=dtype)
 

@@ -6,11 +6,15 @@ Shapes: B texts, T words of the longest text, W windows of all texts, S sequence
 import keras
 import tensorflow as tf
 
+from kbert.data.limits import at_most, limit_rows
 from kbert.data.packing import content_length, pack_ranges
 from kbert.data.preprocessor import Preprocessor
 from kbert.data.strings import string_columns
 from kbert.data.windows import max_context, sliding_windows, window_tokens
 from kbert.data.words import split_words
+
+# The dense answers [B, T] may have so many places for each token that the limit on windows allows.
+_PLACES_OF_A_TOKEN = 16
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -33,6 +37,8 @@ class TaggingPreprocessor(Preprocessor):
 
     Call arguments:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
+        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
+            graph, before memory is taken for them. None: no limit.
 
     Returns:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
@@ -54,6 +60,8 @@ class TaggingPreprocessor(Preprocessor):
         batch["words"]  # [["EU", "rejects", "German", "call", "."]]
     """
 
+    makes_windows = True
+
     def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         room = content_length(sequence_length, 1)
@@ -65,9 +73,9 @@ class TaggingPreprocessor(Preprocessor):
             )
         self.doc_stride = doc_stride
 
-    def call(self, inputs):
+    def call(self, inputs, max_windows=None):
         (text,) = string_columns(inputs, self.input_names, "TaggingPreprocessor")
-        words, starts, ends = split_words(text)
+        words, starts, ends = self._limit_places(split_words(text), max_windows)
         ids, piece_starts, piece_ends = self.tokenizer.tokenize_with_offsets(words.values)
         lengths = ends.values - starts.values  # [M]
         pieces = [
@@ -75,7 +83,7 @@ class TaggingPreprocessor(Preprocessor):
             _or_else(piece_starts, ids, 0) + starts.values[:, tf.newaxis],
             _or_else(piece_ends, ids, lengths) + starts.values[:, tf.newaxis],
         ]
-        batch = self._windows(words, *pieces)
+        batch = self._windows(words, *pieces, max_windows=max_windows)
         return {
             **batch,
             "text": text,
@@ -94,13 +102,25 @@ class TaggingPreprocessor(Preprocessor):
         batch = self._windows(words, _or_else(ids, ids, self.tokenizer.unk_id))
         return {**batch, "words": words.to_tensor("")}
 
-    def _windows(self, words, ids, token_starts=None, token_ends=None):
+    def _limit_places(self, columns, max_windows):
+        """The ragged columns, once [B, T] is known to be small: a long text beside many short ones would fill memory."""
+        if max_windows is None:
+            return columns
+        places = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]
+        what = "places of words (texts times the words of the longest one)"
+        advice = "Send long texts by themselves, or export the model with a larger max_request_tokens."
+        limit = _PLACES_OF_A_TOKEN * max_windows * self.sequence_length
+        values = at_most(tf.reduce_prod(places), limit, what, advice, [column.values for column in columns])
+        return [column.with_values(value) for column, value in zip(columns, values, strict=True)]
+
+    def _windows(self, words, ids, token_starts=None, token_ends=None, max_windows=None):
         """`ids` and places: ragged [M, None], at least one token a word."""
         room = self.sequence_length - 2
         pieces = tf.cast(ids.row_lengths(), tf.int32)  # [M]
         first = tf.cumsum(pieces, exclusive=True)  # [M], of each word, among all tokens
         text_first = tf.gather(tf.concat([[0], tf.cumsum(pieces)], 0), words.row_splits)  # [B + 1]
         windows = sliding_windows(text_first[1:] - text_first[:-1], room, self.doc_stride)
+        windows = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)
         window_row, window_start, window_length = windows
         batch = pack_ranges(
             tf.concat([ids.values, [self.tokenizer.pad_id]], 0),  # never empty
@@ -126,7 +146,7 @@ class TaggingPreprocessor(Preprocessor):
         batch["word_count"] = tf.cast(words.row_lengths(), tf.int32)
         return batch
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs, max_windows=None):
         rows = (inputs["text"] if isinstance(inputs, dict) else inputs).shape[0]
         window, words = (None, self.sequence_length), (rows, None)
         shapes = {

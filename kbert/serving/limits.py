@@ -1,0 +1,76 @@
+"""How much one request may ask of a server.
+
+Shapes: B texts, C choices, S sequence.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from kbert.data.limits import at_most, limit_rows
+
+# Numbers that one output may have as floats: 256 MB. It bounds what [B, S, ...] and [B, M, V] take of memory.
+_MAX_VALUES = 2**26
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingLimits:
+    """Two limits that every signature of an export checks in graph, before it computes anything.
+
+    With them the time and the memory of a request have a bound, whatever it holds. A request beyond one of them is
+    refused with INVALID_ARGUMENT (REST 400) and a message that names the limit and what was received.
+
+    Attributes:
+        max_request_bytes: the most bytes of text, all strings of the request together.
+        max_request_tokens: the most tokens that the model runs for a request: rows × S, padding included, where a long
+            text has a row for each of its windows, and a question of multiple choice one for each choice.
+
+    Raises:
+        ValueError: a limit that is no positive integer.
+    """
+
+    max_request_bytes: int = 2**20
+    max_request_tokens: int = 2**17
+
+    def __post_init__(self):
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"export: `{name}` must be a positive integer. Received: {value!r}")
+
+    def max_rows(self, sequence_length, values_per_row=1):
+        """The rows of S tokens that a request may have.
+
+        Args:
+            sequence_length: S.
+            values_per_row: how many floats the largest output or intermediate result has for each row.
+
+        Raises:
+            ValueError: not even one row is allowed.
+        """
+        if sequence_length > self.max_request_tokens:
+            raise ValueError(
+                "export: `max_request_tokens` must allow one row of the model's sequence length, "
+                f"{sequence_length}. Received: {self.max_request_tokens}"
+            )
+        return max(1, min(self.max_request_tokens // sequence_length, _MAX_VALUES // values_per_row))
+
+    def check_bytes(self, strings):
+        """The string tensors (a list of them), once they are known to be within `max_request_bytes`."""
+        lengths = (tf.reduce_sum(tf.cast(tf.strings.length(column), tf.int64)) for column in strings)
+        advice = "Send less at once, or export the model with a larger max_request_bytes."
+        return at_most(tf.add_n(list(lengths)), self.max_request_bytes, "bytes of text", advice, list(strings))
+
+    def batch(self, preprocessor, inputs, values_per_row=1):
+        """The preprocessor's batch, within the limits.
+
+        Args:
+            preprocessor: a `kbert.data.preprocessor.Preprocessor`.
+            inputs: dict of string columns, [B] or [B, C].
+            values_per_row: as for `max_rows`.
+        """
+        max_rows = self.max_rows(preprocessor.sequence_length, values_per_row)
+        if preprocessor.makes_windows:
+            return preprocessor(inputs, max_windows=max_rows)
+        shapes = [tf.shape(column) for column in inputs.values()]
+        rows = tf.reduce_max([tf.reduce_prod(tf.maximum(shape, [1] * len(shape))) for shape in shapes])
+        return preprocessor(limit_rows(inputs, rows, max_rows, preprocessor.sequence_length))

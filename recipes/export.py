@@ -43,6 +43,11 @@ def parse_arguments(argv):
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", default=[-1, -2, -3, -4],
                         help="of an encoder, the hidden states that `features` gives: 0 the embeddings, -1 the last "
                              "(default: -1 -2 -3 -4)")  # fmt: skip
+    parser.add_argument("--max-request-bytes", metavar="N", type=positive_int, default=2**20,
+                        help="the most bytes of text in a request; more are refused (default: 1048576)")  # fmt: skip
+    parser.add_argument("--max-request-tokens", metavar="N", type=positive_int, default=2**17,
+                        help="the most tokens that the model runs for a request: rows, or windows of long texts, times "
+                             "the sequence length (default: 131072)")  # fmt: skip
     return parser.parse_args(argv)
 
 
@@ -56,7 +61,9 @@ def main(argv=None):
             model, sequence_length=args.sequence_length, top_k=args.top_k, **stored_options(args)
         )
         path = kbert.export(
-            pipeline, args.output, version=args.version, layers=args.layers, metrics=read_metrics(args.model),
+            pipeline, args.output, version=args.version, layers=args.layers,
+            max_request_bytes=args.max_request_bytes, max_request_tokens=args.max_request_tokens,
+            metrics=read_metrics(args.model),
             made_by=made_by(args),
         )  # fmt: skip
     report(path)

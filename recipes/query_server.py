@@ -7,8 +7,10 @@
     python recipes/query_server.py --input rows.jsonl --model reviews --batch-size 32 --url grpc://localhost:8500
 
 --input: a file with a JSON object a line, its keys the columns of the signature (text; text and text_pair; question and
-context; prompt and choices). Answers are printed as one JSON object a row, on standard output; the curl line goes to
-standard error. Errors are one line, and end with status 1: a server that is not there is tried again a few times.
+context; prompt and choices). Answers are printed as one JSON object a row, on standard output, without what a server
+fills lists up with; the curl line goes to standard error. The signatures classify and regress are asked for as
+TensorFlow Serving wants it, with tf.Examples. Errors are one line, and end with status 1: a server that is not there is
+tried again a few times.
 """
 import argparse
 import itertools
@@ -83,11 +85,17 @@ def read_jsonl(path):
 
 def ask(client, rows, signature):
     """The answers to some rows, a dict each."""
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    print(client.curl(columns, signature), file=sys.stderr)
-    answers = client.predict(columns, signature)
-    for number in range(len(rows)):
-        yield {name: values[number] for name, values in answers.items()}
+    if signature == "classify":
+        print(client.curl(rows, signature, "classify"), file=sys.stderr)
+        yield from ({"probabilities": dict(scores)} for scores in client.classify(rows, signature))
+    elif signature == "regress":
+        print(client.curl(rows, signature, "regress"), file=sys.stderr)
+        yield from ({"score": score} for score in client.regress(rows, signature))
+    else:
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        print(client.curl(columns, signature), file=sys.stderr)
+        answers = client.predict(columns, signature)
+        yield from ({name: values[number] for name, values in answers.items()} for number in range(len(rows)))
 
 
 def main(argv=None):

@@ -103,7 +103,7 @@ class TaggingPreprocessor(Preprocessor):
         return {**batch, "words": words.to_tensor("")}
 
     def _limit_places(self, columns, max_windows):
-        """The ragged columns, once [B, T] is known to be small: a long text beside many short ones would fill memory."""
+        """The ragged columns, once [B, T] is known to be small: one long text fills many short rows."""
         if max_windows is None:
             return columns
         places = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]

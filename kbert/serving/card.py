@@ -1,19 +1,22 @@
 """The model card: what lies in a version, in words a person and a program can read."""
 
+import dataclasses
 import datetime
 import hashlib
 import importlib
 import importlib.metadata
-import json
+
+from kbert.files import write_json
 
 
-def model_card(name, version, pipeline, signatures, report, metrics=None, made_by=None):
+def model_card(name, version, pipeline, signatures, limits, report, metrics=None, made_by=None):
     """The content of card.json.
 
     Args:
         name, version: of the model, as a server knows it.
         pipeline: `kbert.Pipeline`.
         signatures: dict of `kbert.serving.signatures.ServingSignature`.
+        limits: `kbert.serving.limits.ServingLimits` that the signatures check.
         report: `kbert.serving.audit.AuditReport` of the SavedModel.
         metrics: dict of what was measured on the model, or None.
         made_by: dict of what made the model, or None.
@@ -37,9 +40,14 @@ def model_card(name, version, pipeline, signatures, report, metrics=None, made_b
         "made_by": made_by or {},
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": _versions(),
+        "limits": dataclasses.asdict(limits),
         "servers": {"tensorflow_model_server": "2.12 and later", "text_ops": sorted(report.servers)},
         "signatures": {
-            key: {**_described(report.signatures[key]), "example": _example(name, version, key, signature)}
+            key: {
+                **_described(report.signatures[key]),
+                "max_rows": signature.max_rows,
+                "example": _example(name, version, key, signature),
+            }
             for key, signature in signatures.items()
         },
     }
@@ -47,7 +55,7 @@ def model_card(name, version, pipeline, signatures, report, metrics=None, made_b
 
 def write_card(path, card):
     """Writes a card as indented JSON."""
-    path.write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, card)
 
 
 def _described(signature):

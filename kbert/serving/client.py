@@ -9,8 +9,19 @@ import urllib.request
 
 from kbert.files import parse_json
 from kbert.serving.serving_error import ServingError
+from kbert.serving.trim import trim_answers
+from kbert.serving.wire import MAX_MESSAGE
 
 _WAIT = 0.2  # seconds before the second try, doubled each time
+_PART = 2**16  # bytes of an answer that are read at once
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None  # the answer stays what it is: an error of 3xx
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 class ServingClient:
@@ -21,14 +32,16 @@ class ServingClient:
         model: the model's name on the server.
         version: its version; None: the one the server takes.
         label: a version label, such as "stable", in place of a version.
-        timeout: seconds that one try waits for the server to say something.
+        timeout: seconds that one try waits for an answer; over REST it may take twice as long where the server sends
+            its headers bit by bit.
         tries: how often to try where the server is not there, or says that it is overloaded (REST 429, 502, 503, 504;
             gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow answer is not asked for again: that would make it slower.
 
     Raises:
         ValueError: a URL of another kind, both a version and a label.
 
-    Every call raises `ServingError` where there is no answer, and says why.
+    Every call raises `ServingError` where there is no answer, and says why. Answers of more than 256 MB are not read,
+    and redirects are not followed: texts go to the server that was named, or nowhere.
 
     Source: tensorflow.org/tfx/serving/api_rest; tensorflow_serving/apis/prediction_service.proto.
 
@@ -57,6 +70,9 @@ class ServingClient:
     def predict(self, inputs, signature="serving_default"):
         """Answers: dict of output → list, one entry a row.
 
+        Entries that are lists hold what the row really has: what the server filled them up with is cut off, as the
+        output ``count`` (of an n-best list ``n_best_count``) says.
+
         Args:
             inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length).
             signature: name of the signature.
@@ -70,7 +86,7 @@ class ServingClient:
         if not isinstance(found, dict):
             found = {self._only_output(signature): found}  # a single output comes without its name
         rows = len(next(iter(inputs.values()), ()))
-        return {name: self._rows(values, rows) for name, values in found.items()}
+        return trim_answers({name: self._rows(values, rows) for name, values in found.items()}, self.url)
 
     def classify(self, examples, signature="classify"):
         """(label, score) of all classes for each example; `examples`: list of dicts of column → string."""
@@ -99,11 +115,18 @@ class ServingClient:
         except (KeyError, TypeError):
             raise ServingError(f"{self.url}: expected the metadata of a model. Received: {content!r:.200}") from None
 
-    def curl(self, inputs, signature="serving_default"):
-        """The command line that asks the same over REST."""
-        body = json.dumps({"signature_name": signature, "inputs": _filled(inputs)}, ensure_ascii=False)
+    def curl(self, inputs, signature="serving_default", verb="predict"):
+        """The command line that asks the same over REST.
+
+        Args:
+            inputs: as for `predict`; for the verbs classify and regress the examples.
+            signature: name of the signature.
+            verb: predict, classify or regress.
+        """
+        asked = {"inputs": _filled(inputs)} if verb == "predict" else {"examples": inputs}
+        body = json.dumps({"signature_name": signature, **asked}, ensure_ascii=False)
         address = self._address().replace("grpc://", "http://").replace(":8500", ":8501")
-        return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(address + ':predict')}"
+        return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(f'{address}:{verb}')}"
 
     def _address(self):
         which = f"/versions/{self.version}" if self.version is not None else ""
@@ -149,6 +172,8 @@ class ServingClient:
     def _open(self, address, data=None):
         try:
             code, content = self._exchange(address, data)
+        except ServingError:
+            raise
         except http.client.IncompleteRead as error:
             raise ServingError(f"{address} broke its answer off: {error}", may_retry=True) from None
         except OSError as error:  # urllib's URLError among them
@@ -158,6 +183,8 @@ class ServingClient:
             raise ServingError(f"{address} cannot be reached: {cause}", may_retry=True) from None
         except http.client.HTTPException as error:
             raise ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {error!r}") from None
+        if 300 <= code < 400:
+            raise ServingError(f"{address} answered {code}: a redirect, which is not followed")
         if code >= 400:
             raise ServingError(f"{address} answered {code}: {_reason(content)}", code in (429, 502, 503, 504))
         return content
@@ -165,11 +192,26 @@ class ServingClient:
     def _exchange(self, address, data):
         """(status, content)"""
         request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
+        deadline = time.monotonic() + self.timeout
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                return response.status, response.read()
+            response = _OPENER.open(request, timeout=self.timeout)
         except urllib.error.HTTPError as error:
-            return error.code, error.read()
+            response = error
+        with response:
+            return response.status, self._content(address, response, deadline)
+
+    def _content(self, address, response, deadline):
+        parts, size, expected = [], 0, response.length  # None: the answer does not say
+        while size != expected and (part := response.read1(_PART)):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_MESSAGE:
+                raise ServingError(f"{address}: expected an answer of at most {MAX_MESSAGE >> 20} MB; it sends more")
+            if time.monotonic() > deadline:
+                raise TimeoutError
+        if expected is not None and size < expected:
+            raise http.client.IncompleteRead(b"".join(parts), expected - size)
+        return b"".join(parts)
 
     def _json(self, data):
         try:

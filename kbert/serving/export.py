@@ -1,16 +1,20 @@
 """A pipeline → ``saved_models/NAME/VERSION/``, as TensorFlow Serving takes it."""
 
+import contextlib
 import errno
 import os
 import pathlib
-import shutil
-import uuid
 
+import tensorflow as tf
+
+from kbert.files import flush, flush_tree, is_partial
 from kbert.models.saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
 from kbert.serving.batching import write_batching_parameters
 from kbert.serving.card import model_card, write_card
+from kbert.serving.limits import ServingLimits
+from kbert.serving.partial_version import partial_version
 from kbert.serving.saved_model_file import set_methods
 from kbert.serving.signatures import METHODS, signatures
 from kbert.serving.warmup import write_warmup
@@ -18,13 +22,23 @@ from kbert.serving.warmup import write_warmup
 FEATURE_LAYERS = (-1, -2, -3, -4)
 
 
-def export(pipeline, directory, version=None, *, layers=FEATURE_LAYERS, metrics=None, made_by=None):
+def export(
+    pipeline,
+    directory,
+    version=None,
+    *,
+    layers=FEATURE_LAYERS,
+    max_request_bytes=ServingLimits.max_request_bytes,
+    max_request_tokens=ServingLimits.max_request_tokens,
+    metrics=None,
+    made_by=None,
+):
     """Writes a SavedModel from raw strings to answers, and all that a server wants beside it.
 
     It needs neither kbert nor Keras to run: TensorFlow and the ops of tensorflow-text that every stock TF Serving since
     2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every output is the
-    batch, so that the server may batch. The version appears whole or not at all (it is written under another name,
-    audited, and renamed): a server may watch the directory.
+    batch, so that the server may batch. The version appears whole or not at all (it is written under another name
+    inside `directory`, audited, flushed to the disk and renamed): a server may watch the directory.
 
     A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of
     its task: `kbert.serving.signatures.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
@@ -35,6 +49,9 @@ def export(pipeline, directory, version=None, *, layers=FEATURE_LAYERS, metrics=
         directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
         version: positive int; None: one more than the highest there, or 1.
         layers: of an encoder, the hidden states that the signature ``features`` gives; the last four by default.
+        max_request_bytes: the most bytes of text that a request may hold, all strings of all rows together.
+        max_request_tokens: the most tokens that the model runs for a request: rows × sequence length, padding included,
+            where a long text has a row for each of its windows and a question one for each choice.
         metrics: dict of what was measured on the model, for the card.
         made_by: dict of what made the model, for the card.
 
@@ -43,8 +60,10 @@ def export(pipeline, directory, version=None, *, layers=FEATURE_LAYERS, metrics=
 
     Raises:
         TypeError: not a pipeline.
-        ValueError: a version that is no positive integer; a model that a stock server would not run (`kbert.audit`).
+        ValueError: a version or limit that is no positive integer; a model that a stock server would not run
+            (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
+        OSError: the disk is full; nothing is left of the version.
 
     Source: TensorFlow Serving's convention for model directories.
 
@@ -56,44 +75,59 @@ def export(pipeline, directory, version=None, *, layers=FEATURE_LAYERS, metrics=
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
     target = _target(pathlib.Path(directory).absolute(), version)
-    named = signatures(pipeline, layers)
-    target.parent.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the directory of versions, not in it: a server would take any number there for a version.
-    temporary = target.parent.parent / f".{target.parent.name}.{uuid.uuid4().hex[:8]}.tmp"
-    try:
+    limits = ServingLimits(max_request_bytes, max_request_tokens)
+    named = signatures(pipeline, layers, limits)
+    with _full_disk(target.parent, pipeline.model), partial_version(target.parent) as partial:
         endpoints = {name: (one.function, list(one.inputs.values())) for name, one in named.items()}
-        write_saved_model(temporary, endpoints)
-        set_methods(temporary, {name: METHODS[one.kind] for name, one in named.items()})
-        write_warmup(temporary / "assets.extra" / "tf_serving_warmup_requests", named)
-        write_batching_parameters(temporary / "batching_params.pbtxt")
-        report = audit(temporary)
+        write_saved_model(partial, endpoints)
+        set_methods(partial, {name: METHODS[one.kind] for name, one in named.items()})
+        write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", named)
+        write_batching_parameters(partial / "batching_params.pbtxt")
+        report = audit(partial)
         report.require_clean()
         while True:
-            card = model_card(target.parent.name, int(target.name), pipeline, named, report, metrics, made_by)
-            write_card(temporary / "card.json", card)
-            if _appears(temporary, target):
+            card = model_card(target.parent.name, int(target.name), pipeline, named, limits, report, metrics, made_by)
+            write_card(partial / "card.json", card)
+            if _appears(partial, target):
                 return target
             target = _target(target.parent, version)  # another export took the number meanwhile
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _appears(temporary, target):
-    """Renames what was written; False if the version is there already."""
-    target.parent.mkdir(exist_ok=True)
+def _appears(partial, target):
+    """Flushes and renames what was written; False if the version is there already."""
+    flush_tree(partial)
     try:
-        os.rename(temporary, target)
+        os.rename(partial, target)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
         raise
+    flush(target.parent)
+    flush(target.parent.parent)  # it may hold a new name too
     return True
+
+
+@contextlib.contextmanager
+def _full_disk(directory, model):
+    """A full disk is an OSError that names the directory and what a version takes."""
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        if getattr(error, "errno", None) not in full and not isinstance(error, tf.errors.ResourceExhaustedError):
+            raise
+        size = 4 * model.count_params() / 1e6
+        reason = f"export: no space for a version of about {size:.0f} MB; what was written of it is deleted again"
+        raise OSError(errno.ENOSPC, reason, str(directory)) from error
 
 
 def _target(directory, version):
     if directory.exists() and not directory.is_dir():
         raise FileExistsError(f"export: expected a directory of versions. Received: {directory}, which is a file")
-    entries = [entry.name for entry in directory.iterdir()] if directory.exists() else []
+    if directory.is_symlink() and not directory.exists():
+        raise FileExistsError(f"export: {directory} is a link to {os.readlink(directory)}, which does not exist")
+    names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
+    entries = [name for name in names if not is_partial(name)]
     versions = [int(name) for name in entries if name.isdecimal()]
     if entries and not versions:
         raise FileExistsError(

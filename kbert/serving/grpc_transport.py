@@ -5,7 +5,6 @@ from kbert.serving.messages import example_request, predict_request, read_predic
 from kbert.serving.serving_error import ServingError
 
 _SERVICE = "/tensorflow.serving.PredictionService/"
-_MOST = 256 * 2**20  # bytes of a message; gRPC's default of 4 MB is less than one batch of token features
 
 
 class GrpcTransport:
@@ -24,7 +23,7 @@ class GrpcTransport:
         except ImportError:
             raise ValueError('grpc:// needs grpcio: pip install "kbert[serving]"') from None
         self._errors, self._codes, self.address = grpc.RpcError, grpc.StatusCode, address
-        options = [("grpc.max_receive_message_length", _MOST), ("grpc.max_send_message_length", _MOST)]
+        options = [(f"grpc.max_{way}_message_length", wire.MAX_MESSAGE) for way in ("receive", "send")]
         self._channel = grpc.insecure_channel(address, options)
 
     def predict(self, spec, inputs, timeout):

@@ -71,6 +71,6 @@ class ServingLimits:
         max_rows = self.max_rows(preprocessor.sequence_length, values_per_row)
         if preprocessor.makes_windows:
             return preprocessor(inputs, max_windows=max_rows)
-        shapes = [tf.shape(column) for column in inputs.values()]
-        rows = tf.reduce_max([tf.reduce_prod(tf.maximum(shape, [1] * len(shape))) for shape in shapes])
+        sizes = [tf.reduce_prod(tf.maximum(tf.shape(column), 1)) for column in inputs.values()]
+        rows = tf.reduce_max(sizes)  # B, of choices B * C; of prompts without a choice B
         return preprocessor(limit_rows(inputs, rows, max_rows, preprocessor.sequence_length))

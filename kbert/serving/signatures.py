@@ -196,7 +196,11 @@ def _next_sentence(pipeline, limits):
         tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
     preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)
     head, answers = _head(model, "nsp_logits"), NextSentenceAnswers()
-    return _signature(pipeline, limits, lambda batch, inputs: answers(run_in_length_buckets(head, batch), batch), preprocessor)
+
+    def finish(batch, inputs):
+        return answers(run_in_length_buckets(head, batch), batch)
+
+    return _signature(pipeline, limits, finish, preprocessor)
 
 
 def _head(model, output):

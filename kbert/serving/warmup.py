@@ -11,30 +11,59 @@ MAX_RECORDS = 1000  # of a server
 
 
 def write_warmup(path, signatures):
-    """Writes a record for each signature and each batch size of `BATCH_SIZES`.
+    """Writes a record for each signature and each batch size of `BATCH_SIZES` that its limits allow.
 
     The first request in a graph is many times as slow as the second; a server that has answered these is warm when it
-    takes its first real one. Rows are the examples in turn, short and long ones.
+    takes its first real one. Rows are the examples in turn, short and long ones, or all of them the first, short one
+    where long ones are beyond the limits: a server does not load a model that refuses one of its records.
 
     Args:
         path: pathlib.Path of the file.
         signatures: dict of name → `kbert.serving.signatures.ServingSignature`.
+
+    Raises:
+        ValueError: a signature whose limits do not allow a single short text.
     """
     import tensorflow as tf
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, signature in signatures.items():
-            for size in BATCH_SIZES:
-                writer.write(prediction_log(signature.kind, _request(name, signature, size)))
+            batches = [_rows(signature, size) for size in BATCH_SIZES]
+            if batches[0] is None:
+                raise ValueError(f"export: the limits on requests do not allow this one: {signature.examples[0]}")
+            for rows in filter(None, batches):
+                writer.write(prediction_log(signature.kind, _request(name, signature, rows)))
 
 
-def _request(name, signature, size):
-    rows = [signature.examples[i % len(signature.examples)] for i in range(size)]
+def _rows(signature, size):
+    """Rows of a request within the signature's limits, or None."""
+    for examples in (signature.examples, signature.examples[:1]):
+        rows = [examples[i % len(examples)] for i in range(size)]
+        if _is_allowed(signature, rows):
+            return rows
+    return None
+
+
+def _is_allowed(signature, rows):
+    import tensorflow as tf
+
+    columns = _columns(rows) if signature.kind == "predict" else {"inputs": [encode_example(row) for row in rows]}
+    try:
+        signature.preprocess(*(tf.constant(columns[name], tf.string) for name in signature.inputs))
+    except tf.errors.InvalidArgumentError:
+        return False
+    return True
+
+
+def _request(name, signature, rows):
     if signature.kind == "predict":
-        columns = {key: np.array([row[key] for row in rows], dtype=object) for key in rows[0]}
-        return predict_request(name, columns)
+        return predict_request(name, _columns(rows))
     return example_request(name, rows)
+
+
+def _columns(rows):
+    return {key: np.array([row[key] for row in rows], dtype=object) for key in rows[0]}
 
 
 def read_warmup(path):

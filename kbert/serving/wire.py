@@ -2,6 +2,9 @@
 
 import struct
 
+# The most bytes of an answer that is read; gRPC's default of 4 MB is less than one batch of token features.
+MAX_MESSAGE = 256 * 2**20
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 

@@ -5,6 +5,8 @@ B: strings in the batch.
 
 import tensorflow as tf
 
+from kbert.text.canonical_order import order_marks
+
 # RE2's classes: Cc, Cf = control and format characters, Mn = non-spacing marks, P = punctuation, Z = spaces.
 _PLAIN = r"[\t\n\r -~]*"
 _VALID = r"[\x00-\x{D7FF}\x{E000}-\x{10FFFF}]*"
@@ -80,7 +82,8 @@ class Normalizer:
         if self.strip_accents:
             import tensorflow_text
 
-            strings = tf.strings.regex_replace(tensorflow_text.normalize_utf8(strings, "NFD"), r"\p{Mn}+", "")
+            decomposed = tensorflow_text.normalize_utf8(order_marks(strings), "NFD")
+            strings = tf.strings.regex_replace(decomposed, r"\p{Mn}+", "")
         return strings
 
     def clean(self, strings):

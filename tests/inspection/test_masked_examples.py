@@ -1,10 +1,14 @@
 """The table of masked examples: what was there, what was shown, what was guessed."""
 
+import html
+import re
+import string
 import types
 
 import numpy as np
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from tensorboard.plugin_util import markdown_to_safe_html
 
 from kbert.inspection.masked_examples import MaskedExamples
 from kbert.training.resume import fit_steps
@@ -36,16 +40,58 @@ def batch():
 def test_table():
     callback = MaskedExamples(TOKENIZER, batch(), "unused", examples=2)
     callback.set_model(Guesser([[6, 5, 5], [4, 5, 5]]))
-    assert callback.table().splitlines() == [
-        "| | text |",
-        "|---|---|",
-        r"| **original** | [CLS] the **cat** ##s **\|** [SEP] |",
-        r"| **corrupted** | [CLS] the **[MASK]** ##s **\*** [SEP] |",
-        r"| **predicted, 1 of 2** | [CLS] the **cat** ##s **~~the~~** [SEP] |",
-        r"| **original** | [CLS] **sat** \| &lt;b&gt; [SEP] |",
-        r"| **corrupted** | [CLS] **sat** \| &lt;b&gt; [SEP] |",
-        r"| **predicted, 0 of 1** | [CLS] **~~[MASK]~~** \| &lt;b&gt; [SEP] |",
+    rows = table_rows(markdown_to_safe_html(callback.table()))
+    assert rows == [
+        ["", "masked pieces in <strong>bold</strong>, wrong guesses ✗ <em>in italics</em>"],
+        ["<strong>original</strong>", "[CLS] the <strong>cat</strong> ##s <strong>|</strong> [SEP]"],
+        ["<strong>corrupted</strong>", "[CLS] the <strong>[MASK]</strong> ##s <strong>*</strong> [SEP]"],
+        ["<strong>predicted, 1 of 2</strong>", "[CLS] the <strong>cat</strong> ##s ✗ <em>the</em> [SEP]"],
+        ["<strong>original</strong>", "[CLS] <strong>sat</strong> | &lt;b&gt; [SEP]"],
+        ["<strong>corrupted</strong>", "[CLS] <strong>sat</strong> | &lt;b&gt; [SEP]"],
+        ["<strong>predicted, 0 of 1</strong>", "[CLS] ✗ <em>[MASK]</em> | &lt;b&gt; [SEP]"],
     ]
+
+
+def test_pieces_that_are_markdown_are_shown_as_they_are():
+    """A vocabulary's punctuation, links, tags and references, at a masked place and beside one."""
+    pieces = [
+        *string.punctuation,
+        "##**",
+        "__x__",
+        "](",
+        "![",
+        "<script>",
+        "&lt;",
+        "&#42;",
+        "1.",
+        "~~",
+        "```",
+        "é",
+        "中",
+    ]
+    tokenizer = types.SimpleNamespace(vocabulary=["[PAD]", "[CLS]", *pieces], pad_id=0)
+    ids = np.arange(1, 2 + len(pieces))
+    for place in range(1, len(ids)):
+        inputs = {"token_ids": ids[np.newaxis], "mask_positions": np.array([[place]])}
+        data = inputs, {"mlm_logits": ids[np.newaxis, place : place + 1]}, {"mlm_logits": np.ones([1, 1])}
+        callback = MaskedExamples(tokenizer, data, "unused")
+        callback.set_model(lambda *_, **__: {"mlm_logits": np.eye(len(ids) + 1)[[[1]]]})
+        original, corrupted, predicted = table_rows(markdown_to_safe_html(callback.table()))[1:]
+        shown = [html.escape(piece, quote=False) for piece in ["[CLS]", *pieces]]
+        bold = [*shown[:place], f"<strong>{shown[place]}</strong>", *shown[place + 1 :]]
+        assert original[1] == corrupted[1] == " ".join(bold)
+        assert predicted[1] == " ".join([*shown[:place], "✗ <em>[CLS]</em>", *shown[place + 1 :]])
+
+
+def table_rows(page):
+    """The cells of TensorBoard's HTML; character references are resolved but for those of markup."""
+    rows = re.findall(r"<tr>(.*?)</tr>", page, flags=re.DOTALL)
+    for char in set(string.punctuation) - set("<>&"):
+        rows = [row.replace(f"&#{ord(char)};", char) for row in rows]
+    for char in "<>&":
+        rows = [row.replace(f"&#{ord(char)};", html.escape(char)) for row in rows]
+    rows = [row.replace("&nbsp;", " ").replace("\u00a0", " ") for row in rows]
+    return [re.findall(r"<t[hd]>(.*?)</t[hd]>", row, flags=re.DOTALL) for row in rows]
 
 
 def test_while_training(tmp_path):

@@ -5,6 +5,7 @@ import http.server
 import json
 import socket
 import threading
+import time
 from concurrent import futures
 
 import numpy as np
@@ -88,6 +89,56 @@ def test_what_is_no_answer_in_http(sent, message, may_retry):
     with bytes_server(sent) as address, pytest.raises(ServingError, match=message) as raised:
         ServingClient(address, "m", timeout=20, tries=1).predict({"text": ["a"]})
     assert raised.value.may_retry is may_retry
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_redirects_are_refused(code):
+    with json_server({"outputs": [1]}) as (elsewhere, asked):
+        sent = f"HTTP/1.1 {code} Moved\r\nLocation: {elsewhere}/x\r\nContent-Length: 0\r\n\r\n".encode()
+        with bytes_server(sent) as address, pytest.raises(ServingError, match=rf"answered {code}: a redirect"):
+            ServingClient(address, "m", timeout=20).predict({"text": ["a secret"]})
+    assert not asked
+
+
+def test_nested_json_is_an_error():
+    for deep in (b"[" * 100_000, b'{"outputs":' * 100_000):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(deep)
+        with bytes_server(head + deep) as address, pytest.raises(ServingError, match="nested 100 levels"):
+            ServingClient(address, "m", timeout=20).predict({"text": ["a"]})
+
+
+def test_huge_answers_are_not_read(monkeypatch):
+    monkeypatch.setattr("kbert.serving.client.MAX_MESSAGE", 2**20)
+    with bytes_server(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 2**21) as address:
+        with pytest.raises(ServingError, match="expected an answer of at most 1 MB") as raised:
+            ServingClient(address, "m", timeout=20).predict({"text": ["a"]})
+    assert not raised.value.may_retry
+
+
+def test_an_answer_without_end_is_a_slow_server():
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.05)
+
+    threading.Thread(target=serve, daemon=True).start()
+    address, start = f"http://127.0.0.1:{listener.getsockname()[1]}", time.monotonic()
+    with listener, pytest.raises(ServingError, match=r"did not answer within 0\.5 s"):
+        ServingClient(address, "m", timeout=0.5).predict({"text": ["a"]})
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("count", ["1", -1, None, [1]])
+def test_counts_that_are_none(count):
+    with json_server({"outputs": {"tokens": [["a", ""]], "count": [count]}}) as (address, _):
+        with pytest.raises(ServingError, match="expected numbers of entries as 'count'"):
+            ServingClient(address, "m").predict({"text": ["a"]})
 
 
 def test_a_port_that_is_no_number():

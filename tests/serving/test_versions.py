@@ -78,7 +78,6 @@ def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
     import kbert.serving.export as module
 
     def fail(directory, endpoints):
-        pathlib.Path(directory).mkdir()
         (pathlib.Path(directory) / "saved_model.pb").write_text("half")
         raise OSError("No space left on device")
 

@@ -1,0 +1,184 @@
+"""Limits on requests, in the exported graphs: what is beyond them is refused at once, what is within is answered."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.c_api import ask, compile_program
+from helpers.served_models import make_pipeline
+
+import kbert
+from kbert.serving.limits import ServingLimits
+from kbert.serving.messages import encode_example
+from kbert.serving.signatures import signatures
+from kbert.serving.warmup import fed, read_warmup
+
+REFUSED = "A request may hold at most"
+SHORT = {"text": "good", "text_pair": "film", "question": "who?", "context": "a film", "prompt": "a", "choices": ["a"]}
+
+
+def inputs_of(signature, rows):
+    """The rows, dicts of column → string, as tensors that the signature's function takes."""
+    if signature.kind != "predict":
+        return {"inputs": tf.constant([encode_example(row) for row in rows])}
+    shapes = {name: [0] * len(spec.shape) for name, spec in signature.inputs.items()}
+    return {
+        name: tf.constant([row[name] for row in rows], tf.string, None if rows else shape)
+        for name, shape in shapes.items()
+    }
+
+
+def short_row(signature):
+    return {name: SHORT[name] for name in signature.examples[0]}
+
+
+@pytest.fixture
+def all_signatures(served):
+    """(name, what the SavedModel runs, its `ServingSignature`)"""
+    loaded = tf.saved_model.load(str(served.path)).signatures
+    return [(name, loaded[name], one) for name, one in signatures(served.pipeline).items()]
+
+
+def test_too_many_bytes(all_signatures):
+    for name, run, signature in all_signatures:
+        row = short_row(signature)
+        column = list(row)[-1]
+        row[column] = [b"good " * 400_000] if column == "choices" else b"good " * 400_000
+        start = time.monotonic()
+        with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{REFUSED} 1048576 bytes of text. Received: 20000"):
+            run(**inputs_of(signature, [row]))
+        assert time.monotonic() - start < 5, name
+
+
+def test_too_many_rows(all_signatures):
+    for _, run, signature in all_signatures:
+        rows = [{name: [""] if name == "choices" else "" for name in short_row(signature)}] * (signature.max_rows + 1)
+        if signature.kind != "predict" and len(encode_example(rows[0])) * len(rows) > 2**20:
+            continue  # the bytes of the messages are too many before the rows are
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} {signature.max_rows} rows of .* tokens"):
+            run(**inputs_of(signature, rows))
+
+
+def test_too_many_choices(served_models):
+    run = tf.saved_model.load(str(served_models["multiple_choice"].path)).signatures["choose"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} .* rows.* Received: 100000"):
+        run(prompt=tf.constant(["a"]), choices=tf.constant([["x"] * 100_000]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} .* rows.* Received: 100000"):
+        run(prompt=tf.constant([""] * 100_000), choices=tf.zeros([100_000, 0], tf.string))
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """kind → (path, pipeline) of models that were exported with small limits."""
+    found = {}
+    for kind in ("span", "tagging", "multiple_choice"):
+        pipeline = make_pipeline(kind)[0]
+        size = 8 * pipeline.preprocessor.sequence_length
+        path = kbert.export(
+            pipeline, tmp_path_factory.mktemp("narrow") / kind, max_request_bytes=2000, max_request_tokens=size
+        )  # fmt: skip
+        found[kind] = path, pipeline
+    return found
+
+
+def test_texts_within_the_limits_are_answered_as_before(narrow):
+    """The longest text that is allowed gets the answer of the pipeline in Python, which has no limits."""
+    for kind, other in (("span", {"question": "the capital?"}), ("tagging", {})):
+        path, pipeline = narrow[kind]
+        run = tf.saved_model.load(str(path)).signatures["serving_default"]
+        column, allowed = pipeline.preprocessor.input_names[-1], 0
+        for words in range(10, 120, 2):
+            columns = {name: [text] for name, text in {**other, column: "the film " * words + "in London"}.items()}
+            try:
+                answers = run(**{name: tf.constant(value) for name, value in columns.items()})
+            except tf.errors.InvalidArgumentError as error:
+                assert f"{REFUSED} 8 rows of" in str(error)
+                break
+            allowed += 1
+        assert 0 < allowed < 50
+        columns[column] = ["the film " * (words - 2) + "in London"]
+        answers = run(**{name: tf.constant(value) for name, value in columns.items()})
+        for name, value in pipeline(columns).items():
+            if value.dtype == tf.string:
+                np.testing.assert_array_equal(answers[name], value)
+            else:
+                np.testing.assert_allclose(answers[name], value, atol=1e-5, rtol=0)
+
+
+def test_windows_are_refused_before_memory_is_taken(tmp_path):
+    """A stride of one makes a window of every token: 2 GB for half of what the bytes allow."""
+    model = make_pipeline("span")[0].model
+    pipeline = kbert.build_pipeline(model, make_pipeline("span")[0].tokenizer, doc_stride=1)
+    run = signatures(pipeline)["answer"].function
+    start = time.monotonic()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{REFUSED} \d+ rows .* Received: 26213\d"):
+        tf.function(run)(tf.constant(["a"]), tf.constant(["a " * 2**18]))
+    assert time.monotonic() - start < 20
+
+
+def test_a_long_text_among_many_short_ones(served_models):
+    """A tagger's answers are as wide as the longest text: 4,000 empty texts and one of 40,000 words would be 5 GB."""
+    run = tf.saved_model.load(str(served_models["tagging"].path)).signatures["tag"]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"{REFUSED} 2097.* places of words .* Received: 160040000"
+    ):
+        run(text=tf.constant(["a " * 40_000] + [""] * 4_000))
+
+
+def test_outputs_of_many_numbers_allow_fewer_rows():
+    limits = ServingLimits()
+    assert limits.max_rows(128) == 1024 and limits.max_rows(512) == 256
+    assert limits.max_rows(128, 8 * 30522) == 274  # fill-mask: the logits of 8 masks
+    assert limits.max_rows(512, 512 * 4 * 1024) == 32  # four layers of BERT large
+    fill_mask = make_pipeline("fill_mask")[0]
+    found = signatures(fill_mask, limits=ServingLimits(max_request_tokens=2**40))
+    assert found["fill_mask"].max_rows == 2**26 // (3 * fill_mask.model.config.vocabulary_size)
+    encoder = make_pipeline("encoder")[0]
+    found = signatures(encoder, limits=ServingLimits(max_request_tokens=2**40))
+    assert found["features"].max_rows == 2**26 // (13 * 4 * 96) and found["embed"].max_rows == 2**26 // (13 * 96)
+
+
+def test_limits_that_are_none():
+    for wrong in (0, -1, 1.5, True, "1"):
+        with pytest.raises(ValueError, match="`max_request_bytes` must be a positive integer"):
+            ServingLimits(max_request_bytes=wrong)
+    with pytest.raises(ValueError, match=r"`max_request_tokens` must allow one row .*, 13. Received: 12"):
+        signatures(make_pipeline("encoder")[0], limits=ServingLimits(max_request_tokens=12))
+
+
+def test_limits_too_small_for_any_text_leave_nothing(tmp_path):
+    with pytest.raises(ValueError, match="the limits on requests do not allow this one: .*charming"):
+        kbert.export(make_pipeline("encoder")[0], tmp_path / "model", max_request_bytes=5)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_card_and_warm_up_of_small_limits(narrow):
+    for path, pipeline in narrow.values():
+        card = json.loads((path / "card.json").read_text("utf-8"))
+        size = pipeline.preprocessor.sequence_length
+        assert card["limits"] == {"max_request_bytes": 2000, "max_request_tokens": 8 * size}
+        assert {signature["max_rows"] for signature in card["signatures"].values()} == {8}
+        loaded, records = tf.saved_model.load(str(path)).signatures, 0
+        for kind, name, inputs in read_warmup(path / "assets.extra/tf_serving_warmup_requests"):
+            loaded[name](**{key: tf.constant(value) for key, value in fed(kind, inputs).items()})
+            records += 1
+        assert records >= 2 * len(loaded), "a server refuses a model that refuses its warm-up"
+
+
+@pytest.mark.parity
+def test_without_python(narrow, served_models, tmp_path):
+    """The C program: refused with the same words, and the next request is answered."""
+    program = compile_program(tmp_path)
+    path = narrow["span"][0]
+    good = {"question": ["the capital?"], "context": ["in London"]}
+    asked = [{**good, "context": ["x" * 2000]}, {**good, "context": ["the film " * 200]}, good]
+    large, long, answer = ask(program, path, [("answer", columns) for columns in asked])
+    assert f"{REFUSED} 2000 bytes of text. Received: 2012" in large and f"{REFUSED} 8 rows of" in long
+    assert answer["answer"].tolist() == [b"London"]
+    path = served_models["single"].path
+    beyond, answer = ask(
+        program, path, [("classify", {"inputs": [encode_example({"text": "x" * n})]}) for n in (2**20, 9)]
+    )
+    assert f"{REFUSED} 1048576 bytes of text" in beyond and answer["scores"].shape == (1, 3)

@@ -77,7 +77,8 @@ class ModelServer:
         import grpc
         from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-        server = grpc.server(futures.ThreadPoolExecutor(4))
+        any_size = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        server = grpc.server(futures.ThreadPoolExecutor(4), options=any_size)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_servicer(self), server)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
@@ -128,6 +129,8 @@ def _servicer(models):
                 return models.run(spec.name, version, spec.signature_name, inputs)
             except KeyError as error:
                 context.abort(grpc.StatusCode.NOT_FOUND, f"not found: {error}")
+            except tf.errors.InvalidArgumentError as error:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(error))
 
     return Servicer()
 
@@ -165,7 +168,9 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
             self._answer(200, getattr(self, f"_{verb}")(model, version, body))
         except (KeyError, FileNotFoundError) as error:
             self._answer(404, {"error": f"Servable not found for request: {error}"})
-        except (tf.errors.InvalidArgumentError, TypeError, ValueError) as error:
+        except tf.errors.InvalidArgumentError as error:
+            self._answer(400, {"error": _words(error)})
+        except (TypeError, ValueError) as error:
             self._answer(400, {"error": str(error)[:300]})
 
     def _fault(self):
@@ -215,6 +220,11 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+
+def _words(error):
+    """What a server says of an error in a graph: the op's own words, without Python's account of its place."""
+    return error.message.partition("<stack traces unavailable>")[2].strip()[:400] or error.message[:400]
 
 
 def _columns(instances):

@@ -1,11 +1,18 @@
 """Versions of an export: numbered, whole or not there, never overwritten."""
 
+import errno
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
+import tensorflow as tf
+from helpers.paths import ROOT
 from helpers.served_models import make_pipeline
 
 import kbert
+from kbert.serving.partial_version import partial_version
 
 
 def test_versions(tmp_path, monkeypatch):
@@ -60,8 +67,151 @@ def test_two_exports_at_once(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["score"]
 
 
+@pytest.fixture
+def quick_export(monkeypatch):
+    """The module of `kbert.export`, in which a version holds one file in one directory."""
+    import kbert.serving.export as module
+
+    monkeypatch.setattr(module, "write_saved_model", _write_little)
+    for name in ("set_methods", "audit", "model_card", "write_card", "write_warmup"):
+        monkeypatch.setattr(module, name, _Anything())
+    return module
+
+
+def _write_little(directory, endpoints):
+    (directory / "variables").mkdir()
+    (directory / "variables/data").write_text("weights")
+
+
+def test_a_model_directory_that_is_a_mounted_volume(quick_export, tmp_path, monkeypatch):
+    """Nothing can be renamed into or out of a volume: it fails across devices."""
+    volume, rename = tmp_path / "volume", os.rename
+
+    def within_the_volume(source, target):
+        if pathlib.Path(source).parent != pathlib.Path(target).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", within_the_volume)
+    volume.mkdir()
+    tmp_path.chmod(0o555)  # and nothing can be written beside it
+    try:
+        path = kbert.export(make_pipeline("regression")[0], volume)
+    finally:
+        tmp_path.chmod(0o755)
+    assert path == volume / "1" and (path / "variables/data").read_text() == "weights"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["volume"]
+    assert [entry.name for entry in volume.iterdir()] == ["1"]
+
+
+def test_what_is_being_written_is_no_version_to_a_server(quick_export, tmp_path, monkeypatch):
+    seen = []
+
+    def look(partial, *_):
+        seen.append(pathlib.Path(partial))
+
+    monkeypatch.setattr(quick_export, "write_warmup", lambda path, _: look(path.parent.parent))
+    kbert.export(make_pipeline("regression")[0], tmp_path / "score")
+    # Of the names there a server takes those that strtoll reads as a number as a whole.
+    assert seen[0].parent == tmp_path / "score" and seen[0].name.startswith(".") and not seen[0].exists()
+
+
+def test_what_killed_exports_left_is_deleted_but_not_what_is_being_written(quick_export, tmp_path):
+    pipeline, directory = make_pipeline("regression")[0], tmp_path / "score"
+    (directory / ".0a1b2c3d.tmp/variables").mkdir(parents=True)
+    (directory / ".0a1b2c3d.tmp/saved_model.pb").write_text("half")
+    with partial_version(directory) as being_written:
+        (being_written / "saved_model.pb").write_text("half")
+        assert kbert.export(pipeline, directory) == directory / "1"
+        assert sorted(entry.name for entry in directory.iterdir()) == [being_written.name, "1"]
+        assert (being_written / "saved_model.pb").is_file()
+    assert [entry.name for entry in directory.iterdir()] == ["1"]
+
+
+def test_a_killed_process_holds_no_lock(tmp_path):
+    code = (
+        "import os, pathlib, signal\n"
+        "from kbert.serving.partial_version import partial_version\n"
+        f"with partial_version(pathlib.Path({str(tmp_path)!r})):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 1
+    with partial_version(tmp_path) as path:
+        assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_all_is_on_the_disk_before_the_version_has_its_name(quick_export, tmp_path, monkeypatch):
+    calls, fsync, rename = [], os.fsync, os.rename
+
+    def noted_fsync(handle):
+        calls.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    def noted_rename(source, target):
+        calls.append("rename")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    directory = tmp_path / "models/score"
+    kbert.export(make_pipeline("regression")[0], directory)
+    before, after = calls[: calls.index("rename")], calls[calls.index("rename") + 1 :]
+    partial = next(path for path in before if path.endswith(".tmp"))
+    files = {"", "/variables", "/variables/data", "/batching_params.pbtxt"}
+    assert {path.removeprefix(partial) for path in before if path.startswith(partial)} == files
+    assert after == [str(directory), str(directory.parent)]
+
+
+def test_links(quick_export, tmp_path):
+    pipeline = make_pipeline("regression")[0]
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    assert kbert.export(pipeline, tmp_path / "link") == tmp_path / "link/1"
+    assert (tmp_path / "there/1/variables/data").is_file()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    with pytest.raises(FileExistsError, match="nowhere is a link to .*gone, which does not exist"):
+        kbert.export(pipeline, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        tf.errors.ResourceExhaustedError(None, None, "variables; no space"),
+    ],
+)
+def test_a_full_disk_is_named_and_leaves_nothing(quick_export, tmp_path, monkeypatch, error):
+    def fill(directory, endpoints):
+        _write_little(directory, endpoints)
+        raise error
+
+    monkeypatch.setattr(quick_export, "write_saved_model", fill)
+    with pytest.raises(OSError, match=r"no space for a version of about \d+ MB.*/score") as raised:
+        kbert.export(make_pipeline("regression")[0], tmp_path / "score")
+    assert raised.value.errno == errno.ENOSPC
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_fills_up_while_weights_are_written(tmp_path):
+    """With a real limit: no file may be larger than 100 kB. TensorFlow has an error of its own for that."""
+    code = (
+        "import resource, signal, sys, kbert\n"
+        "from helpers.served_models import make_pipeline\n"
+        "pipeline = make_pipeline('regression')[0]\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "kbert.export(pipeline, sys.argv[1])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", code, str(tmp_path / "score")]
+    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "OSError: [Errno 28] export: no space for a version of about" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def _write_nothing(directory, endpoints):
-    pathlib.Path(directory).mkdir()
+    pass
 
 
 class _Anything:

@@ -81,7 +81,7 @@ class SpanAnswers(keras.layers.Layer):
         contexts = valid_utf8(batch["context"])  # [B]; what the offsets count in
         rows = tf.size(contexts)
         null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], batch["window_row"], rows)
-        candidates = _distinct(self._candidates(start_logits, end_logits, batch), contexts)
+        candidates = _distinct(self._candidates(start_logits, end_logits, batch, contexts))
         score, start, end, answer = _best(candidates, rows)
         if self.null_threshold is not None:
             # Of the float32 values given, so that a threshold found on them means here what it meant there.
@@ -100,8 +100,8 @@ class SpanAnswers(keras.layers.Layer):
             "n_best_count": n_best_count,
         }
 
-    def _candidates(self, start_logits, end_logits, batch):
-        """All spans that may be answered, by row, then by score, best first: (row, score, start, end), each [M]."""
+    def _candidates(self, start_logits, end_logits, batch, contexts):
+        """All spans that may be answered, by row, then by score, best first: (row, score, start, end, text) of [M]."""
         number = tf.minimum(self.n_best, tf.shape(start_logits)[1])
         start_best, start_at = tf.math.top_k(start_logits, number)  # [W, n]; of equal logits the first
         end_best, end_at = tf.math.top_k(end_logits, number)
@@ -116,9 +116,12 @@ class SpanAnswers(keras.layers.Layer):
         score = _at(start_best, window, first) + _at(end_best, window, last)
         start = _at(batch["token_starts"], window, _at(start_at, window, first))
         end = _at(batch["token_ends"], window, _at(end_at, window, last))
+        texts, text_start = _window_texts(batch, contexts)
+        start_in_text = start - tf.gather(text_start, window)
+        text = tf.strings.substr(tf.gather(texts, window), start_in_text, end - start, unit="UTF8_CHAR")
         order = tf.argsort(score, direction="DESCENDING", stable=True)
         order = tf.gather(order, tf.argsort(tf.gather(row, order), stable=True))
-        return tuple(tf.gather(column, order) for column in (row, score, start, end))
+        return tuple(tf.gather(column, order) for column in (row, score, start, end, text))
 
     def _n_best(self, candidates, null_score, rows):
         """The list of each row: texts and softmax of the scores, [B, N], and how many there are, [B]."""
@@ -177,16 +180,31 @@ def _at(values, row, column):
     return tf.gather_nd(values, tf.stack([row, tf.cast(column, row.dtype)], 1))
 
 
-def _distinct(candidates, contexts):
-    """Of candidates of a row with the same text the first; the texts are added: (row, score, start, end, text)."""
-    row, _, start, end = candidates
-    text = tf.strings.substr(tf.gather(contexts, row), start, end - start, unit="UTF8_CHAR")
+def _window_texts(batch, contexts):
+    """(what each window shows of its context, strings [W]; where that begins in the context, code points int32 [W]).
+
+    Candidates are cut from it, because every one of them is given a copy of the whole string that it is cut from: of
+    long contexts there would not be memory enough.
+    """
+    in_context = batch["window_token"] >= 0  # [W, S]
+    end = tf.reduce_max(tf.where(in_context, batch["token_ends"], 0), axis=1)  # [W]
+    start = tf.reduce_min(tf.where(in_context, batch["token_starts"], end[:, tf.newaxis]), axis=1)
+    characters = tf.strings.unicode_decode(contexts, "UTF-8")  # [B, None]
+    first = tf.gather(characters.row_starts(), batch["window_row"])  # [W]
+    places = tf.ragged.range(first + tf.cast(start, tf.int64), first + tf.cast(end, tf.int64))  # [W, None]
+    texts = tf.strings.unicode_encode(places.with_values(tf.gather(characters.values, places.values)), "UTF-8")
+    return texts, start
+
+
+def _distinct(candidates):
+    """Of candidates of a row with the same text the first."""
+    row, *_, text = candidates
     _, same_text = tf.unique(text)
     different, same = tf.unique(tf.cast(row, tf.int64) * tf.size(text, tf.int64) + tf.cast(same_text, tf.int64))
     number = tf.range(tf.size(row))
     first = tf.math.unsorted_segment_min(number, same, tf.size(different))
     kept = tf.where(tf.gather(first, same) == number)[:, 0]
-    return tuple(tf.gather(column, kept) for column in (*candidates, text))
+    return tuple(tf.gather(column, kept) for column in candidates)
 
 
 def _best(candidates, rows):

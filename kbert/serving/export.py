@@ -1,13 +1,10 @@
 """A pipeline → ``saved_models/NAME/VERSION/``, as TensorFlow Serving takes it."""
 
-import contextlib
 import errno
 import os
 import pathlib
 
-import tensorflow as tf
-
-from kbert.files import flush, flush_tree, is_partial
+from kbert.files import explain_full_disk, flush, flush_tree, is_partial
 from kbert.models.saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
@@ -77,7 +74,7 @@ def export(
     target = _target(pathlib.Path(directory).absolute(), version)
     limits = ServingLimits(max_request_bytes, max_request_tokens)
     named = signatures(pipeline, layers, limits)
-    with _full_disk(target.parent, pipeline.model), partial_version(target.parent) as partial:
+    with explain_full_disk(target, 4 * pipeline.model.count_params()), partial_version(target.parent) as partial:
         endpoints = {name: (one.function, list(one.inputs.values())) for name, one in named.items()}
         write_saved_model(partial, endpoints)
         set_methods(partial, {name: METHODS[one.kind] for name, one in named.items()})
@@ -105,20 +102,6 @@ def _appears(partial, target):
     flush(target.parent)
     flush(target.parent.parent)  # it may hold a new name too
     return True
-
-
-@contextlib.contextmanager
-def _full_disk(directory, model):
-    """A full disk is an OSError that names the directory and what a version takes."""
-    try:
-        yield
-    except (OSError, tf.errors.OpError) as error:
-        full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        if getattr(error, "errno", None) not in full and not isinstance(error, tf.errors.ResourceExhaustedError):
-            raise
-        size = 4 * model.count_params() / 1e6
-        reason = f"export: no space for a version of about {size:.0f} MB; what was written of it is deleted again"
-        raise OSError(errno.ENOSPC, reason, str(directory)) from error
 
 
 def _target(directory, version):

@@ -45,6 +45,7 @@ def checked_dataset(model, dataset):
     """A tf.data.Dataset that checks its batches as `check_targets` does, while they are made: InvalidArgumentError."""
     import tensorflow as tf
 
+    @tf.autograph.experimental.do_not_convert
     def check(inputs, labels, *weights):
         for name, values, weight, loss in _targets(model, labels, *weights):
             is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)
@@ -82,10 +83,24 @@ def _wrong(model, name, inputs, values, weight, loss):
         values, limit = values[:, 0], values[:, 1]
     if not isinstance(loss, ClassificationLoss):  # Keras' own, which fails on such a label whatever its weight
         return wrong_labels(values, limit, ignored=loss.get_config()["ignore_class"]), values, number
-    weight = None if weight is None else broadcast_weights(weight, values)
-    return wrong_labels(values, limit, weight), values, number
+    weight = broadcast_weights(weight, values)
+    is_wrong = wrong_labels(values, limit, weight)
+    if model.task == "multiple_choice":
+        is_wrong = keras.ops.logical_or(is_wrong, _is_absent(inputs["padding_mask"], values, weight))
+    return is_wrong, values, number
+
+
+def _is_absent(padding_mask, values, weight):
+    """bool, of each label: whether it is a choice without a token."""
+    ops = keras.ops
+    is_there = ops.any(ops.cast(padding_mask, "bool"), axis=-1)  # [B, C]
+    last = ops.shape(is_there)[1] - 1
+    place = ops.clip(ops.reshape(ops.cast(values, "int32"), (-1, 1)), 0, last)
+    is_chosen_there = ops.reshape(ops.take_along_axis(is_there, place, axis=1), ops.shape(values))
+    return ops.logical_and(ops.logical_not(is_chosen_there), ops.logical_and(values >= 0, weight != 0))
 
 
 def _expected(model, name, number):
     kind = "finite numbers" if name == "score" else f"classes, 0 to {number - 1}" if number else "class numbers"
+    kind += " of choices that are there" if model.task == "multiple_choice" else ""
     return f"{type(model).__name__}: expected the labels of `{name}` to be {kind}."

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 IGNORED_LABEL = -1  # "no label here": it has no part in a loss or a metric
+_IMPOSSIBLE = 1e8  # an nll that only a class with a masked logit (-1e9) has: an absent choice, a position of padding
 
 
 def cross_entropy(labels, logits, weights=None):
@@ -22,11 +23,13 @@ def cross_entropy(labels, logits, weights=None):
 
     Returns:
         (nll, weights), both float32 [...], the weights 0 and the nll finite where there is no label. The nll is NaN
-        where a label that counts is neither -1 nor in [0, N), so that no loss passes over it.
+        where a label that counts is neither -1 nor in [0, N), or is a class with a masked logit (an absent choice), so
+        that no loss passes over it.
     """
     logits = ops.cast(logits, "float32")  # [..., N]
     labels, weights, is_wrong = labels_and_weights(labels, logits, weights)
     nll = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    is_wrong = ops.logical_or(is_wrong, ops.logical_and(nll > _IMPOSSIBLE, weights != 0))
     return ops.where(is_wrong, float("nan"), nll), weights
 
 

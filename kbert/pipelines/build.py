@@ -51,7 +51,7 @@ def build_pipeline(
     null_threshold=_STORED,
     answer=None,
     windows=_STORED,
-    **kwargs,
+    name=None,
 ):
     """Puts preprocessor and answers around a model.
 
@@ -79,7 +79,7 @@ def build_pipeline(
         answer: what a tagger answers with: "tags" of the words (the default) or "entities".
         windows: "mean" or "max": texts that do not fit are cut into windows, and a classifier's or regressor's logits
             pooled over them; None, the default: they are truncated.
-        **kwargs: name of the pipeline.
+        name: of the pipeline.
 
     Returns:
         `Pipeline`.
@@ -126,7 +126,7 @@ def build_pipeline(
     tokenizer = _tokenizer(model, tokenizer)
     settings = _settings(model, given)
     preprocessor, answers = builders[task](model, tokenizer, settings)
-    return Pipeline(preprocessor, model, answers, **kwargs)
+    return Pipeline(preprocessor, model, answers, name=name)
 
 
 def _classification(model, tokenizer, settings):

@@ -32,7 +32,7 @@ class Pipeline(keras.Model):
         preprocessor: layer from string columns to a batch; has ``input_names`` and ``tokenizer``.
         model: one of kbert's models. It is given the entries of the batch that it takes.
         answers: layer, called as ``answers(model outputs, batch)``.
-        **kwargs: name, trainable.
+        name, trainable: as of every Keras model.
 
     Inputs: dict of string columns [B], named ``preprocessor.input_names`` (``text``, and ``text_pair`` for pairs):
     lists, NumPy arrays or tensors; a single column may come without the dict. `predict` takes a tf.data.Dataset of such
@@ -56,7 +56,7 @@ class Pipeline(keras.Model):
         pipeline.predict({"text": ["A charming journey."]})  # {"label": ["positive"], "probabilities": [[0.02, 0.98]]}
     """
 
-    def __init__(self, preprocessor, model, answers, **kwargs):
+    def __init__(self, preprocessor, model, answers, name=None, trainable=True):
         shapes = {name: (None,) if name in _matrices(preprocessor) else () for name in preprocessor.input_names}
         inputs = {name: keras.Input(shape, dtype="string", name=name) for name, shape in shapes.items()}
         batch = preprocessor(inputs)
@@ -67,7 +67,8 @@ class Pipeline(keras.Model):
                 f"{sorted(batch)}; missing: {missing}"
             )
         outputs = answers(model({name: batch[name] for name in model.input}), batch)
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        # All that there is: a functional model of Keras swallows arguments that it does not know.
+        super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         self.preprocessor = preprocessor
         self.model = model
         self.answers = answers

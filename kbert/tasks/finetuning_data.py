@@ -39,7 +39,7 @@ def training_dataset(
         preprocessor: the pipeline's, for the columns that the examples have.
         batch_size, seed: the run's.
         start_step: number of the first batch.
-        num_labels: N of the model. If given, labels outside [0, N) are an error (a loss would leave them out).
+        num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
         padding: which padding a batch keeps (`kbert.data.buckets.trim_padding`), which changes nothing but the time it
             takes. S is static with "full" alone, which a TPU needs.
         group_by_length: deal the rows of up to 50 batches out to them by their number of tokens. Faster still, but

@@ -142,6 +142,19 @@ def test_minus_one_and_weight_zero_are_no_labels():
     model.test_on_batch(batch, np.minimum(labels, 2), weights)
 
 
+def test_an_absent_choice_is_no_label():
+    model, batch = compiled(lambda: BertMultipleChoice(small())), choice_batch()
+    labels = np.array([0, 1, 0, 1, 1])
+    loss = model.test_on_batch(batch, labels, np.array([1.0, 1, 1, 1, 0]))[0]
+    batch["padding_mask"][4, 1] = False
+    with pytest.raises(ValueError, match="0 to 1 of choices that are there. Received: 1 in row 4; 1 of 5"):
+        model.fit(batch, labels)
+    labels[3] = -1
+    assert np.isnan(task_losses(model.task)["logits"](labels, model(batch)["logits"]))
+    labels[3] = 1
+    assert model.test_on_batch(batch, labels, np.array([1.0, 1, 1, 1, 0]))[0] == pytest.approx(loss, rel=1e-5)
+
+
 def test_strings_are_no_labels():
     model = compiled(lambda: BertClassifier(small(), 3))
     with pytest.raises(ValueError, match="Received: an array of <U3"):

@@ -45,7 +45,16 @@ def models():
 
 
 def test_all_options_are_tried():
-    assert set(VALUES) == set(inspect.signature(kbert.build_pipeline).parameters) - {"model", "tokenizer", "kwargs"}
+    assert set(VALUES) == set(inspect.signature(kbert.build_pipeline).parameters) - {"model", "tokenizer", "name"}
+
+
+def test_a_misspelt_option_is_an_error(models):
+    with pytest.raises(TypeError, match="sequence_lenght"):
+        kbert.build_pipeline(models["classification"], tiny_tokenizer(), sequence_lenght=9)
+    pipeline = kbert.build_pipeline(models["classification"], tiny_tokenizer(), name="mine")
+    assert pipeline.name == "mine"
+    with pytest.raises(TypeError, match="foo"):
+        kbert.Pipeline(pipeline.preprocessor, pipeline.model, pipeline.answers, foo=1)
 
 
 @pytest.mark.parametrize("option", VALUES)
@@ -79,7 +88,7 @@ def test_options_that_contradict_each_other(models):
 @pytest.mark.parametrize("special_tokens_in_text", [False, True])
 @pytest.mark.parametrize("task", MODELS)
 def test_what_a_pipeline_says_of_itself_builds_it_again(models, task, special_tokens_in_text, tmp_path):
-    tokenizer = tiny_tokenizer(special_tokens_in_text=special_tokens_in_text, lowercase=False, max_word_length=7)
+    tokenizer = tiny_tokenizer(special_tokens_in_text=special_tokens_in_text, split_on_cjk=False, max_word_length=7)
     options = {name: VALUES[name] for name in TAKEN[task] - {"windows", "doc_stride", "answer"}}
     for more in ({}, {"windows": "max", "doc_stride": 3, "pair": False}):
         if more and "windows" not in TAKEN[task]:

@@ -131,16 +131,20 @@ def atomic_file(path, mode: str = "w") -> Iterator[Any]:
             partial.unlink(missing_ok=True)
 
 
-class FullDisk(OSError):
-    """There is no space for a file or directory; the message names it and the space that it needs."""
+class WriteFault(OSError):
+    """A file or directory could not be written; the message names it."""
 
     def __str__(self):
         return self.strerror
 
 
+class FullDisk(WriteFault):
+    """There is no space for a file or directory; the message names it and the space that it needs."""
+
+
 @contextlib.contextmanager
 def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
-    """Turns the errors of libraries that find the disk full into one error that names what was to be written.
+    """Turns the errors of libraries that find the disk full, or broken, into one that names what was to be written.
 
     Args:
         path: what is written in the block.
@@ -149,6 +153,7 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
     Raises:
         FullDisk: no space left on the disk, or none in this user's quota; the message names the path, the space that is
             needed and the space that is free.
+        WriteFault: the disk reports an error.
 
     Example::
 
@@ -159,10 +164,12 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
         yield
     except Exception as error:  # h5py and TensorFlow have errors of their own
         code = getattr(error, "errno", None)
-        if code not in _FULL:
-            code = next((code for code in _FULL if os.strerror(code) in str(error)), None)
+        if code not in (*_FULL, errno.EIO):
+            code = next((code for code in (*_FULL, errno.EIO) if os.strerror(code) in str(error)), None)
         if code is None:
             raise
+        if code == errno.EIO:
+            raise WriteFault(code, f"{path}: not written, {os.strerror(code).lower()} of the disk.") from error
         place = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
         need = "" if needed is None else f"{needed / 1e6:,.1f} MB are needed, "
         raise FullDisk(

@@ -170,7 +170,7 @@ def inputs_of(arguments: argparse.Namespace, **others) -> dict:
 
 
 def command(main, resumes=False):
-    """Runs a recipe's `main` as a program: a signal, divergence, a full disk and a lost worker end it with one line.
+    """Runs a recipe's `main` as a program: a signal, divergence, a disk fault and a lost worker end it with one line.
 
     Args:
         main: function without arguments.
@@ -179,11 +179,11 @@ def command(main, resumes=False):
     The exit status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, files that are
     half written are removed and a training step is finished and saved; a second signal ends it at once.
     """
-    from kbert.files import FullDisk
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
     from kbert.training.workers import LostWorker, named_losses
 
     take_signals(interrupt)
+    sys.unraisablehook = _all_but_unwritten_h5
     try:
         with named_losses():
             main()
@@ -194,8 +194,14 @@ def command(main, resumes=False):
             hint = "The same command resumes the run." if resumes else "No file was left half written."
             print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
-    except (FloatingPointError, FullDisk, LostWorker) as error:
+    except (FloatingPointError, LostWorker, OSError) as error:
         sys.exit(f"error: {error}")
+
+
+def _all_but_unwritten_h5(error):
+    """h5py tries once more to write a file when it is deleted, and would print a traceback of what was said before."""
+    if "file write failed" not in str(error.exc_value):
+        sys.__unraisablehook__(error)
 
 
 @contextlib.contextmanager

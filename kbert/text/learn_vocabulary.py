@@ -105,9 +105,7 @@ def count_words(lines, normalizer, progress=lambda line: None):
 def _batches(lines):
     """Lists of texts of about a million characters."""
     batch, room = [], _BATCH_CHARACTERS
-    for number, line in enumerate(lines):
-        if not isinstance(line, str | bytes):
-            raise ValueError(f"`lines`[{number}]: expected str. Received: {str(line)[:60]}")
+    for line in lines:
         batch.append(line)
         room -= len(line)
         if room < 0:

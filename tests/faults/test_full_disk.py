@@ -6,12 +6,13 @@ import subprocess
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.tiny_corpus import make_documents, make_tokenizer
 from helpers.tiny_directory import write_tiny_directory
 
 from kbert.data.write_records import write_records
-from kbert.files import FullDisk
+from kbert.files import FullDisk, WriteFault, explain_full_disk
 from kbert.training.callbacks import TensorBoardScalars
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.history import History
@@ -48,6 +49,14 @@ def test_wherever_the_disk_is_full_the_run_resumes_to_the_same_weights(tmp_path,
             tiny.run(tmp_path)
     assert "\n" not in str(error.value) and not list(tmp_path.rglob(".*"))
     _same(tiny.run(tmp_path)[1], weights)
+
+
+def test_a_disk_that_fails_is_one_sentence(tmp_path):
+    path = tmp_path / "values"
+    for error in (OSError(errno.EIO, os.strerror(errno.EIO)), tf.errors.UnknownError(None, None, "Input/output error")):
+        with pytest.raises(WriteFault, match=f"^{path}: not written, input/output error of the disk.$"):
+            with explain_full_disk(path):
+                raise error
 
 
 def test_a_checkpoint_says_how_much_room_it_needs(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Every recipe and every path it takes, missing, of the wrong kind or blocked: one line that names it, nothing written."""
+"""Every recipe and every path it takes: missing, of the wrong kind or blocked, it is one line that names it."""
 
 import json
 

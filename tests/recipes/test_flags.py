@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import pathlib
 import re
+import sys
 
 import pytest
 import tensorflow as tf
@@ -103,3 +104,33 @@ def test_a_model_of_another_library_stands_for_itself(flags, tmp_path):
     (tmp_path / "bert_model.ckpt.index").write_text("")
     assert flags.kbert_directory(str(tmp_path)) == tmp_path
     assert flags.kbert_directory(str(tmp_path / "bert_model.ckpt")) == tmp_path / "bert_model.ckpt"
+
+
+@pytest.fixture
+def command(flags, monkeypatch):
+    """`flags.command`, without what it changes in this process."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setattr("kbert.training.signals.take_signals", lambda handler: {})
+    return flags.command
+
+
+def test_a_disk_fault_ends_a_command_with_one_line(command):
+    def main():
+        raise OSError(5, "Input/output error", "runs/tiny/history.jsonl")
+
+    with pytest.raises(SystemExit, match=r"^error: .*Input/output error: 'runs/tiny/history.jsonl'$"):
+        command(main)
+
+
+def test_h5py_says_nothing_about_a_file_that_could_not_be_written(command, capsys):
+    class Unwritten:
+        def __init__(self, message):
+            self.message = message
+
+        def __del__(self):
+            raise RuntimeError(self.message)
+
+    command(lambda: Unwritten("Can't decrement id ref count (file write failed: time = ...)") and None)
+    assert capsys.readouterr().err == ""
+    command(lambda: Unwritten("another fault") and None)
+    assert "another fault" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""Pre-training and fine-tuning under injected faults: the same results in the end, or one line that says what is wrong.
+
+The suite tries a few in a row. The slow test tries a hundred random ones and prints what became of them, for
+docs/training.md: pytest -m slow -n0 -s tests/faults/test_injected_faults.py
+"""
+
+import collections
+import concurrent.futures
+import functools
+import queue
+
+import pytest
+from helpers.fault_inputs import write_inputs
+from helpers.fault_runs import KINDS, RECIPES, Fault, FaultRun, random_faults
+from helpers.recipe_processes import RecipeProcesses
+from helpers.run_recipe import run_recipe
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("faults") / "home"
+    return write_inputs(path, functools.partial(run_recipe, "prepare_records"))
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory):
+    with RecipeProcesses(tmp_path_factory.mktemp("processes")) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module")
+def references(home, processes, tmp_path_factory):
+    """Function from a key of RECIPES to what a run ends with that nothing befalls."""
+    place = tmp_path_factory.mktemp("references")
+    return functools.cache(lambda recipe: FaultRun(processes, home, place / recipe, recipe).undisturbed())
+
+
+def test_pretraining(home, processes, references, tmp_path):
+    faults = [Fault("kill", 0.1), Fault("two at once", 0.3)]
+    outcomes = FaultRun(processes, home, tmp_path / "place", "records").meet(references("records"), *faults)
+    assert outcomes == ["resumed", "survived"]
+
+
+def test_fine_tuning(home, processes, references, tmp_path):
+    faults = {
+        Fault("power cut", 0.25): "resumed",
+        Fault("full disk", 0.1): "resumed",
+        Fault("other input", 0.1): "refused",
+        Fault("SIGTERM", 0.1): "resumed",
+        Fault("not a number", 0.75): "resumed",
+        Fault("zeroed", 0.05, seed=1): "resumed",
+    }
+    outcomes = FaultRun(processes, home, tmp_path / "place", "table").meet(references("table"), *faults)
+    assert dict(zip(faults, outcomes, strict=True)) == faults
+
+
+@pytest.mark.slow
+def test_a_hundred_random_faults(home, references, tmp_path):
+    """Two at a time, as each waits for one process."""
+    wanted = {recipe: references(recipe) for recipe in RECIPES}
+    found, failures, idle = collections.Counter(), [], queue.Queue()
+
+    def meet(number, recipe, fault):
+        processes = idle.get()
+        try:
+            (outcome,) = FaultRun(processes, home, tmp_path / str(number), recipe).meet(wanted[recipe], fault)
+        except AssertionError as error:
+            outcome = "FAILED"
+            failures.append(f"{number}: {recipe}, {fault}: {str(error)[-3000:]}")
+        idle.put(processes)
+        print(number, recipe, fault, outcome, flush=True)
+        found[fault.kind, outcome] += 1
+
+    with RecipeProcesses(tmp_path / "one") as one, RecipeProcesses(tmp_path / "two") as two:
+        idle.put(one)
+        idle.put(two)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for number, (recipe, fault) in enumerate(random_faults(100)):
+                pool.submit(meet, number, recipe, fault)
+    print(table(found))
+    assert sum(found.values()) == 100 and not failures, "\n\n".join(failures)
+
+
+def table(found):
+    """Kinds by outcomes, as Markdown."""
+    outcomes = ("survived", "resumed", "refused", "FAILED")
+    lines = ["| fault | " + " | ".join(outcomes) + " |", "|---" * 5 + "|"]
+    for kind in KINDS:
+        lines.append(f"| {kind} | " + " | ".join(str(found[kind, outcome]) for outcome in outcomes) + " |")
+    return "\n".join(lines)

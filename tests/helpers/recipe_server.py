@@ -1,0 +1,91 @@
+"""A process that has imported TensorFlow and forks a process for every recipe it is asked to run, under a fault or not.
+
+It reads requests from standard input and answers each with a line on standard output, all JSON (see `RecipeProcesses`).
+TensorFlow computes nothing before the fork, so the forked process behaves as a new one, without seconds of imports.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import resource
+import runpy
+import signal
+import sys
+
+MODULES = (
+    "tensorflow_text", "tensorboard.compat.tensorflow_stub.io.gfile", "tensorboard.plugins.text.metadata", "kbert",
+    "kbert.data.pretraining", "kbert.data.records", "kbert.data.report", "kbert.data.unigrams",
+    "kbert.inspection.masked_examples", "kbert.models.classifier", "kbert.models.pretrainer", "kbert.optim.losses",
+    "kbert.optim.metrics", "kbert.pipelines.build", "kbert.tasks.documents", "kbert.tasks.evaluation",
+    "kbert.tasks.finetuning_data", "kbert.training.callbacks", "kbert.training.hardware", "kbert.training.resume",
+    "kbert.training.run_directory", "kbert.weights.load", "kbert.weights.save",
+)  # fmt: skip
+ACTIONS = {None: 0, "kill": 1, "full": 2, "fail": 3, "signal": 4}  # as in file_faults.c
+
+
+def serve():
+    """Answers requests until standard input ends; in the forked process, returns the recipe to run."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "wait" in request:
+            status = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+            answer = {"status": status}
+        else:
+            if not (pid := os.fork()):
+                return request
+            answer = {"pid": pid}
+        print(json.dumps(answer), flush=True)
+
+
+def prepare(request):
+    """Makes the forked process that of a command: its output and arguments, and the fault it is to meet."""
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for here, there in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(here, there)
+    sys.argv = [request["recipe"], *request["arguments"]]
+    sys.path.insert(0, os.path.dirname(request["recipe"]))
+    if request.get("file_size"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_size"], resource.RLIM_INFINITY))
+    if request.get("poison") is not None:
+        poison(request["poison"])
+    arm = ctypes.CDLL(None).faults_arm
+    arm.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_long, ctypes.c_int, ctypes.c_char_p]
+    arm(os.fsencode(request["within"]), ACTIONS[request.get("action")], request.get("moment", 0),
+        request.get("number", 0), os.fsencode(request["report"]))  # fmt: skip
+
+
+def poison(step):
+    """One number of the model is NaN from that step on."""
+    import keras
+    import numpy as np
+
+    class Poison(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if int(self.model.optimizer.iterations.numpy()) == step:
+                variable = self.model.trainable_variables[-1]
+                value = variable.numpy()
+                value.flat[0] = np.nan
+                variable.assign(value)
+
+    fit = keras.Model.fit
+
+    def poisoned_fit(model, *arguments, callbacks=(), **options):
+        return fit(model, *arguments, callbacks=[*callbacks, Poison()], **options)
+
+    keras.Model.fit = poisoned_fit
+
+
+if __name__ == "__main__":
+    for module in MODULES:
+        importlib.import_module(module)
+    gc.freeze()  # what is there before the fork is never looked at again: less memory is copied
+    if request := serve():
+        prepare(request)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            runpy.run_path(request["recipe"], run_name="__main__")
+        finally:
+            print(f"operations: {ctypes.CDLL(None).faults_count()}", flush=True)

@@ -178,11 +178,13 @@ def main(argv=None):
     with plain_errors():
         import kbert
         from kbert.data.corpus_files import find_files
+        from kbert.training.batch_memory import check_batch_memory
         from kbert.training.log_names import readable_logs
         from kbert.training.run_directory import open_run
         from kbert.weights.settings import ModelSettings
 
         model, tokenizer, hardware = build(args)
+        check_batch_memory(model, args.batch_size, args.sequence_length)
         make_dataset, evaluation = datasets(args, tokenizer)
         inputs = inputs_of(args, corpus=find_files(args.corpus) if args.corpus else None)
         run = open_run(

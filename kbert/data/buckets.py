@@ -21,6 +21,7 @@ BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # what a compiler m
 # Entries with a column for every position, [..., S]: of every model's batch, and of preprocessors that make windows.
 BY_TOKEN = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")
 _OF_WINDOWS = ("window_token", "is_max_context", "token_starts", "token_ends")
+_FEWEST_ROWS = 64  # and its multiples are shared evenly by replicas
 _MULTIPLE = 4  # what "longest" is rounded up to
 _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
@@ -72,6 +73,18 @@ def padding_for(model) -> str:
         batch = trim_padding(batch, padding_for(model))
     """
     return "bucket" if model.jit_compile else "longest"
+
+
+def limit_batch_size(batch_size, rows) -> int:
+    """A batch size that the number of rows needs, a multiple of 64 where it is less than `batch_size`.
+
+    Last batches are filled up; this keeps a batch size far beyond the rows from filling memory.
+
+    Example::
+
+        limit_batch_size(10**9, rows=100)  # 128
+    """
+    return min(batch_size, -(-max(rows, 1) // _FEWEST_ROWS) * _FEWEST_ROWS)
 
 
 def text_sizes(columns) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+_OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
+
 
 def string_columns(inputs, names, owner, matrices=()):
     """The named columns of `inputs` as string tensors.
@@ -18,8 +20,9 @@ def string_columns(inputs, names, owner, matrices=()):
         list of string tensors [B] (of `matrices` [B, C]), in the order of `names`.
 
     Raises:
-        ValueError: a missing column, a single string, a shape that is no column, columns of different lengths.
-        TypeError: no strings.
+        ValueError: a missing column, a single string, a shape that is no column, columns of different lengths, an
+            element (such as None) that is no string; the message names it.
+        TypeError: a tensor or array that holds no strings.
     """
     if not isinstance(inputs, dict):
         if len(names) > 1:
@@ -27,7 +30,11 @@ def string_columns(inputs, names, owner, matrices=()):
         inputs = {names[0]: inputs}
     missing = [name for name in names if name not in inputs]
     if missing:
-        raise ValueError(f"{owner}: expected a dict with {list(names)}. Received: {sorted(inputs)}; missing: {missing}")
+        tokenised = sorted(_OF_MODELS & set(inputs))
+        hint = f". {', '.join(tokenised)} are for the model itself; here texts are strings" if tokenised else ""
+        raise ValueError(
+            f"{owner}: expected a dict with {list(names)}. Received: {sorted(inputs)}; missing: {missing}{hint}"
+        )
     columns = [(_matrix if name in matrices else _column)(inputs[name], name, owner) for name in names]
     rows = {name: column.shape[0] for name, column in zip(names, columns, strict=True) if column.shape.rank}
     if len(set(rows.values()) - {None}) > 1:
@@ -36,10 +43,14 @@ def string_columns(inputs, names, owner, matrices=()):
 
 
 def _matrix(values, name, owner):
+    if isinstance(values, (list, tuple)):
+        for number, row in enumerate(values):
+            if not isinstance(row, (list, tuple)) and not tf.is_tensor(row) and not hasattr(row, "dtype"):
+                raise ValueError(f"{owner}: `{name}`[{number}]: expected a list of strings. Received: {row!r}")
     if isinstance(values, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in values):
         width = max(map(len, values), default=0)
         values = [[*row, *[""] * (width - len(row))] for row in values]
-    strings = tf.convert_to_tensor(values)
+    strings = _tensor(values, name, owner)
     if strings.dtype != tf.string and 0 in strings.shape:
         strings = tf.zeros([strings.shape[0], 0], tf.string)  # an empty list has no type
     if strings.dtype != tf.string:
@@ -50,7 +61,7 @@ def _matrix(values, name, owner):
 
 
 def _column(values, name, owner):
-    strings = tf.convert_to_tensor(values)
+    strings = _tensor(values, name, owner)
     if strings.dtype != tf.string and 0 in strings.shape:
         strings = tf.zeros(strings.shape, tf.string)  # an empty list has no type
     if strings.dtype != tf.string:
@@ -61,3 +72,29 @@ def _column(values, name, owner):
         hint = "a list of one for a single text" if strings.shape.rank == 0 else "one string a row"
         raise ValueError(f"{owner}: `{name}` must be a column of strings [B] ({hint}). Received: shape {strings.shape}")
     return strings
+
+
+def _tensor(values, name, owner):
+    try:
+        return tf.convert_to_tensor(values)
+    except (ValueError, TypeError) as error:
+        found = _no_string(values, f"`{name}`")
+        if found is None:
+            raise
+        raise ValueError(f"{owner}: {found[0]}: expected str. Received: {str(found[1])[:60]}") from error
+
+
+def _no_string(values, place):
+    """(place, value) of the first element that is no string; lists in `values` only count where it begins with one."""
+    if values is None or isinstance(values, (int, float, dict)):
+        return place, values
+    if not isinstance(values, (list, tuple)) and not hasattr(values, "__getitem__"):
+        return None
+    nested = len(values) > 0 and isinstance(values[0], (list, tuple))
+    for number, value in enumerate(values):
+        if nested and isinstance(value, (list, tuple)):
+            if (found := _no_string(value, f"{place}[{number}]")) is not None:
+                return found
+        elif not isinstance(value, (str, bytes)):
+            return f"{place}[{number}]", value
+    return None

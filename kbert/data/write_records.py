@@ -165,6 +165,7 @@ class _Writer:
 
         def numbered():
             for number, sentences in enumerate(itertools.islice(documents, start, None), start):
+                _check_document(number, sentences)
                 if is_held_out(sentences, self.held_out):
                     held.add(number)
                 yield 0, number, sentences
@@ -257,6 +258,14 @@ class _Writer:
         write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
         _write(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
         (self.directory / UNFINISHED).unlink(missing_ok=True)
+
+
+def _check_document(number, sentences):
+    if not isinstance(sentences, list | tuple):
+        raise ValueError(f"documents[{number}]: expected a list of sentences. Received: {str(sentences)[:60]!r}")
+    for place, sentence in enumerate(sentences):
+        if not isinstance(sentence, str):
+            raise ValueError(f"documents[{number}][{place}]: expected str. Received: {str(sentence)[:60]}")
 
 
 def _divide(documents, shard_tokens):

@@ -8,6 +8,8 @@ from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.saved_model import write_saved_model
 
+_HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
+
 
 class BertModel(keras.Model):
     """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
@@ -93,14 +95,20 @@ class BertModel(keras.Model):
             iterator = None
         super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
 
+    def _assert_input_compatibility(self, *arguments):
+        self._check_keys(arguments[0])  # before Keras, which does not say what is meant
+        return super()._assert_input_compatibility(*arguments)
+
     def _check_keys(self, inputs):
         if not isinstance(inputs, dict):
             return
         missing, surplus = self.input.keys() - inputs.keys(), inputs.keys() - self.input.keys()
         if missing or surplus:
+            theirs = [f"{name} is {_HUGGING_FACE[name]} here" for name in sorted(surplus) if name in _HUGGING_FACE]
             raise ValueError(
                 f"{type(self).__name__}: expected a batch with the keys {sorted(self.input)}. "
                 f"Received: {sorted(inputs)} (missing: {sorted(missing)}, not taken by this model: {sorted(surplus)})"
+                + (f". Hugging Face's {', '.join(theirs)}" if theirs else "")
             )
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import padding_for, trim_padding
+from kbert.data.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.files import explain_full_disk, flush
 from kbert.tasks.tagged_text import TaggedText
 from kbert.tasks.tagging_data import INPUTS, TaggedWindows
@@ -43,6 +43,7 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
     Yields:
         (number of the first window, float32 [up to batch_size, S', K, H]); S' is what the longest of them needs.
     """
+    batch_size = limit_batch_size(batch_size, len(batch["token_ids"]))
     for start in range(0, len(batch["token_ids"]), batch_size):
         some = {name: batch[name][start : start + batch_size] for name in INPUTS}
         count = len(some["token_ids"])

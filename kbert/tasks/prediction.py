@@ -6,7 +6,7 @@ Shapes: B batch, N labels, C choices, n rows.
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.buckets import longest_first, padding_for, text_sizes, trim_padding
+from kbert.data.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
 
 
 def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
@@ -30,6 +30,8 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
         predict_scores(pipeline.model, pipeline.preprocessor, {"text": ["fine", "dull"]})  # [[0.1, 0.9], [0.8, 0.2]]
     """
     order, place = longest_first(text_sizes(columns.values()))
+    if not static:
+        batch_size = limit_batch_size(batch_size, len(order))
     data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
     outputs = model.predict(data, verbose=0)
     scores = np.asarray(outputs["score" if model.task == "regression" else "logits"])[place].astype("float64")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from kbert.answers.entities import prefix_and_type
 from kbert.answers.tags import TagAnswers
-from kbert.data.buckets import longest_first, padding_for, trim_padding
+from kbert.data.buckets import limit_batch_size, longest_first, padding_for, trim_padding
 from kbert.tasks.entity_metrics import entity_scores
 from kbert.tasks.tagged_text import TaggedText
 from kbert.tasks.tagging_data import INPUTS, TaggedWindows
@@ -52,6 +52,7 @@ def _logits(model, windows, batch_size):
     """float32 [W, S, N]; longest windows first, each batch as long as its longest."""
     order, _ = longest_first(windows.batch["padding_mask"].sum(axis=1))
     logits = np.zeros((*windows.labels.shape, model.num_labels), "float32")
+    batch_size = limit_batch_size(batch_size, len(order))
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         full = np.concatenate([rows, np.repeat(rows[-1:], batch_size - len(rows))])  # one size: traced once a length

@@ -105,7 +105,9 @@ def count_words(lines, normalizer, progress=lambda line: None):
 def _batches(lines):
     """Lists of texts of about a million characters."""
     batch, room = [], _BATCH_CHARACTERS
-    for line in lines:
+    for number, line in enumerate(lines):
+        if not isinstance(line, str | bytes):
+            raise ValueError(f"`lines`[{number}]: expected str. Received: {str(line)[:60]}")
         batch.append(line)
         room -= len(line)
         if room < 0:

@@ -34,13 +34,20 @@ class WordPiece:
         self._unk_id = vocabulary.index(UNK)
         # A layer may be made while a graph is being traced; its constants must outlive that graph.
         with tf.init_scope(), tf.device("CPU:0"):
-            self._op = tensorflow_text.FastWordpieceTokenizer(
-                words,
-                max_bytes_per_word=4 * max_word_length,  # never less than max_word_length characters
-                token_out_type=tf.int32,
-                unknown_token=UNK,
-                no_pretokenization=split_words,
-            )
+            try:
+                self._op = tensorflow_text.FastWordpieceTokenizer(
+                    words,
+                    max_bytes_per_word=4 * max_word_length,  # never less than max_word_length characters
+                    token_out_type=tf.int32,
+                    unknown_token=UNK,
+                    no_pretokenization=split_words,
+                )
+            except RuntimeError as error:
+                raise ValueError(
+                    f"Expected a vocabulary with tokens beside the special ones: letters, pieces, words. Received: "
+                    f"{len(vocabulary):,} tokens, of which no text can be made ({error}) Learn one: "
+                    "recipes/learn_vocabulary.py."
+                ) from error
             self._ids = tf.constant([*range(len(vocabulary)), *aliases.values()]) if aliases else None  # [V + aliases]
             self._continues = tf.constant([word.startswith("##") for word in words])  # [V + aliases]
             self._characters = tf.constant([len(word.removeprefix("##")) for word in words])  # [V + aliases]

@@ -6,6 +6,8 @@ import time
 
 import keras
 
+from kbert.data.reading_errors import reading_errors
+from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.history import History
@@ -60,7 +62,8 @@ def fit_steps(
         list of dicts: the logs of every window of the run, also of those before a resumption.
 
     Raises:
-        ValueError: the checkpoint is another model's; the dataset ends too early; numbers that do not fit.
+        ValueError: the checkpoint is another model's; the dataset ends too early; numbers that do not fit; a batch that
+            memory cannot hold.
         FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step, and the last
             checkpoint is from before it.
         LostWorker: another worker of the run ended or cannot be reached.
@@ -95,18 +98,21 @@ def fit_steps(
                 recorder.begin(dataset, size)
                 first = step // window
                 last = step + windows * size == total_steps
-                model.fit(
-                    dataset,
-                    initial_epoch=first,
-                    epochs=first + windows,
-                    steps_per_epoch=size,
-                    callbacks=[recorder, *callbacks, saver],
-                    validation_data=validation_data,
-                    validation_steps=validation_steps,
-                    validation_freq=_validated(first, windows, validation_every, last),
-                    shuffle=False,  # Keras warns that it cannot
-                    verbose=0,
-                )
+                rows, length = batch_shape(dataset)
+                check_batch_memory(model, rows or 1, length)
+                with memory_errors(rows, length), reading_errors():
+                    model.fit(
+                        dataset,
+                        initial_epoch=first,
+                        epochs=first + windows,
+                        steps_per_epoch=size,
+                        callbacks=[recorder, *callbacks, saver],
+                        validation_data=validation_data,
+                        validation_steps=validation_steps,
+                        validation_freq=_validated(first, windows, validation_every, last),
+                        shuffle=False,  # Keras warns that it cannot
+                        verbose=0,
+                    )
                 step = recorder.step
                 if model.stop_training:
                     break

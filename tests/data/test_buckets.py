@@ -6,7 +6,15 @@ import tensorflow as tf
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.data.buckets import BUCKETS, grouped_by_length, longest_first, text_sizes, trim_padding, window_size
+from kbert.data.buckets import (
+    BUCKETS,
+    grouped_by_length,
+    limit_batch_size,
+    longest_first,
+    text_sizes,
+    trim_padding,
+    window_size,
+)
 from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.optim.tasks import task_losses
 
@@ -67,6 +75,11 @@ def test_in_a_dataset_only_the_length_is_free():
     data = tf.data.Dataset.from_tensors(_batch([2, 20], 40)).map(trim_padding)
     assert data.element_spec["token_ids"].shape.as_list() == [2, None]
     assert next(iter(data))["token_ids"].shape == (2, 20)
+
+
+def test_a_batch_size_beyond_the_rows():
+    assert [limit_batch_size(32, n) for n in (0, 1, 31, 1000)] == [32] * 4
+    assert [limit_batch_size(10**9, n) for n in (0, 1, 64, 65, 1000)] == [64, 64, 64, 128, 1024]
 
 
 def test_longest_first_and_back():

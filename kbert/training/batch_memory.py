@@ -1,0 +1,104 @@
+"""Batches that memory cannot hold: refused before they are allocated where that is certain, named where it fails.
+
+Shapes: B batch, C choices, S sequence, H hidden, L layers.
+"""
+
+import contextlib
+import os
+import pathlib
+
+import keras
+
+_SHORTEST = 4  # tokens of a row where batches are cut to their longest: what `trim_padding` leaves at least
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_SIGNS = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Out of memory", "failed to allocate memory")
+
+
+def check_batch_memory(model, batch_size, sequence_length=None) -> None:
+    """Raises ValueError if training on such a batch needs more memory than the machine has, by the lowest estimate.
+
+    The estimate counts what every layer keeps for the gradient in any case: its input, queries, keys, values and the
+    intermediate activations, B * S * L * (4 H + intermediate) numbers. Attention's probabilities, the logits and the
+    optimizer come on top. With a GPU or TPU, or several machines, nothing is estimated.
+
+    Args:
+        model: one of kbert's models; another one is not looked at.
+        batch_size: B.
+        sequence_length: S; None: unknown, 4 is taken.
+
+    Raises:
+        ValueError: names batch size, sequence length and both amounts of memory.
+
+    Example::
+
+        check_batch_memory(model, 32, 512)
+    """
+    config, available = getattr(model, "config", None), machine_memory()
+    if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
+        return
+    tokens = batch_size * (sequence_length or _SHORTEST)
+    numbers = tokens * config.num_layers * (4 * config.hidden_dim + config.intermediate_dim)
+    half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
+    needed = numbers * (2 if half else 4)
+    if needed > available:
+        raise ValueError(
+            f"A batch of {batch_size:,} rows{_of_tokens(sequence_length)} does not fit into memory: training on it "
+            f"takes at least {_gibibytes(needed)}. This machine has {_gibibytes(available)}. Make the batch smaller."
+        )
+
+
+@contextlib.contextmanager
+def memory_errors(batch_size, sequence_length=None):
+    """Raises a ValueError that names batch size and sequence length where memory was not enough.
+
+    Example::
+
+        with memory_errors(32, 512):
+            model.fit(dataset)
+    """
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in _SIGNS):
+            raise
+        raise ValueError(
+            f"Memory was not enough for a batch of {batch_size or 'unknown'} rows{_of_tokens(sequence_length)}. Make "
+            "the batch smaller (--batch-size), the rows shorter (--sequence-length), or train in mixed_bfloat16 "
+            "(--precision)."
+        ) from error
+
+
+def batch_shape(dataset) -> tuple[int | None, int | None]:
+    """(B, S) of a dataset's batches, choices counted as rows; None for what it does not say."""
+    spec = dataset.element_spec
+    inputs = spec[0] if isinstance(spec, tuple) else spec
+    shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else (None, None)
+    rows = shape[0] if len(shape) == 2 or None in shape[:-1] else shape[0] * shape[1]
+    return rows, shape[-1]
+
+
+def machine_memory() -> int | None:
+    """Bytes of main memory that this process may use; None where the system does not say."""
+    limits = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _CGROUPS:
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+            limits.append(int(pathlib.Path(path).read_text()))
+    return min(limits, default=None)
+
+
+def _has_accelerator():
+    if keras.backend.backend() != "tensorflow":
+        return True  # another backend's devices are its own affair
+    import tensorflow as tf
+
+    return any(device.device_type not in ("CPU", "XLA_CPU") for device in tf.config.list_logical_devices())
+
+
+def _of_tokens(sequence_length):
+    return f" of {sequence_length:,} tokens" if sequence_length else ""
+
+
+def _gibibytes(count):
+    return f"{count / 2**30:,.1f} GiB"

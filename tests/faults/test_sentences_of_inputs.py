@@ -1,0 +1,112 @@
+"""What a careless caller hands over is answered by a sentence that names the argument and the place."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.data.choice_preprocessor import ChoicePreprocessor
+from kbert.data.span_preprocessor import SpanPreprocessor
+from kbert.data.text_preprocessor import TextPreprocessor
+from kbert.data.write_records import write_records
+from kbert.text.learn_vocabulary import learn_vocabulary
+from kbert.text.vocabulary import SPECIAL_TOKENS
+
+PREPROCESSORS = {
+    "text": (TextPreprocessor, {}),
+    "pair": (TextPreprocessor, {"pair": True}),
+    "span": (SpanPreprocessor, {}),
+    "choices": (ChoicePreprocessor, {}),
+}
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "kind, inputs, message",
+    [
+        ("text", ["a", "b", "c", None], r"`text`\[3\]: expected str. Received: None"),
+        ("text", ("a", None), r"`text`\[1\]: expected str. Received: None"),
+        ("text", [None, None], r"`text`\[0\]: expected str. Received: None"),
+        ("text", ["a", NAN], r"`text`\[1\]: expected str. Received: nan"),
+        ("text", ["a", 7], r"`text`\[1\]: expected str. Received: 7"),
+        ("text", np.array(["a", None], object), r"`text`\[1\]: expected str. Received: None"),
+        ("text", None, "`text`: expected str. Received: None"),
+        ("text", {"text": None}, "`text`: expected str. Received: None"),
+        ("text", [["a"], ["b", "c"]], "`text` must be a column|expected str|non-rectangular"),
+        ("pair", {"text": ["a", "b"], "text_pair": ["a", None]}, r"`text_pair`\[1\]: expected str. Received: None"),
+        ("span", {"question": ["a", None], "context": ["a", "b"]}, r"`question`\[1\]: expected str. Received: None"),
+        ("choices", {"prompt": ["a"], "choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str. Received: None"),
+        ("choices", {"prompt": ["a", "b"], "choices": [["a"], None]}, r"`choices`\[1\]: expected a list of strings"),
+        ("choices", {"prompt": [None], "choices": [["a"]]}, r"`prompt`\[0\]: expected str. Received: None"),
+    ],
+)
+def test_texts_that_are_none(kind, inputs, message):
+    make, arguments = PREPROCESSORS[kind]
+    with pytest.raises(ValueError, match=message):
+        make(tiny_tokenizer(), 12, **arguments)(inputs)
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return kbert.build_pipeline(kbert.BertClassifier(tiny_config(), num_labels=2), tiny_tokenizer(), sequence_length=8)
+
+
+HUGGING_FACE = {name: np.ones((2, 5), "int32") for name in ("input_ids", "attention_mask", "token_type_ids")}
+
+
+def test_a_pipeline(pipeline):
+    for use in (pipeline, lambda inputs: pipeline.predict(inputs, verbose=0)):
+        with pytest.raises(ValueError, match=r"Pipeline: `text`\[1\]: expected str. Received: None"):
+            use(["a", None])
+        with pytest.raises(ValueError, match=r"missing: \['text'\]. attention_mask, input_ids, token_type_ids are for"):
+            use(HUGGING_FACE)
+        with pytest.raises(ValueError, match="token_ids are for the model itself; here texts are strings"):
+            use({"token_ids": [[1]]})
+
+
+@pytest.mark.parametrize("as_tensors", [False, True])
+def test_hugging_face_names(pipeline, as_tensors):
+    batch = {name: tf.constant(value) if as_tensors else value for name, value in HUGGING_FACE.items()}
+    model = pipeline.model
+    model.compile("sgd", kbert.optim.tasks.task_losses("classification"))
+    message = (
+        "BertClassifier: expected a batch with the keys .*Hugging Face's attention_mask is padding_mask here, "
+        "input_ids is token_ids here, token_type_ids is segment_ids here"
+    )
+    for use in (
+        model,
+        lambda batch: model.predict(batch, verbose=0),
+        lambda batch: model.fit(batch, {"logits": np.zeros(2, "int32")}, verbose=0),
+    ):
+        with pytest.raises(ValueError, match=message):
+            use(batch)
+    with pytest.raises(ValueError, match=r"BertEncoder: .*missing: \['segment_ids'\]"):
+        model.encoder({name: np.ones((2, 5), "int32") for name in ("token_ids", "padding_mask")})
+
+
+@pytest.mark.parametrize("more", [[], ["[unused0]", "[unused1]"]])
+def test_a_vocabulary_of_special_tokens_alone(more, tmp_path):
+    tokens = [*SPECIAL_TOKENS, *more]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens))
+    for vocabulary in (tokens, tmp_path / "vocab.txt"):
+        with pytest.raises(ValueError, match=f"tokens beside the special ones.* Received: {len(tokens)} tokens"):
+            kbert.BertTokenizer(vocabulary)
+
+
+def test_text_without_a_word():
+    for lines in ([""], ["\x00", " "], []):
+        with pytest.raises(ValueError, match="holds no word"):
+            learn_vocabulary(lines, 100)
+    with pytest.raises(ValueError, match=r"`lines`\[1\]: expected str. Received: None"):
+        learn_vocabulary(["a", None], 100)
+
+
+def test_documents_that_are_none(tmp_path):
+    for documents, message in (
+        (["a sentence"], r"documents\[0\]: expected a list of sentences. Received: 'a sentence'"),
+        ([["a"], None], r"documents\[1\]: expected a list of sentences. Received: 'None'"),
+        ([["a"], ["b", None]], r"documents\[1\]\[1\]: expected str. Received: None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            write_records(documents, tiny_tokenizer(), tmp_path / "records")

@@ -69,7 +69,7 @@ class BertConfig:
             self._require(isinstance(value, (int, float)) and 0.0 <= value < 1.0, name, "a number in [0, 1)")
         for name in ("layer_norm_epsilon", "initializer_stddev"):
             value = getattr(self, name)
-            self._require(isinstance(value, (int, float)) and value > 0.0, name, "a positive number")
+            self._require(isinstance(value, (int, float)) and 0.0 < value < 1e6, name, "a positive number")
         if not isinstance(self.causal, bool):
             raise ValueError(f"BertConfig: `causal` must be True or False. Received: {self.causal!r}")
         if self.hidden_dim % self.num_heads:

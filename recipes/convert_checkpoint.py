@@ -42,7 +42,7 @@ def parse_arguments(argv):
 
 
 def load(args):
-    """The model of the checkpoint; what became of each variable is printed."""
+    """The model of the checkpoint."""
     import kbert
 
     overrides = {} if args.lowercase is None else {"lowercase": args.lowercase}
@@ -68,6 +68,7 @@ def write_report(args, model):
         return report.to_dict()
 
     read: LoadReport = model.pretrained.report
+    print("\n".join(read.table()))
     written = kbert.load_pretrained(args.output)
     report = {
         "read": {**read.to_dict(), "parity": parity(model, read.source)},

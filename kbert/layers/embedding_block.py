@@ -94,6 +94,8 @@ class EmbeddingBlock(keras.layers.Layer):
             tf.debugging.assert_less_equal(
                 length, self.max_sequence_length, message="a sequence is longer than the position table"
             )
+        if self.position_embedding.quantization_mode is not None:  # the table holds codes, which the layer scales
+            return self.position_embedding(ops.arange(length, dtype="int32"))  # [S, H]
         return ops.cast(self.position_embedding.embeddings[:length], self.compute_dtype)  # [S, H]
 
     def _check_length(self, length):

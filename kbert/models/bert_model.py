@@ -1,12 +1,15 @@
 """What all of kbert's models share."""
 
+import warnings
 from typing import Any
 
 import keras
 
 from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
+from kbert.models.quantized_layers import quantize_layers, quantized_layers
 from kbert.models.saved_model import write_saved_model
+from kbert.models.trainability import set_trainability, trainability
 
 _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
 
@@ -99,6 +102,23 @@ class BertModel(keras.Model):
         self._check_keys(arguments[0])  # before Keras, which does not say what is meant
         return super()._assert_input_compatibility(*arguments)
 
+    def quantize(self, mode=None, config=None, **kwargs):
+        """`keras.Model.quantize` to int8: dense layers, segments and positions; the word-piece table stays as it is.
+
+        A quantised model is saved in kbert's format or as ``.keras``, exported and predicts; it cannot be trained.
+
+        Raises:
+            ValueError: another mode; nothing has been changed then.
+        """
+        if mode != "int8" or config is not None:
+            raise ValueError(
+                f'{type(self).__name__}.quantize: kbert\'s models can be quantised with mode="int8" alone. '
+                f"Received: mode={mode!r}, config={config!r}"
+            )
+        with warnings.catch_warnings():  # Keras names every kind of layer that has nothing to quantise
+            warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
+            super().quantize(mode, **kwargs)
+
     def _check_keys(self, inputs):
         if not isinstance(inputs, dict):
             return
@@ -127,19 +147,20 @@ class BertModel(keras.Model):
 
     def get_config(self):
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
-        frozen = [
-            layer.path for layer in self._flatten_layers(include_self=False) if layer.path and not layer.trainable
-        ]
-        return {"name": self.name, "trainable": self.trainable, "frozen_layers": frozen if self.trainable else []}
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "trainability": trainability(self),
+            "quantized_layers": quantized_layers(self),
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        frozen = set(config.pop("frozen_layers", ()))
+        quantized, steps = config.pop("quantized_layers", {}), config.pop("trainability", [])
         model = cls(**cls.revive_arguments(config))
-        for layer in model._flatten_layers(include_self=False):
-            if layer.path in frozen:
-                layer.trainable = False
+        quantize_layers(model, quantized)
+        set_trainability(model, steps)
         return model
 
     @classmethod

@@ -8,10 +8,12 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.data.lengths import usual_length
+from kbert.weights.config_names import field_names
 from kbert.weights.description import ModelDescription
-from kbert.weights.name_table import Place, encoder_variables, heads_of, row_of, sizes_of
+from kbert.weights.name_table import Place, heads_of, row_of, sizes_of
 from kbert.weights.report import LOADED, NEW, UNUSED, LoadReport, ReportRow
 from kbert.weights.settings import ModelSettings
+from kbert.weights.sizes import check_settings, check_sizes, check_variables
 from kbert.weights.tensor_file import TensorFile
 
 NO_VOCABULARY = "no vocabulary: the model takes token ids, but no strings (pass `vocabulary`)"
@@ -23,6 +25,7 @@ class Checkpoint:
 
     Attributes:
         path: where it lies.
+        config_path: the file that states its sizes.
         family: "google", "huggingface" or "kerashub".
         description: the model it holds.
         settings: labels, tokenizer settings, lengths: what the family says of them.
@@ -34,6 +37,7 @@ class Checkpoint:
     """
 
     path: pathlib.Path
+    config_path: pathlib.Path
     family: str
     description: ModelDescription
     settings: ModelSettings
@@ -44,37 +48,26 @@ class Checkpoint:
     remarks: tuple[str, ...] = ()
 
     def check(self) -> "Checkpoint":
-        """Itself, if the encoder is whole and of the config's shapes and the vocabulary has the table's size.
+        """Itself, if the config's sizes are the weights', the encoder is whole and the vocabulary as long as its table.
 
         Raises:
-            ValueError: a variable of the encoder is missing, has another shape or is no floating-point one, or the
-                vocabulary has another size.
+            ValueError: what `check_sizes` and `check_variables` refuse, or a vocabulary of another size.
         """
-        config = self.description.config
-        sizes = sizes_of(config)
         pooler = (self.description.encoder_arguments or self.description.arguments).get("pooler", True)
-        missing, misshapen, integers = [], [], []
-        for variable in encoder_variables(config, pooler):
-            place = row_of(variable).places[self.family]
-            name = self.names.get(place.name)
-            if name is None:
-                missing.append(f"{variable} (there: {place.name})")
-            elif self.tensors.tensors[name].shape != place.shape(sizes):
-                misshapen.append(f"{name}: expected {place.shape(sizes)}. Received: {self.tensors.tensors[name].shape}")
-            elif "float" not in self.tensors.tensors[name].dtype:
-                integers.append(f"{name} ({self.tensors.tensors[name].dtype})")
-        if missing:
-            raise ValueError(
-                f"{self.tensors.path} lacks {len(missing)} variables of the encoder: {_some(missing)}. It holds "
-                f"{_some(sorted(self.tensors.tensors))}"
-            )
-        if misshapen:
-            raise ValueError(f"{self.tensors.path}: shapes that do not fit the config beside it: {_some(misshapen)}")
-        if integers:
-            raise ValueError(
-                f"{self.tensors.path}: weights that are integers: {_some(integers)}. A quantised model has to be "
-                "converted back to float32, float16 or bfloat16 first."
-            )
+        tensors = {name: self.tensors.tensors[there] for name, there in self.names.items()}
+        check_sizes(
+            self.description,
+            self.family,
+            {name: info.shape for name, info in tensors.items()},
+            field_names(self.family),
+            str(self.config_path),
+            str(self.tensors.path),
+        )
+        check_variables(self.description, pooler, self.family, tensors, str(self.tensors.path))
+        try:
+            check_settings(self.settings, self.description)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
         self.check_vocabulary()
         return self
 
@@ -160,7 +153,3 @@ def _parts(description):
 
 def _num_labels(model):
     return getattr(model, "num_labels", 1)
-
-
-def _some(items, most=4):
-    return ", ".join(items[:most]) + (f" … ({len(items)} in all)" if len(items) > most else "")

@@ -4,9 +4,11 @@ It is read in both directions. What a family's config says and kbert cannot repr
 what kbert's config says and a family cannot hold.
 """
 
+import reprlib
 from typing import Any
 
 from kbert.config import BertConfig
+from kbert.weights.sizes import SIZES
 
 # kbert's field; Google's bert_config.json; Hugging Face's config.json; KerasHub's BertBackbone
 _FIELDS = (
@@ -71,12 +73,27 @@ def config_from(family: str, fields: dict[str, Any], source: str) -> BertConfig:
     missing = [row[_COLUMN[family]] for row in _FIELDS[:5] if row[0] not in values]
     if missing:
         raise ValueError(f"{source} does not say {', '.join(missing)}. Expected the config of a BERT.")
+    for name in field_names(family).values():
+        value = fields.get(name, 1)
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{source}: `{name}` must be a positive integer. Received: {reprlib.repr(value)}")
+    if values["hidden_dim"] % values["num_heads"]:
+        names = field_names(family)
+        raise ValueError(
+            f"{source}: `{names['num_heads']}` must divide `{names['hidden_dim']}`. "
+            f"Received: {values['num_heads']} and {values['hidden_dim']}"
+        )
     if family in _ACTIVATIONS:
         values["activation"] = _activation_from(family, values.get("activation"), source)
     try:
         return BertConfig.from_dict(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
+
+
+def field_names(family: str) -> dict[str, str]:
+    """kbert's name of a size → the family's, of the config's sizes and of the number of labels."""
+    return {"num_labels": "num_classes"} | {row[0]: row[_COLUMN[family]] for row in _FIELDS if row[0] in SIZES}
 
 
 def config_for(family: str, config: BertConfig) -> dict[str, Any]:
@@ -110,7 +127,7 @@ _FIXED_REASON = {
 
 def _activation_from(family, name, source):
     known = _ACTIVATIONS[family]
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise ValueError(
             f"{source}: hidden_act={name!r} is an activation that kbert does not have. It reads there: {sorted(known)}"
         )

@@ -3,9 +3,12 @@
 import dataclasses
 import importlib
 import inspect
+import reprlib
 from typing import Any
 
-from kbert.config import BertConfig
+from kbert.config import ACTIVATIONS, BertConfig
+from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
+from kbert.models.trainability import check_trainability, set_trainability, trainability
 
 _MODELS = {  # task -> (module, class, arguments that make the class that task's)
     "encoder": ("kbert.models.encoder", "BertEncoder", {}),
@@ -30,7 +33,7 @@ FREE_FIELDS = (
     "causal",
 )
 _WITHOUT_VARIABLES = ("dropout", "outputs")  # constructor arguments that add or change no variable
-_NOT_ARGUMENTS = ("name", "trainable", "frozen_layers", "encoder", "config", "dtype")
+_NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "encoder", "config", "dtype")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +49,24 @@ class ModelDescription:
     config: BertConfig
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the model's constructor
     encoder_arguments: dict[str, Any] | None = None  # of the encoder's; None: what the task needs
+    quantized_layers: dict[str, str] = dataclasses.field(default_factory=dict)  # path of the layer -> "int8"
+    trainability: list[list] = dataclasses.field(default_factory=list)  # see kbert.models.trainability
 
     def __post_init__(self):
         if self.task not in _MODELS:
             raise ValueError(f"Expected `task` to be one of {TASKS}. Received: {self.task!r}")
+        for arguments in (self.arguments, self.encoder_arguments or {}):
+            if not isinstance(arguments, dict):
+                raise ValueError(f"Expected an object of arguments. Received: {reprlib.repr(arguments)}")
         known = self.argument_names(self.task)
         unknown = sorted(set(self.arguments) - set(known))
         if unknown:
             raise ValueError(f"A {self.task} model has no arguments {unknown}. Known: {sorted(known)}")
+        for arguments in (self.arguments, self.encoder_arguments or {}):
+            for name, value in arguments.items():
+                check_argument(name, value)
+        check_quantized(self.quantized_layers)
+        check_trainability(self.trainability)
 
     @classmethod
     def of(cls, model) -> "ModelDescription":
@@ -64,7 +77,9 @@ class ModelDescription:
         for name in _MODELS[model.task][2]:
             arguments.pop(name)
         encoder_arguments = None if model.task == "encoder" else _own_arguments(model.encoder.get_config())
-        return cls(model.task, model.config, arguments, encoder_arguments)
+        return cls(
+            model.task, model.config, arguments, encoder_arguments, quantized_layers(model), trainability(model)
+        )
 
     @staticmethod
     def argument_names(task: str) -> tuple[str, ...]:
@@ -79,7 +94,13 @@ class ModelDescription:
         )
 
     def build(self, dtype=None):
-        """A newly initialised model. `dtype`: its dtype policy."""
+        """A newly initialised model, quantised and frozen as described. `dtype`: its dtype policy."""
+        model = self._build(dtype)
+        quantize_layers(model, self.quantized_layers)
+        set_trainability(model, self.trainability)
+        return model
+
+    def _build(self, dtype):
         module, name, fixed = _MODELS[self.task]
         model_class = getattr(importlib.import_module(module), name)
         if self.encoder_arguments is None:
@@ -99,7 +120,30 @@ class ModelDescription:
 
         config = {k: v for k, v in self.config.to_dict().items() if k not in FREE_FIELDS}
         has_encoder = self.encoder_arguments is not None  # None leaves the encoder to the task: not known to be equal
-        return self.task, config, shaping(self.arguments), has_encoder, shaping(self.encoder_arguments)
+        arguments = shaping(self.arguments), has_encoder, shaping(self.encoder_arguments)
+        return self.task, config, arguments, self.quantized_layers
+
+
+def check_argument(name: str, value: Any) -> None:
+    """Raises ValueError if a constructor argument out of a file has a value that no model can be built with."""
+    positive = type(value) is int and value > 0
+    number = type(value) in (int, float)
+    sound, expected = {
+        "num_labels": (positive, "a positive integer"),
+        "num_parts": (value is None or positive, "null or a positive integer"),
+        "dropout": (value is None or (number and 0 <= value < 1), "null or a number in [0, 1)"),
+        "head_layer_norm_epsilon": (value is None or (number and value > 0), "null or a positive number"),
+        "head_activation": (value is None or value in ACTIVATIONS, f"null or one of {ACTIVATIONS}"),
+        "tied": (type(value) is bool, "true or false"),
+        "pooler": (type(value) is bool, "true or false"),
+        "outputs": (_are_strings(value), "a list of names"),
+    }.get(name, (True, ""))
+    if not sound:
+        raise ValueError(f"`{name}` must be {expected}. Received: {reprlib.repr(value)}")
+
+
+def _are_strings(value):
+    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value))
 
 
 def _own_arguments(config):

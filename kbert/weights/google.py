@@ -57,6 +57,7 @@ def read_google_checkpoint(path, vocabulary=None) -> Checkpoint:
     remarks = _remarks(tensors, tokens, cased, settings)
     return Checkpoint(
         path=path,
+        config_path=directory / CONFIG,
         family="google",
         description=described(task, config, pooler=True, **arguments),
         settings=settings or default_settings(task, config, {"lowercase": not cased}),
@@ -88,9 +89,10 @@ def _find_prefix(directory):
     if state.is_file():
         import tensorflow as tf
 
-        latest = tf.train.latest_checkpoint(str(directory))
-        if latest is not None:
-            return pathlib.Path(latest)
+        latest = tf.train.get_checkpoint_state(str(directory))
+        name = "" if latest is None else pathlib.Path(latest.model_checkpoint_path).name
+        if directory / name in prefixes:  # whatever directory it names: the one it was written in may have moved
+            return directory / name
     if len(prefixes) != 1:
         raise FileNotFoundError(
             f"Expected one TensorFlow checkpoint ({PREFIX}.index and .data-…) in {directory}. Received: "

@@ -3,14 +3,23 @@
 import pathlib
 import re
 
+# Endings of the files that sources are: what ends so is no repository.
+_FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
 _OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json"
 
 
 def is_hub_name(source) -> bool:
-    """Whether this could be the name of a repository on the hub: ``name`` or ``owner/name``."""
-    return isinstance(source, str) and _NAME.fullmatch(source) is not None
+    """Whether a source that does not exist here is taken for a repository on the hub: ``name`` or ``owner/name``.
+
+    Not if it could be a path mistyped: it begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash,
+    ends as a file of weights does, or its first part is a directory here.
+    """
+    if not isinstance(source, str) or _NAME.fullmatch(source) is None or source.endswith(_FILE_ENDINGS):
+        return False
+    owner, slash, _ = source.partition("/")
+    return not (slash and pathlib.Path(owner).is_dir())
 
 
 def download_from_hub(name: str) -> pathlib.Path:
@@ -26,7 +35,7 @@ def download_from_hub(name: str) -> pathlib.Path:
         import huggingface_hub
     except ImportError:
         raise FileNotFoundError(
-            f"{name!r} does not exist here. If it is meant as a name on the Hugging Face hub: that needs "
+            f"{name!r} does not exist here as a path. If it is meant as a name on the Hugging Face hub: that needs "
             f"huggingface_hub (pip install huggingface_hub). {_by_hand(name)}"
         ) from None
     try:
@@ -39,7 +48,7 @@ def download_from_hub(name: str) -> pathlib.Path:
         except Exception:
             reason = str(error).splitlines()[0] if str(error) else ""
             raise FileNotFoundError(
-                f"{name!r} does not exist here, and could not be had from the Hugging Face hub "
+                f"{name!r} does not exist here as a path, and could not be had from the Hugging Face hub "
                 f"({type(error).__name__}: {reason}). {_by_hand(name)}"
             ) from error
 

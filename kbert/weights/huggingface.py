@@ -2,12 +2,14 @@
 
 import dataclasses
 import pathlib
+import reprlib
 
 from kbert.files import read_json
 from kbert.weights.checkpoint import Checkpoint, default_settings, described
 from kbert.weights.config_names import config_from
 from kbert.weights.huggingface_file import current_names, has_huggingface_weights, is_tied, open_huggingface_weights
 from kbert.weights.huggingface_tokenizer import read_huggingface_tokenizer
+from kbert.weights.json_fields import entry
 from kbert.weights.settings_file import read_settings_file
 from kbert.weights.tensor_file import TensorFile
 
@@ -61,13 +63,14 @@ def read_huggingface_directory(path, vocabulary=None) -> Checkpoint:
     tensors = open_huggingface_weights(path)
     names, ignored = current_names(tensors)
     task, remarks = _task_of(fields, tensors, names, directory / CONFIG)
-    arguments = _arguments(task, fields, tensors, names)
+    arguments = _arguments(task, fields, tensors, names, directory / CONFIG)
     if arguments.get("tied"):
         ignored |= {names.pop("cls.predictions.decoder.weight", None)} - {None}
     tokenizer = read_huggingface_tokenizer(directory, vocabulary)
     pooling, more = _embedding(directory)
     return Checkpoint(
         path=path,
+        config_path=directory / CONFIG,
         family="huggingface",
         description=described(task, config, pooler="bert.pooler.dense.weight" in names, **arguments),
         settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
@@ -93,7 +96,8 @@ def _refuse(fields, path):
 
 
 def _architecture(fields):
-    return (fields.get("architectures") or [None])[0]
+    names = fields.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
 
 
 def _task_of(fields, tensors: TensorFile, names, path):
@@ -106,10 +110,17 @@ def _task_of(fields, tensors: TensorFile, names, path):
     if "qa_outputs.weight" in names:
         return "span", ()
     if "classifier.weight" in names:
-        return _classifier_task(fields, tensors.tensors[names["classifier.weight"]].shape[0], claimed, names, path)
+        return _classifier_task(fields, _num_labels(tensors, names), claimed, names, path)
     if claimed not in (None, "encoder"):
         return "encoder", (f"the config says {_architecture(fields)}, but the weights are an encoder's alone",)
     return "encoder", ()
+
+
+def _num_labels(tensors, names):
+    shape = tensors.tensors[names["classifier.weight"]].shape
+    if len(shape) != 2:
+        raise ValueError(f"{tensors.path}: classifier.weight must have the shape [labels, hidden]. Received: {shape}")
+    return shape[0]
 
 
 def _classifier_task(fields, rows, claimed, names, path):
@@ -129,13 +140,13 @@ def _classifier_task(fields, rows, claimed, names, path):
     return ("regression" if rows == 1 else "classification"), remarks
 
 
-def _arguments(task, fields, tensors, names):
+def _arguments(task, fields, tensors, names, path):
     """Arguments of the model's constructor."""
     if task in ("pretraining", "masked_lm"):
-        return {"tied": is_tied(tensors, names, fields.get("tie_word_embeddings", True))}
+        return {"tied": is_tied(tensors, names, entry(fields, "tie_word_embeddings", bool, path, True))}
     arguments = {}
     if task in ("classification", "tagging"):
-        arguments["num_labels"] = tensors.tensors[names["classifier.weight"]].shape[0]
+        arguments["num_labels"] = _num_labels(tensors, names)
     if task in (*_TASK_FIELDS, "multiple_choice") and fields.get("classifier_dropout") is not None:
         arguments["dropout"] = fields["classifier_dropout"]
     return arguments
@@ -152,7 +163,7 @@ def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
 def _length(directory):
     """Word pieces of a text that sentence-transformers was set to, or None."""
     path = directory / "sentence_bert_config.json"
-    return read_json(path).get("max_seq_length") if path.is_file() else None
+    return entry(read_json(path), "max_seq_length", int, path) if path.is_file() else None
 
 
 def _embedding(directory):
@@ -162,23 +173,23 @@ def _embedding(directory):
         return {}, ()
     modes = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max", "pooling_mode_cls_token": "cls"}
     chosen = [name for name, value in read_json(path).items() if name.startswith("pooling_mode_") and value is True]
-    settings = {"normalize": "Normalize" in _text(directory / "modules.json")}
+    modules = directory / "modules.json"
+    settings = {"normalize": modules.is_file() and b"Normalize" in modules.read_bytes()}
     if len(chosen) != 1 or chosen[0] not in modes:
         return settings, (f"sentence-transformers pools it by {chosen}, which kbert does not have: choose a `pooling`",)
     return {"pooling": modes[chosen[0]], **settings}, ()
 
 
-def _text(path):
-    return path.read_text("utf-8") if path.is_file() else ""
-
-
 def _labels(fields, number, path):
-    names = fields.get("id2label")
+    names = entry(fields, "id2label", dict, path)
     if not names:
         return None
-    labels = {int(i): str(label) for i, label in names.items()}
-    if sorted(labels) != list(range(number)):
+    labels = [names.get(str(i)) for i in range(number)]
+    if len(names) != number or not all(isinstance(label, str) for label in labels):
         raise ValueError(
-            f"{path}: id2label must name the labels 0 … {number - 1}, one for each output. Received: {names}"
+            f"{path}: id2label must name the labels 0 … {number - 1}, one for each output. "
+            f"Received: {reprlib.repr(names)}"
         )
-    return [labels[i] for i in range(number)]
+    if len(set(labels)) < number:
+        raise ValueError(f"{path}: id2label must name different labels. Received: {reprlib.repr(names)}")
+    return labels

@@ -8,16 +8,21 @@ import json
 import pathlib
 import platform
 
+import numpy as np
+from keras import ops
+
 from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_directory
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.weights.description import ModelDescription
+from kbert.weights.h5_file import H5File
 from kbert.weights.settings import ModelSettings
+from kbert.weights.sizes import SIZES, check_settings, check_sizes, check_variables
 
 CONFIG, VOCABULARY, WEIGHTS, MANIFEST = "config.json", "vocab.txt", "model.weights.h5", "manifest.json"
 _FILES = (CONFIG, VOCABULARY, WEIGHTS, MANIFEST)
 _FORMAT, _VERSION = "kbert", 1
-_CONFIG_KEYS = ("format", "format_version", "architecture", "model", "encoder")
+_CONFIG_KEYS = ("format", "format_version", "architecture", "model", "encoder", "quantized_layers", "trainability")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +35,19 @@ class KbertDirectory:
     vocabulary: list[str]
 
     def load_into(self, model):
-        """Loads the weights into a model that was built from `description`."""
-        model.load_weights(self.path / WEIGHTS)
+        """Loads the weights into a model that was built from `description`.
+
+        Raises:
+            ValueError: weights that are not this model's.
+        """
+        try:
+            model.load_weights(self.path / WEIGHTS)
+        except (ValueError, OSError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"{self.path / WEIGHTS} does not fit its config: {error}") from error
+        for variable in model.weights:
+            values = ops.convert_to_numpy(variable)
+            if np.issubdtype(values.dtype, np.floating) and not np.all(np.isfinite(values)):
+                raise ValueError(f"{self.path / WEIGHTS}: {variable.path} holds values that are no finite numbers.")
 
 
 def is_kbert_directory(path) -> bool:
@@ -67,6 +83,7 @@ def read_kbert_directory(path) -> KbertDirectory:
             f"{path}: {VOCABULARY} must hold as many tokens as the model's table has rows (vocabulary_size in "
             f"{CONFIG}: {description.config.vocabulary_size}). Received: {len(vocabulary)} tokens"
         )
+    _check_weights(path, description)
     return KbertDirectory(path, description, settings, vocabulary)
 
 
@@ -125,6 +142,8 @@ def _config(description, settings):
         "model": description.arguments,
         "encoder": description.encoder_arguments,
         "architecture": description.config.to_dict(),
+        "quantized_layers": description.quantized_layers,
+        "trainability": description.trainability,
     }
 
 
@@ -144,10 +163,23 @@ def _read_config(path):
             BertConfig.from_dict(content.get("architecture", {})),
             content.get("model", {}),
             content.get("encoder"),
+            content.get("quantized_layers", {}),
+            content.get("trainability", []),
         )
+        check_settings(settings, description)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
     return description, settings
+
+
+def _check_weights(path, description):
+    """Compares the sizes with the weights before anything is built of them."""
+    file = H5File([path / WEIGHTS], "kbert")
+    names = {name: name for name in ("num_labels", *SIZES)}
+    shapes = {name: info.shape for name, info in file.tensors.items()}
+    check_sizes(description, "kbert", shapes, names, str(path / CONFIG), str(path / WEIGHTS))
+    encoder = description.encoder_arguments or description.arguments
+    check_variables(description, encoder.get("pooler", False), "kbert", file.tensors, str(path / WEIGHTS), heads=True)
 
 
 def _manifest(directory, model, made_by):

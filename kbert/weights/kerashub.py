@@ -5,13 +5,14 @@ The JSON files are read here as plain data: no class is looked up by a name out 
 
 import dataclasses
 import pathlib
+import reprlib
 
 from kbert.files import read_json
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.checkpoint import NO_VOCABULARY, Checkpoint, default_settings, described
 from kbert.weights.config_names import config_from
+from kbert.weights.json_fields import entry
 from kbert.weights.kerashub_file import open_kerashub_weights
-from kbert.weights.name_table import encoder_variables, head_variables, row_of
 from kbert.weights.settings_file import read_settings_file
 
 CONFIG, TASK, TOKENIZER, PREPROCESSOR = "config.json", "task.json", "tokenizer.json", "preprocessor.json"
@@ -55,7 +56,7 @@ def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
     content = read_json(path / CONFIG)
     if _class_of(content) != "BertBackbone":
         raise ValueError(f"{path / CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
-    fields = content.get("config") or {}
+    fields = entry(content, "config", dict, path / CONFIG, {})
     _refuse_quantised(fields, path / CONFIG)
     config = config_from("kerashub", fields, str(path / CONFIG))
     task, arguments, remarks = _task_of(path)
@@ -65,6 +66,7 @@ def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
         stored = dataclasses.replace(stored, labels=None)
     checkpoint = Checkpoint(
         path=path,
+        config_path=path / CONFIG,
         family="kerashub",
         description=described(task, config, pooler=True, **arguments),
         settings=dataclasses.replace(stored, tokenizer=_merged(stored.tokenizer, settings)),
@@ -74,10 +76,7 @@ def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
         remarks=(*remarks, *more),
     )
     checkpoint.check_vocabulary()
-    variables = [*encoder_variables(config), *head_variables(task)]
-    places = [row_of(variable).places.get("kerashub") for variable in variables]
-    names = [place.name for place in places if place]
-    tensors = open_kerashub_weights(path, fields, task, arguments.get("num_labels", 1), names)
+    tensors = open_kerashub_weights(path, fields, config, task, arguments.get("num_labels", 1))
     return dataclasses.replace(checkpoint, tensors=tensors, names={name: name for name in tensors.tensors}).check()
 
 
@@ -102,7 +101,7 @@ def _task_of(path):
     if not (path / TASK).is_file():
         return "encoder", {}, ()
     content = read_json(path / TASK)
-    name, fields = _class_of(content), content.get("config") or {}
+    name, fields = _class_of(content), entry(content, "config", dict, path / TASK, {})
     task = TASKS.get(name)
     if task is None:
         return "encoder", {}, (f"a preset of {name}: its backbone is what kbert loads",)
@@ -113,7 +112,9 @@ def _task_of(path):
             f"{path / TASK}: a classifier with activation={fields['activation']!r} gives no logits, which kbert's "
             "does. Rebuild it with activation=None."
         )
-    number, dropout = fields["num_classes"], {"dropout": fields.get("dropout", 0.1)}
+    number, dropout = fields.get("num_classes"), {"dropout": fields.get("dropout", 0.1)}
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{path / TASK}: `num_classes` must be a positive integer. Received: {reprlib.repr(number)}")
     return ("regression", dropout, ()) if number == 1 else (task, {"num_labels": number, **dropout}, ())
 
 
@@ -126,7 +127,7 @@ def _tokenizer_of(path, vocabulary):
     else:
         return None, {}, (NO_VOCABULARY,)
     content = read_json(path / TOKENIZER) if (path / TOKENIZER).is_file() else {}
-    name, fields = _class_of(content), content.get("config") or {}
+    name, fields = _class_of(content), entry(content, "config", dict, path / TOKENIZER, {})
     if name not in (None, "BertTokenizer"):
         return None, {}, (f"its {name} is no tokenizer that kbert has: the model takes token ids, but no strings",)
     settings = {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
@@ -145,5 +146,5 @@ def _length(path):
     """Word pieces of a text that the preset's preprocessor was set to, or None."""
     if not (path / PREPROCESSOR).is_file():
         return None
-    length = (read_json(path / PREPROCESSOR).get("config") or {}).get("sequence_length")
-    return length if isinstance(length, int) else None
+    fields = entry(read_json(path / PREPROCESSOR), "config", dict, path / PREPROCESSOR, {})
+    return entry(fields, "sequence_length", int, path / PREPROCESSOR)

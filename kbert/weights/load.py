@@ -1,6 +1,7 @@
 """A stored model → a model of any task."""
 
 import dataclasses
+import logging
 
 from kbert.config import BertConfig
 from kbert.data.lengths import usual_length
@@ -13,6 +14,7 @@ from kbert.weights.read_source import read_source
 from kbert.weights.report import all_loaded, transfer
 from kbert.weights.settings import ModelSettings
 
+_LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
 _ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
@@ -22,8 +24,9 @@ def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrid
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any family.
 
     The family is recognised by content: what `save_pretrained` or a recipe left, a Hugging Face directory (or a name on
-    its hub), Google's TensorFlow checkpoints, KerasHub presets. Nothing executes code out of a checkpoint. What became
-    of each variable is printed, and kept in the report.
+    its hub), Google's TensorFlow checkpoints, KerasHub presets. Nothing executes code out of a checkpoint. One line is
+    printed, and one for each part that is new or not used. What became of each variable is kept in the report and, at
+    the level INFO, logged by the logger "kbert".
 
     For another task than the stored one, the encoder is loaded and so is every head that both have (of a pre-trained
     model the masked-LM head, for ``task="masked_lm"``); what is new is named, a line each. Nothing is built before all
@@ -62,13 +65,23 @@ def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrid
     tokenizer = None
     if stored.vocabulary is not None:
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
-        tokenizer = BertTokenizer(stored.vocabulary, **settings.tokenizer)
-    model = description.build(dtype)
+        tokenizer = _tokenizer(stored, settings)
+    model = _build(stored, description, dtype)
     report = _load_weights(stored, description, model)
     for line in report.lines():
         print(line, flush=True)
+    for line in report.table():
+        _LOGGER.info("%s", line)
     model.pretrained = Pretrained(tokenizer, settings, report)
     return model
+
+
+def _check_quantized(stored, description):
+    if stored.description.quantized_layers and not description.has_the_variables_of(stored.description):
+        raise ValueError(
+            f"load_pretrained: {stored.path} is quantised: it can only be loaded as it is, for the task "
+            f"{stored.description.task}. Load the model that it was made from for another task."
+        )
 
 
 def _load_weights(stored, description, model):
@@ -80,6 +93,20 @@ def _load_weights(stored, description, model):
     original = stored.description.build()
     stored.load_into(original)
     return transfer(original, model, str(stored.path))
+
+
+def _build(stored, description, dtype):
+    try:
+        return description.build(dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{stored.path}: {error}") from error
+
+
+def _tokenizer(stored, settings):
+    try:
+        return BertTokenizer(stored.vocabulary, **settings.tokenizer)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{stored.path}: the tokenizer's settings {settings.tokenizer}: {error}") from error
 
 
 def _wanted(stored, task, overrides):
@@ -111,7 +138,10 @@ def _wanted(stored, task, overrides):
     if overrides:
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
     _fit_labels(task, settings, arguments)
-    return ModelDescription(task, config, arguments, encoder_arguments), settings
+    kept = (stored.description.quantized_layers, stored.description.trainability) if same_task else ()
+    description = ModelDescription(task, config, arguments, encoder_arguments, *kept)
+    _check_quantized(stored, description)
+    return description, settings
 
 
 def _with_settings(stored, task, overrides):

@@ -46,6 +46,10 @@ class Row:
     dims: str
     places: dict[str, Place]
 
+    def place(self, family: str) -> Place | None:
+        """Its place in a family, or in kbert's own files (where it has its own name); None: there is none."""
+        return Place(self.variable, self.dims) if family == "kbert" else self.places.get(family)
+
     def shape(self, sizes: dict[str, int]) -> tuple[int, ...]:
         """The shape of the variable itself."""
         return tuple(sizes[letter] for letter in self.dims)
@@ -130,8 +134,8 @@ _TABLE = (
      "cls.predictions.transform.LayerNorm.weight", "mlm_head/intermediate_layer_norm/gamma"),
     ("masked_lm_head/layer_norm/beta", "H", "cls/predictions/transform/LayerNorm/beta",
      "cls.predictions.transform.LayerNorm.bias", "mlm_head/intermediate_layer_norm/beta"),
-    ("masked_lm_head/output_bias", "V", "cls/predictions/output_bias", "cls.predictions.bias", "mlm_head/output_bias"),
     ("masked_lm_head/output_embeddings", "VH", None, "cls.predictions.decoder.weight", None),
+    ("masked_lm_head/output_bias", "V", "cls/predictions/output_bias", "cls.predictions.bias", "mlm_head/output_bias"),
     ("next_sentence_head/dense/kernel", "H2", _t("cls/seq_relationship/output_weights"),
      _t("cls.seq_relationship.weight"), None),
     ("next_sentence_head/dense/bias", "2", "cls/seq_relationship/output_bias", "cls.seq_relationship.bias", None),
@@ -159,6 +163,7 @@ def _row(variable, dims, *places):
 
 _ROWS = {entry[0]: _row(*entry) for entry in _TABLE}
 _BLOCK = re.compile(r"^encoder_block_(\d+)/")
+_NUMBERED = re.compile(r"^(encoder_block|transformer_layer)_\d+(?=/|$)")
 
 
 def row_of(variable: str) -> Row:
@@ -183,13 +188,39 @@ def row_of(variable: str) -> Row:
 def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
     """The paths of an encoder's variables, without building it."""
     names = []
-    blocks = [name for name in _ROWS if name.startswith("encoder_block_")]
+    blocks = block_variables()
     for name in _ROWS:
         if name == blocks[0]:
             names += [block.format(i=i) for i in range(config.num_layers) for block in blocks]
         elif name.startswith("embeddings/") or (pooler and name.startswith("pooler/")):
             names.append(name)
     return names
+
+
+def without_number(layer: str) -> str:
+    """The path of a layer in kbert or KerasHub, with ``{i}`` in place of the number of the block it is in."""
+    return _NUMBERED.sub(r"\1_{i}", layer)
+
+
+def layer_variables(family: str) -> dict[str, list[str]]:
+    """Path of each layer (as `without_number` gives it) → names of its variables, in the order in which it holds them.
+
+    Args:
+        family: "kbert" or "kerashub", whose layers are Keras'.
+    """
+    layers: dict[str, list[str]] = {}
+    for row in _ROWS.values():
+        place = row.place(family)
+        if place is not None:
+            layer, _, variable = place.name.rpartition("/")
+            if variable not in layers.setdefault(layer, []):
+                layers[layer].append(variable)
+    return layers
+
+
+def block_variables() -> list[str]:
+    """The paths of the variables of one block, with ``{i}`` in place of its number."""
+    return [name for name in _ROWS if name.startswith("encoder_block_")]
 
 
 _HEADS = {

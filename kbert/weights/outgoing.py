@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import ops
 
+from kbert.models.quantized_layers import quantized_layers
 from kbert.weights.name_table import Place, row_of, sizes_of
 
 _NO_PLACE = {  # family -> first part of the variable's path -> why there is no place for it
@@ -47,6 +48,8 @@ def places(family: str, model) -> dict[str, Place]:
 
 
 def _placed(family, model):
+    if quantized_layers(model):
+        raise ValueError(f'format="{family}" cannot hold a quantised model. Save it as format="kbert".')
     for variable in model.weights:
         place = row_of(variable.path).places.get(family)
         if place is None:

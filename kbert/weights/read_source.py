@@ -1,5 +1,6 @@
 """Whatever lies at a path or bears a name, recognised by its content and read, but for the weights' values."""
 
+import difflib
 import os
 import pathlib
 
@@ -32,22 +33,43 @@ def read_source(source: str | os.PathLike, vocabulary=None) -> KbertDirectory | 
     path = pathlib.Path(source)
     if not path.exists() and not _is_prefix(path):
         if not is_hub_name(source):
-            raise FileNotFoundError(f"Expected the path of a model. Received: {str(source)!r}, which does not exist")
+            raise FileNotFoundError(
+                f"Expected the path of a model. Received: {str(source)!r}, which does not exist{_near(path)}"
+            )
         path = download_from_hub(source)
     for candidate in (path.parent,) if _is_part(path) else (path, path / "model"):
         if is_kbert_directory(candidate):
             if vocabulary is not None:
                 raise ValueError("A kbert directory has a vocabulary of its own: `vocabulary` cannot replace it.")
-            return read_kbert_directory(candidate)
+            return _read(read_kbert_directory, candidate)
         for recognises, read in _READERS:
             if recognises(candidate):
-                return read(candidate, vocabulary)
+                return _read(read, candidate, vocabulary)
     raise ValueError(
         "Expected a kbert directory (config.json, vocab.txt, model.weights.h5, manifest.json), a recipe's output with "
         "one in model/, a Hugging Face directory (config.json, model.safetensors or pytorch_model.bin), Google's "
         "checkpoint (bert_config.json, bert_model.ckpt.index) or a KerasHub preset (config.json, model.weights.h5). "
         f"Received: {str(source)!r}, {_what_is_there(path)}"
     )
+
+
+def _read(read, path, *arguments):
+    """What a reader gives; its errors name at least the directory."""
+    try:
+        return read(path, *arguments)
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        if isinstance(error, ValueError) and str(path) in str(error):
+            raise
+        raise ValueError(f"{path} holds something that kbert does not expect: {error}") from error
+
+
+def _near(path):
+    """What there is where the path leaves what exists: the names most like the missing one."""
+    while not path.parent.exists():
+        path = path.parent
+    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, sorted(names)[:1000], n=3, cutoff=0.5)
+    return f". In {path.parent} there is: {', '.join(near)}" if near else ""
 
 
 def _is_part(path):

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
+_PART = re.compile(r"[^/.]*")  # the first part of a name, in all families
 _LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all families
 
 
@@ -45,16 +46,14 @@ class LoadReport:
         return [row for row in self.rows if row.status == UNUSED]
 
     def lines(self) -> list[str]:
-        """What a load prints: totals, the table if the source has names of its own, a line for each part that is new.
-
-        Of a source with kbert's names, the parts that are not used have a line in place of the table.
-        """
-        foreign = any(row.source not in ("", row.variable) for row in self.rows if row.variable)
+        """What a load prints: totals, and a line for each part that is new or not used."""
         new = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
-        lines = self.table() if foreign else [self.totals()]
-        lines += [f"{part}: newly initialised ({count} variables not in {self.source})" for part, count in new.items()]
-        unused = {} if foreign else Counter(row.source.split("/")[0] for row in self.unused)
-        return lines + [f"{part}: unused ({count} variables)" for part, count in unused.items()]
+        unused = Counter(_PART.match(row.source)[0] for row in self.unused)
+        return [
+            self.totals(),
+            *(f"{part}: newly initialised ({count} variables not in {self.source})" for part, count in new.items()),
+            *(f"{part}: unused ({count} variables)" for part, count in unused.items()),
+        ]
 
     def totals(self) -> str:
         """How many variables were loaded, new, unused."""

@@ -5,6 +5,7 @@ The file: 8 bytes N (little endian), N bytes of JSON (name → dtype, shape, dat
 import json
 import math
 import os
+import reprlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -39,10 +40,11 @@ class SafetensorsFile:
         self.path = checked_file(path)
         header, self._data_start = self._read_header()
         data_size = self.path.stat().st_size - self._data_start
-        self.tensors, self._begins = {}, {}
+        self.tensors, self._begins, self._ends = {}, {}, {}
         for name, entry in header.items():
             if name != "__metadata__":
                 self._add(name, entry, data_size)
+        self._check_overlap()
 
     def read(self, name: str) -> np.ndarray:
         info = self.tensors[name]
@@ -75,11 +77,13 @@ class SafetensorsFile:
     def _add(self, name, entry, data_size):
         try:
             dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            sound = all(isinstance(n, int) and n >= 0 for n in (*shape, begin, end))
+            sound = isinstance(dtype, str) and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
         except (KeyError, TypeError, ValueError):
             sound = False
         if not sound:
-            raise ValueError(f"{str(self.path)!r}: the header's entry for {name!r} makes no sense. Received: {entry!r}")
+            raise ValueError(
+                f"{str(self.path)!r}: the header's entry for {name!r} makes no sense. Received: {reprlib.repr(entry)}"
+            )
         if dtype not in _DTYPES:
             raise ValueError(
                 f"{str(self.path)!r}: the tensor {name!r} has the type {dtype}, which kbert does not read (it reads "
@@ -98,7 +102,19 @@ class SafetensorsFile:
                 f"{data_size} bytes of data. Download or write it again."
             )
         self.tensors[name] = info
-        self._begins[name] = begin
+        self._begins[name], self._ends[name] = begin, end
+
+
+    def _check_overlap(self):
+        """As in the format's own library: no byte belongs to two tensors."""
+        last = 0
+        for name in sorted(self._begins, key=lambda name: (self._begins[name], self._ends[name])):
+            if self._begins[name] < last:
+                raise ValueError(
+                    f"{str(self.path)!r} is corrupted: the tensor {name!r} begins at byte {self._begins[name]} of the "
+                    f"data, within the one before it, which ends at {last}."
+                )
+            last = self._ends[name]
 
 
 def looks_like_safetensors(path: str | os.PathLike) -> bool:

@@ -1,7 +1,6 @@
 """What has to be known beside the architecture to use a model: labels, preprocessing, thresholds."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from kbert.data.lengths import USUAL_LENGTH
 _PREPROCESSING = (
     "sequence_length", "pair", "max_masks", "doc_stride", "max_query_length", "windows", "tokenizer",
 )  # fmt: skip
-_COUNTS = (
+COUNTS = (
     "sequence_length", "max_masks", "top_k", "doc_stride", "max_query_length", "n_best", "max_answer_length",
 )  # fmt: skip
 WINDOWS = ("max", "mean")  # how a long document's windows become one answer
@@ -52,7 +51,7 @@ class ModelSettings:
             if len(set(self.labels)) < len(self.labels):
                 raise ValueError(f"ModelSettings: `labels` must differ from each other. Received: {self.labels!r}")
             object.__setattr__(self, "labels", list(self.labels))
-        for name in _COUNTS:
+        for name in COUNTS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"ModelSettings: `{name}` must be a positive integer. Received: {value!r}")
@@ -63,7 +62,7 @@ class ModelSettings:
             raise ValueError(f"ModelSettings: `windows` must be None or one of {WINDOWS}. Received: {self.windows!r}")
         threshold = self.null_threshold
         if threshold is not None and (
-            isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold)
+            isinstance(threshold, bool) or not isinstance(threshold, int | float) or not abs(threshold) < 1e30
         ):
             raise ValueError(f"ModelSettings: `null_threshold` must be a finite number. Received: {threshold!r}")
         if not isinstance(self.tokenizer, Mapping):

@@ -76,7 +76,7 @@ def test_what_a_family_cannot_hold_is_refused(family, fields, message):
     "changes,message",
     [
         ({"hidden_act": "mish"}, "it: hidden_act='mish'"),
-        ({"hidden_size": 770}, "it: BertConfig: `num_heads` must divide"),
+        ({"hidden_size": 770}, "it: `num_attention_heads` must divide"),
         ({"hidden_dropout_prob": 1.5}, "it: .*hidden_dropout"),
         ({"vocab_size": None, "num_hidden_layers": None}, "it does not say vocab_size, num_hidden_layers"),
     ],

@@ -129,7 +129,8 @@ def test_a_name_on_the_hub(monkeypatch):
 def test_the_hub_offline(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, ConnectionError("no route to host")))
     message = (
-        "'owner/name' does not exist here.*ConnectionError: no route to host.*Without a network.*model.safetensors"
+        "'owner/name' does not exist here as a path.*ConnectionError: no route to host.*Without a network"
+        ".*model.safetensors"
     )
     with pytest.raises(FileNotFoundError, match=message):
         read_source("owner/name")
@@ -147,8 +148,33 @@ def test_no_huggingface_hub(monkeypatch):
         read_source("owner/name")
 
 
-@pytest.mark.parametrize("name", ["/no/where", "./a/b/c", "a/b/c", "~/model", "models\\x"])
-def test_a_path_is_no_name(monkeypatch, name):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+@pytest.mark.parametrize(
+    "name",
+    ["/no/where", "./a/b/c", "a/b/c", "~/model", "models\\x", "owner/bert_model.ckpt", "x.safetensors", "runs/tyni"],
+)
+def test_a_path_is_no_name(monkeypatch, name, tmp_path):
+    """What could be a path mistyped is never looked up on the hub."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    hub = Hub(None)
+    monkeypatch.setattr(hub, "get_session", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     with pytest.raises(FileNotFoundError, match="does not exist$"):
         read_source(name)
+
+
+def test_names_like_a_mistyped_path_are_told(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/tiny").mkdir(parents=True)
+    (tmp_path / "runs/other").mkdir()
+    with pytest.raises(FileNotFoundError, match="'runs/tyni', which does not exist. In runs there is: tiny$"):
+        read_source("runs/tyni")
+    with pytest.raises(FileNotFoundError, match="In .*test_names_like.* there is: runs$"):
+        read_source(tmp_path / "run/tiny/model")
+
+
+def test_without_a_directory_of_that_name_the_hub_is_asked_and_the_error_names_the_path(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, ConnectionError("no route to host")))
+    with pytest.raises(FileNotFoundError, match="'runs/tyni' does not exist here as a path.*ConnectionError"):
+        read_source("runs/tyni")

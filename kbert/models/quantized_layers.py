@@ -1,0 +1,30 @@
+"""Which layers of a model are quantised, as plain data."""
+
+
+def quantized_layers(model) -> dict[str, str]:
+    """Path of each quantised layer → "int8"."""
+    return {
+        layer.path: layer.quantization_mode
+        for layer in model._flatten_layers(include_self=False)
+        if getattr(layer, "quantization_mode", None) is not None
+    }
+
+
+def quantize_layers(model, modes: dict[str, str]) -> None:
+    """Quantises the layers of a model that `quantized_layers` names.
+
+    Raises:
+        ValueError: a layer that the model does not have, or that cannot be quantised.
+    """
+    layers = {layer.path: layer for layer in model._flatten_layers(include_self=False)}
+    for path, mode in modes.items():
+        if not hasattr(layers.get(path), "quantization_mode"):
+            raise ValueError(f"`quantized_layers`: the model has no layer {path!r} that can be quantised.")
+        if layers[path].quantization_mode != mode:
+            layers[path].quantize(mode)
+
+
+def check_quantized(modes) -> None:
+    """Raises ValueError if something is not a dict of paths → "int8"."""
+    if not isinstance(modes, dict) or any(mode != "int8" for mode in modes.values()):
+        raise ValueError('`quantized_layers` must be an object of paths and "int8", the only mode that kbert has.')

@@ -1,0 +1,61 @@
+"""Which parts of a model learn, as plain data: layer by layer, and where they differ from their layer, variables."""
+
+import keras
+
+
+def trainability(model) -> list[list]:
+    """The steps that freeze and unfreeze a new model's layers and variables as this model's are.
+
+    Returns:
+        Pairs [path, trainable], in the order in which they are to be set: setting a layer sets all that is in it. The
+        model itself is "", its encoder "encoder". Empty: all of it learns.
+    """
+    layers = model._flatten_layers(include_self=True)
+    state, steps = {id(layer): True for layer in layers}, []
+    changed = True
+    while changed:  # more than once where two layers share one
+        changed = False
+        for layer in layers:
+            if layer.trainable != state[id(layer)]:
+                changed = True
+                steps.append([_path(layer, model), layer.trainable])
+                state |= {id(inner): layer.trainable for inner in layer._flatten_layers(include_self=True)}
+    for layer in layers:
+        for variable in layer._trainable_variables:
+            if variable.trainable != state[id(layer)]:
+                steps.append([variable.path, variable.trainable])
+    return steps
+
+
+def set_trainability(model, steps: list[list]) -> None:
+    """Freezes and unfreezes what `trainability` says.
+
+    Raises:
+        ValueError: a path that the model does not have.
+    """
+    if not steps:
+        return
+    layers = model._flatten_layers(include_self=True)
+    parts = {v.path: v for layer in layers for v in layer._trainable_variables}
+    parts |= {_path(layer, model): layer for layer in layers}
+    for path, trainable in steps:
+        if path not in parts:
+            raise ValueError(f"`trainability`: the model has no layer or variable {path!r}.")
+        parts[path].trainable = trainable
+
+
+def check_trainability(steps) -> None:
+    """Raises ValueError if something is not a list of pairs [path, trainable]."""
+    sound = isinstance(steps, list) and all(
+        isinstance(step, list) and [type(value) for value in step] == [str, bool] for step in steps
+    )
+    if not sound:
+        raise ValueError("`trainability` must be a list of pairs [path, true or false].")
+
+
+def _path(layer, model):
+    if layer is model:
+        return ""
+    if isinstance(layer, keras.Model):
+        return "encoder"
+    return layer.path or layer.name

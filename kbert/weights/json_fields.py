@@ -1,0 +1,27 @@
+"""Entries of JSON objects out of checkpoints, of the type that is expected."""
+
+import reprlib
+from typing import Any
+
+_NAMES = {dict: "an object", list: "a list", bool: "true or false", int: "an integer", str: "a string"}
+
+
+def entry(content: dict[str, Any], key: str, kind: type, source, default=None) -> Any:
+    """An entry of an object; `default` where it is missing or null.
+
+    Args:
+        content: the object.
+        key: of the entry.
+        kind: dict, list, bool, int or str.
+        source: the file, for the message.
+        default: in its place.
+
+    Raises:
+        ValueError: an entry of another type; the message names file and entry.
+    """
+    value = content.get(key)
+    if value is None:
+        return default
+    if type(value) is not kind:
+        raise ValueError(f"{source}: `{key}` must be {_NAMES[kind]}. Received: {reprlib.repr(value)}")
+    return value

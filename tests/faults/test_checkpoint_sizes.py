@@ -1,0 +1,131 @@
+"""Sizes in a checkpoint's config that are not its weights': an error at once, before anything is allocated."""
+
+import json
+import pathlib
+import re
+import shutil
+import time
+
+import pytest
+from helpers.fuzz import peak_memory
+from helpers.hf_directory import GOLDEN, edit
+from helpers.stored_models import make_model, save
+
+from kbert.weights.config_names import field_names
+from kbert.weights.read_source import read_source
+from kbert.weights.sizes import SIZES, parameters_of
+
+VALUES = (0, -1, 10**9, 10**30, 12.5, "12", None, True)
+CONFIGS = {"kbert": "config.json", "huggingface": "config.json", "google": "bert_config.json", "kerashub": "config.json"}
+
+
+def put_size(family, path, field, value):
+    """Writes a size into the config, and returns the name it has there."""
+    config = path / CONFIGS[family]
+    if family == "kbert":
+        edit(config, architecture=json.loads(config.read_text())["architecture"] | {field: value})
+        return field
+    name = field_names(family)[field]
+    if family == "kerashub":
+        edit(config, config=json.loads(config.read_text())["config"] | {name: value})
+    else:
+        edit(config, **{name: value})
+    return name
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sizes")
+    save(make_model("classification"), path / "kbert", "kbert")
+    save(make_model("classification"), path / "huggingface", "huggingface")
+    save(make_model("classification"), path / "google", "google")
+    pytest.importorskip("keras_hub")
+    save(make_model("classification"), path / "kerashub", "kerashub")
+    return path
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_every_size_is_compared_with_the_weights(saved, family, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / family, tmp_path / "it"))
+    read_source(path)
+    config = path / CONFIGS[family]
+    sound = config.read_text()
+    before = peak_memory(begin=True)
+    for field in SIZES:
+        for value in VALUES:
+            name = put_size(family, path, field, value)
+            begin = time.perf_counter()
+            with pytest.raises(ValueError, match=f"{re.escape(str(config))}.*{name}"):
+                read_source(path)
+            assert time.perf_counter() - begin < 1, (field, value)
+            config.write_text(sound)
+    assert peak_memory() - before < 100
+
+
+@pytest.mark.parametrize("family,file", [("kbert", "config.json"), ("kerashub", "task.json")])
+@pytest.mark.parametrize("value", [*VALUES, 2, 4])
+def test_the_number_of_labels(saved, family, file, value, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / family, tmp_path / "it"))
+    key, name = ("model", "num_labels") if family == "kbert" else ("config", "num_classes")
+    edit(path / file, **{key: json.loads((path / file).read_text())[key] | {name: value}})
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))}.*{name}"):
+        read_source(path)
+
+
+@pytest.mark.parametrize("name", ["sequence_length", "top_k", "n_best", "max_masks", "doc_stride", "max_query_length"])
+@pytest.mark.parametrize("value", [0, -1, 10**9, 10**30, 1.5, "3", None, True])
+def test_lengths_and_counts_of_the_settings(saved, name, value, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / "kbert", tmp_path / "it"))
+    content = json.loads((path / "config.json").read_text())
+    where = content if name in content else content["preprocessing"]
+    where[name] = value
+    (path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f"config.json: .*{name}"):
+        read_source(path)
+
+
+def test_settings_beside_another_format(saved, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / "google", tmp_path / "it"))
+    content = json.loads((path / "kbert_settings.json").read_text())
+    content["preprocessing"]["sequence_length"] = 10**9
+    (path / "kbert_settings.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="sequence_length"):
+        read_source(path)
+
+
+@pytest.mark.parametrize("value", [0, 10**9, "2", 1.0, True])
+def test_the_parts_of_packed_rows(saved, value, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / "kbert", tmp_path / "it"))
+    encoder = json.loads((path / "config.json").read_text())["encoder"]
+    edit(path / "config.json", encoder=encoder | {"num_parts": value})
+    with pytest.raises(ValueError, match="config.json: .*num_parts"):
+        read_source(path)
+
+
+def test_old_files_of_kerashub_are_not_built_of_any_size(saved, tmp_path):
+    """Their layers have no names, so that KerasHub has to build the model first."""
+    import h5py
+
+    path = pathlib.Path(shutil.copytree(saved / "kerashub", tmp_path / "it"))
+    for name in ("model.weights.h5", "task.weights.h5"):
+        with h5py.File(path / name, "a") as file:
+            file.visititems(lambda _, entry: entry.attrs.pop("name", None) and None)
+    for field in ("num_layers", "intermediate_dim", "max_sequence_length"):
+        content = json.loads((path / "config.json").read_text())
+        put_size("kerashub", path, field, 10**12)
+        with pytest.raises(ValueError, match=f"config.json: the sizes .*{field}"):
+            read_source(path)
+        edit(path / "config.json", config=content["config"])
+
+
+def test_the_number_of_parameters_is_known_without_building():
+    model = make_model("encoder")
+    assert parameters_of(model.config) == model.count_params()
+
+
+@pytest.mark.parametrize("field", ["num_hidden_layers", "intermediate_size"])
+def test_the_golden_directory(field, tmp_path):
+    path = pathlib.Path(shutil.copytree(GOLDEN / "hf_bin", tmp_path / "it"))
+    edit(path / "config.json", **{field: 10**9})
+    with pytest.raises(ValueError, match=f"config.json: `{field}` is 1000000000, but .*pytorch_model.bin has"):
+        read_source(path)

@@ -110,7 +110,8 @@ class BertModel(keras.Model):
         Raises:
             ValueError: another mode; nothing has been changed then.
         """
-        if mode != "int8" or config is not None:
+        default = keras.quantizers.Int8QuantizationConfig().get_config()
+        if mode != "int8" or (config is not None and config.get_config() != default):
             raise ValueError(
                 f'{type(self).__name__}.quantize: kbert\'s models can be quantised with mode="int8" alone. '
                 f"Received: mode={mode!r}, config={config!r}"

@@ -10,7 +10,7 @@ def trainability(model) -> list[list]:
         Pairs [path, trainable], in the order in which they are to be set: setting a layer sets all that is in it. The
         model itself is "", its encoder "encoder". Empty: all of it learns.
     """
-    layers = model._flatten_layers(include_self=True)
+    layers = [layer for layer in model._flatten_layers(include_self=True) if layer.weights]
     state, steps = {id(layer): True for layer in layers}, []
     changed = True
     while changed:  # more than once where two layers share one
@@ -28,13 +28,12 @@ def trainability(model) -> list[list]:
 
 
 def set_trainability(model, steps: list[list]) -> None:
-    """Freezes and unfreezes what `trainability` says.
+    """Lets all of a model learn, then freezes and unfreezes what `trainability` says.
 
     Raises:
         ValueError: a path that the model does not have.
     """
-    if not steps:
-        return
+    model.trainable = True
     layers = model._flatten_layers(include_self=True)
     parts = {v.path: v for layer in layers for v in layer._trainable_variables}
     parts |= {_path(layer, model): layer for layer in layers}

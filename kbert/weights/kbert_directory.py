@@ -77,13 +77,13 @@ def read_kbert_directory(path) -> KbertDirectory:
         raise FileNotFoundError(f"{path}: expected a kbert directory with {list(_FILES)}. Missing: {missing}")
     description, settings = _read_config(path / CONFIG)
     _check_hashes(path)
+    _check_weights(path, description)
     vocabulary = read_vocabulary(path / VOCABULARY)
     if len(vocabulary) != description.config.vocabulary_size:
         raise ValueError(
             f"{path}: {VOCABULARY} must hold as many tokens as the model's table has rows (vocabulary_size in "
             f"{CONFIG}: {description.config.vocabulary_size}). Received: {len(vocabulary)} tokens"
         )
-    _check_weights(path, description)
     return KbertDirectory(path, description, settings, vocabulary)
 
 

@@ -75,7 +75,6 @@ def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
         names={},
         remarks=(*remarks, *more),
     )
-    checkpoint.check_vocabulary()
     tensors = open_kerashub_weights(path, fields, config, task, arguments.get("num_labels", 1))
     return dataclasses.replace(checkpoint, tensors=tensors, names={name: name for name in tensors.tensors}).check()
 

@@ -16,7 +16,7 @@ from kbert.weights.read_source import read_source
 from kbert.weights.sizes import SIZES, parameters_of
 
 VALUES = (0, -1, 10**9, 10**30, 12.5, "12", None, True)
-CONFIGS = {"kbert": "config.json", "huggingface": "config.json", "google": "bert_config.json", "kerashub": "config.json"}
+CONFIGS = dict.fromkeys(("kbert", "huggingface", "kerashub"), "config.json") | {"google": "bert_config.json"}
 
 
 def put_size(family, path, field, value):

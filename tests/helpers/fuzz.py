@@ -109,8 +109,7 @@ def check_reader(
     named = path.name if named is None else named
     path.write_bytes(contents[0])
     read(path)  # the sound one is read, and what is loaded once is loaded
-    _forget_peak()
-    peak = _peak()
+    peak = peak_memory(begin=True)
     found = {"read": 0, "refused": 0}
     for number, content in enumerate(mutations(contents, count, seed)):
         path.write_bytes(content)
@@ -125,16 +124,15 @@ def check_reader(
             raise AssertionError(f"mutation {number} of seed {seed}: more than {seconds} s") from None
         except Exception as error:
             raise AssertionError(f"mutation {number} of seed {seed}: {type(error).__name__}: {error}") from error
-        grown = _peak() - peak
+        grown = peak_memory() - peak
         assert grown < megabytes, f"mutation {number} of seed {seed}: {grown:.0f} MB more at the peak"
     return found
 
 
-def _forget_peak():
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew (Linux)
-
-
-def _peak():
+def peak_memory(begin: bool = False) -> float:
+    """MB that this process has taken at most (Linux); `begin`: from now on."""
+    if begin:
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
     status = pathlib.Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 

@@ -5,12 +5,15 @@ import os
 import pickle
 import sys
 import types
+import warnings
 import zipfile
 
 import numpy as np
 import pytest
+from helpers.fuzz import peak_memory
 from helpers.hf_directory import GOLDEN
 
+from kbert.weights import torch_pickle
 from kbert.weights.safetensors_file import SafetensorsFile
 from kbert.weights.torch_pickle import TorchPickleFile
 
@@ -180,3 +183,126 @@ def test_any_damage_is_an_error_that_names_the_file(form, tmp_path):
             noticed += 1
             assert "it.bin" in str(error), error
     assert noticed > 20
+
+
+# What is packed into the file, and how large it says it is.
+
+
+def zip_with(path, entries, compression=zipfile.ZIP_STORED):
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in entries:
+            archive.writestr("archive/" + name, content)
+
+
+@pytest.mark.parametrize(
+    "entries,compression,message",
+    [
+        ([("byteorder", b"l" * 10_000_000)], zipfile.ZIP_STORED, "byteorder must have at most 6 bytes. Received: 1"),
+        ([("byteorder", b"l" * 10_000_000)], zipfile.ZIP_DEFLATED, "byteorder' is compressed"),
+        ([("byteorder", b"middle")], zipfile.ZIP_STORED, "byteorder must be little or big. Received: b'middle'"),
+        ([("version", b"3" * 10_000_000)], zipfile.ZIP_DEFLATED, "version' is compressed"),
+        ([("data.pkl", b"\x80\x02}.")], zipfile.ZIP_STORED, "data.pkl' stands there twice"),
+        ([("data/0", b"")], zipfile.ZIP_STORED, "data/0' stands there twice"),
+        ([("data/1", bytes(10_000_000))], zipfile.ZIP_DEFLATED, "data/1' is compressed"),
+    ],
+)
+def test_every_entry_is_bounded(tmp_path, monkeypatch, entries, compression, message):
+    sound = [("data.pkl", tensor_pickle(monkeypatch, 0, (16,), (1,), 16)), ("data/0", bytes(64))]
+    zip_with(tmp_path / "it.bin", sound)
+    TorchPickleFile(tmp_path / "it.bin")
+    if compression == zipfile.ZIP_STORED:
+        zip_with(tmp_path / "it.bin", sound + entries)
+    else:  # the entry alone is compressed
+        zip_with(tmp_path / "it.bin", sound)
+        with zipfile.ZipFile(tmp_path / "it.bin", "a", compression) as archive:
+            for name, content in entries:
+                archive.writestr("archive/" + name, content)
+    before = peak_memory(begin=True)
+    with pytest.raises(ValueError, match=f"it.bin.*{message}"):
+        TorchPickleFile(tmp_path / "it.bin")
+    assert peak_memory() - before < 30
+
+
+def test_a_pickle_of_many_megabytes(tmp_path):
+    zip_with(tmp_path / "it.bin", [("data.pkl", b"\x80\x02" + b"]" * 5_000_000 + b".")])
+    with pytest.raises(ValueError, match="data.pkl must have at most 1000000 bytes"):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
+def test_data_of_another_size_than_the_tensors(tmp_path, monkeypatch):
+    pickled = tensor_pickle(monkeypatch, 0, (4,), (1,), 16)
+    zip_with(tmp_path / "it.bin", [("data.pkl", pickled), ("data/0", bytes(6_400_000))])
+    with pytest.raises(ValueError, match="should have 64 bytes. Received: 6400000"):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
+@pytest.mark.parametrize("size,stride", [((1000, 1000), (0, 0)), ((9,), (1,))])
+def test_more_elements_than_data(tmp_path, monkeypatch, size, stride):
+    """As torch's `expand` gives them: a number that stands for a million."""
+    write_zip(tmp_path / "it.bin", tensor_pickle(monkeypatch, 0, size, stride, 4), np.zeros(4, "float32"))
+    with pytest.raises(ValueError, match="has more elements than its data, 4|reaches to element 8"):
+        TorchPickleFile(tmp_path / "it.bin")
+
+
+# What a pickle could do.
+
+ORDERED = b"ccollections\nOrderedDict\n"
+REBUILD = b"ctorch._utils\n_rebuild_parameter\n"
+
+
+@pytest.mark.parametrize(
+    "pickled,message",
+    [
+        (REBUILD + b"}\x8c\x08__code__\x8c\x01xsb.", "changes a _Function as if it were a dict"),
+        (REBUILD + b"}\x8c\x01aX\x01\x00\x00\x00bsb.", "changes a _Function as if it were a dict"),
+        (ORDERED + b")R" + REBUILD + b"\x86b.", ""),
+        (REBUILD + b"\x8c\x01aNs.", "changes a _Function"),
+        (REBUILD + b"(\x8c\x01aNu.", "changes a _Function"),
+        (REBUILD + b"Na.", "changes a _Function as if it were a list"),
+        (REBUILD + b"(Ne.", "changes a _Function"),
+        (b"]\x8c\x01aNs.", "changes a list as if it were a dict"),
+        (REBUILD + b")\x81.", "opcode NEWOBJ"),
+        (REBUILD + b")}\x92.", "opcode NEWOBJ_EX"),
+        (b"(i__main__\nx\n.", "opcode INST"),
+        (b"(" + REBUILD + b"o.", "opcode OBJ"),
+        (b"\x82\x01.", "opcode EXT1"),
+        (b"\x84\xff\xff\xff\x7f.", "opcode EXT4"),
+        (b"\x8b\xff\xff\xff\x7f" + b"\x01" * 9 + b".", "not enough data in stream to read long4"),
+        (b"\x8b\x04\x00\x00\x00\x01\x01\x01\x01.", "opcode LONG4"),
+        (b"\x8e" + b"\xff" * 7 + b"\x7f.", "bytes8"),
+        (b"\x96" + b"\xff" * 7 + b"\x7f.", "bytearray8"),
+        (b"\x8d" + b"\xff" * 7 + b"\x7f.", "8"),
+        (b"Pid\n.", "opcode PERSID"),
+        (b"NQ.", "persistent id that is none of torch's"),
+        (b"N)R.", "calls 'NoneType'"),
+        (b"ctorch\nFloatStorage\n)R.", "calls 'str'"),
+        (ORDERED + b"N\x85R.", "TypeError"),
+        (b"0.", "more values taken"),
+        (b"(NN.", ""),
+        (b"}N.", "must hold a state_dict"),
+        (b"}NNs.", "a key of a dict that is a NoneType"),
+        (b"})Ns.", "a key of a dict that is a tuple"),
+        (b"h\x00.", "KeyError"),
+        (b"\x95" + b"\xff" * 8 + b"N.", "must hold a state_dict"),
+    ],
+)
+def test_only_plain_data_come_out(tmp_path, pickled, message):
+    write_zip(tmp_path / "it.bin", b"\x80\x04" + pickled)
+    with pytest.raises(ValueError, match=f"it.bin.*{message}"):
+        TorchPickleFile(tmp_path / "it.bin")
+    assert set(vars(torch_pickle._rebuild_parameter)) == set()
+
+
+def test_values_that_grow_are_never_written_out(tmp_path):
+    """A tuple of two tuples of two tuples …: 2 ** 200 values in 800 bytes; as key, argument, persistent id."""
+    laughs = b"N" + b"q\x00h\x00\x86" * 200
+    for pickled in (b"}" + laughs + b"Ns.", laughs + b"Q.", REBUILD + laughs + b"R.", laughs + b"."):
+        write_zip(tmp_path / "it.bin", b"\x80\x02" + pickled)
+        with pytest.raises(ValueError, match="it.bin"):
+            TorchPickleFile(tmp_path / "it.bin")
+
+
+def test_the_state_of_a_dict_is_dropped(tmp_path):
+    """As torch writes it: a state_dict with its `_metadata`."""
+    write_zip(tmp_path / "it.bin", b"\x80\x02" + ORDERED + b")R}\x8c\x09_metadata}sb.")
+    assert TorchPickleFile(tmp_path / "it.bin").tensors == {}

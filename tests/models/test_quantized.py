@@ -1,0 +1,108 @@
+"""Models quantised to int8: near the original's numbers, saved, loaded and exported with the same ones."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.models.quantized_layers import quantized_layers
+
+MODELS = {
+    "encoder": lambda: kbert.BertEncoder(tiny_config()),
+    "classification": lambda: kbert.BertClassifier(tiny_config(), num_labels=3),
+    "span": lambda: kbert.BertSpanExtractor(tiny_config()),
+    "pretraining, tied": lambda: kbert.BertPretrainer(tiny_config()),
+    "pretraining, untied": lambda: kbert.BertPretrainer(tiny_config(), tied=False),
+}
+TOLERANCE = 0.03  # of the largest value: a step of int8 is 1/127 of a row's or a column's largest
+
+
+def batch(model, length=9):
+    ids = np.arange(2 * length).reshape(2, length) % 25
+    inputs = {"token_ids": ids, "segment_ids": ids % 2, "padding_mask": ids >= 0}
+    return inputs | ({"mask_positions": ids[:, :3] % length} if "mask_positions" in model.input else {})
+
+
+def outputs(model):
+    return {name: np.asarray(values) for name, values in model(batch(model)).items()}
+
+
+@pytest.fixture(params=MODELS)
+def pair(request):
+    """A model's outputs, and the model quantised."""
+    model = randomise(MODELS[request.param](), scale=0.2)
+    expected = outputs(model)
+    model.quantize("int8")
+    return expected, model
+
+
+def test_the_numbers_are_near_the_originals(pair):
+    expected, model = pair
+    for name, values in outputs(model).items():
+        assert np.abs(values - expected[name]).max() < TOLERANCE * np.abs(expected[name]).max(), name
+
+
+def test_positions_are_read_as_numbers_not_as_codes():
+    model = randomise(MODELS["encoder"](), scale=0.2)
+    table = model.embeddings.position_embedding.embeddings.numpy()
+    model.quantize("int8")
+    positions = model.embeddings._first_positions(tf.zeros((1, 7), "int32"))
+    np.testing.assert_allclose(positions, table[:7], atol=np.abs(table).max() / 127)
+    ids = np.array([[1, 2, 3]])
+    inputs = ids, ids % 2
+    np.testing.assert_array_equal(model.embeddings(*inputs), model.embeddings(*inputs, np.array([[0, 1, 2]])))
+
+
+def test_save_and_load(pair, tmp_path):
+    _, model = pair
+    kbert.save_pretrained(model, tmp_path / "it", tokenizer=tiny_tokenizer())
+    model.save(tmp_path / "it.keras")
+    for loaded in (kbert.load_pretrained(tmp_path / "it"), keras.models.load_model(tmp_path / "it.keras")):
+        assert quantized_layers(loaded) == quantized_layers(model) != {}
+        for name, values in outputs(model).items():
+            np.testing.assert_array_equal(outputs(loaded)[name], values)
+
+
+@pytest.mark.parametrize("name", ["encoder", "classification"])
+def test_export(name, tmp_path):
+    model = randomise(MODELS[name](), scale=0.2)
+    model.quantize("int8")
+    model.export(tmp_path / "it", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "it")
+    served = loaded.serve(
+        {key: tf.constant(values, model.input[key].dtype) for key, values in batch(model).items()}
+    )
+    for key, values in outputs(model).items():
+        np.testing.assert_allclose(served[key], values, atol=1e-5)
+
+
+def test_some_of_the_layers(tmp_path):
+    model = randomise(MODELS["classification"](), scale=0.2)
+    model.quantize("int8", filters=lambda layer: "feed_forward" in (layer.path or ""))
+    assert quantized_layers(model) and all("feed_forward" in path for path in quantized_layers(model))
+    model.save(tmp_path / "it.keras")
+    loaded = keras.models.load_model(tmp_path / "it.keras")
+    np.testing.assert_array_equal(outputs(loaded)["logits"], outputs(model)["logits"])
+
+
+@pytest.mark.parametrize("mode", ["int4", "float8", "gptq", None])
+def test_other_modes_are_refused_before_anything_changes(mode):
+    model = MODELS["classification"]()
+    before = [variable.path for variable in model.variables]
+    with pytest.raises(ValueError, match='mode="int8" alone|GPTQConfig|either `mode`'):
+        model.quantize(mode)
+    assert [variable.path for variable in model.variables] == before
+
+
+def test_what_a_quantised_model_cannot(tmp_path):
+    model = MODELS["classification"]()
+    model.quantize("int8")
+    kbert.save_pretrained(model, tmp_path / "it", tokenizer=tiny_tokenizer())
+    for overrides in ({"task": "tagging", "num_labels": 3}, {"num_labels": 2}):
+        with pytest.raises(ValueError, match="is quantised: it can only be loaded as it is"):
+            kbert.load_pretrained(tmp_path / "it", **overrides)
+    for format in ("huggingface", "google", "kerashub"):
+        with pytest.raises(ValueError, match=f'format="{format}" cannot hold a quantised model'):
+            kbert.save_pretrained(model, tmp_path / "other", format=format, tokenizer=tiny_tokenizer())

@@ -1,0 +1,81 @@
+"""Frozen layers and variables are the same ones after saving and loading."""
+
+import json
+import random
+
+import keras
+import pytest
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.models.trainability import trainability
+
+MODELS = {
+    "encoder": lambda: kbert.BertEncoder(tiny_config()),
+    "classification": lambda: kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3),
+    "pretraining": lambda: kbert.BertPretrainer(tiny_config(num_layers=1)),
+}
+
+
+def state(model):
+    """Of everything with weights, whether it learns."""
+    layers = [layer for layer in model._flatten_layers(include_self=True) if layer.weights]
+    return [layer.trainable for layer in layers], {v.path: v.trainable for v in model.weights}
+
+
+def copies(model, path):
+    kbert.save_pretrained(model, path / "it", tokenizer=tiny_tokenizer(), overwrite=True)
+    model.save(path / "it.keras")
+    yield kbert.load_pretrained(path / "it")
+    yield keras.models.load_model(path / "it.keras")
+    yield type(model).from_config(json.loads(json.dumps(model.get_config())))
+
+
+def test_an_unfrozen_layer_in_a_frozen_block(tmp_path):
+    model = MODELS["encoder"]()
+    model.blocks[0].trainable = False
+    model.blocks[0].attention_layer_norm.trainable = True
+    for copy in copies(model, tmp_path):
+        assert len(copy.trainable_variables) == len(model.trainable_variables) == len(model.weights) - 14
+        assert state(copy) == state(model)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("seed", range(4))
+def test_any_pattern(name, seed, tmp_path):
+    model, source = MODELS[name](), random.Random(seed)
+    layers = model._flatten_layers(include_self=True)
+    for _ in range(source.choice((1, 3, 8))):
+        source.choice(layers).trainable = source.random() < 0.4
+    for _ in range(source.choice((0, 2))):
+        source.choice(model.weights).trainable = source.random() < 0.5
+    for copy in copies(model, tmp_path):
+        assert state(copy) == state(model)
+
+
+def test_a_model_that_learns_as_a_whole_says_nothing():
+    assert trainability(MODELS["classification"]()) == []
+
+
+def test_a_frozen_encoder_is_one_step():
+    model = MODELS["classification"]()
+    model.encoder.trainable = False
+    assert trainability(model) == [["encoder", False]]
+
+
+def test_for_another_task_everything_learns(tmp_path):
+    model = MODELS["classification"]()
+    model.encoder.trainable = False
+    kbert.save_pretrained(model, tmp_path / "it", tokenizer=tiny_tokenizer())
+    assert len(kbert.load_pretrained(tmp_path / "it").trainable_variables) == 2
+    other = kbert.load_pretrained(tmp_path / "it", task="regression")
+    assert len(other.trainable_variables) == len(other.weights)
+
+
+@pytest.mark.parametrize("steps", [{"a": 1}, [["encoder", 1]], [["nowhere", False]], [["encoder"]], "x"])
+def test_a_damaged_entry_is_named(steps, tmp_path):
+    kbert.save_pretrained(MODELS["encoder"](), tmp_path / "it", tokenizer=tiny_tokenizer())
+    content = json.loads((tmp_path / "it/config.json").read_text())
+    (tmp_path / "it/config.json").write_text(json.dumps(content | {"trainability": steps}))
+    with pytest.raises(ValueError, match="it.*`trainability`"):
+        kbert.load_pretrained(tmp_path / "it")

@@ -28,7 +28,7 @@ _LARGEST_PICKLE = 1_000_000  # bytes; the names in BERT-large take a tenth
 _MOST_AXES = 8
 _DAMAGE = (  # what zipfile and pickle raise of files that are truncated, altered, or something else
     pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, LookupError, TypeError, AttributeError,
-    ArithmeticError, MemoryError, RuntimeError, NotImplementedError, UnicodeError,
+    ArithmeticError, MemoryError, RuntimeError, NotImplementedError, ValueError, OSError,
 )  # fmt: skip
 
 
@@ -58,6 +58,8 @@ class TorchPickleFile:
                 "program. Nothing of it was executed. Get the weights as safetensors, or from somebody you trust."
             ) from None
         except _DAMAGE as error:
+            if isinstance(error, ValueError) and str(self.path) in str(error):
+                raise
             raise ValueError(
                 f"{str(self.path)!r} cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
                 "something else than a saved state_dict."
@@ -284,7 +286,7 @@ def looks_like_pickle(path: str | os.PathLike) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("data.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError):
+    except _DAMAGE:
         return False
 
 

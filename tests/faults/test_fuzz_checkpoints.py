@@ -1,0 +1,128 @@
+"""Damaged checkpoints, 2,000 times a reader: read, or a ValueError or OSError that names the file, in bounds."""
+
+import pathlib
+import shutil
+
+import pytest
+from helpers.fuzz import check_reader
+from helpers.hf_directory import GOLDEN, copy_golden
+from helpers.stored_models import make_model, save
+
+from kbert.weights import kbert_directory
+from kbert.weights.h5_file import H5File
+from kbert.weights.read_source import read_source
+from kbert.weights.safetensors_file import SafetensorsFile
+from kbert.weights.tf_checkpoint_file import TFCheckpointFile
+from kbert.weights.torch_pickle import TorchPickleFile
+
+COUNTS = pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+
+
+def read_all(file):
+    for name in file.tensors:
+        file.read(name)
+
+
+@COUNTS
+def test_safetensors(tmp_path, count):
+    sound = (GOLDEN / "hf_safetensors/model.safetensors").read_bytes()
+    found = check_reader(lambda path: read_all(SafetensorsFile(path)), tmp_path / "it.safetensors", [sound], count)
+    assert found["refused"] > 0
+
+
+@COUNTS
+@pytest.mark.parametrize("form", ["bin", "old_bin"])
+def test_pickles(tmp_path, form, count):
+    sound = (GOLDEN / f"hf_{form}/pytorch_model.bin").read_bytes()
+    found = check_reader(lambda path: read_all(TorchPickleFile(path)), tmp_path / "it.bin", [sound], count)
+    assert found["refused"] > 0
+
+
+@COUNTS
+def test_the_pickle_alone(tmp_path, count):
+    """Half of a small file is its pickle; in a zip, whose checksum would notice, it is damaged before it is packed."""
+    import zipfile
+
+    with zipfile.ZipFile(GOLDEN / "hf_bin/pytorch_model.bin") as archive:
+        entries = {info.filename: archive.read(info) for info in archive.infolist()}
+    (name,) = [name for name in entries if name.endswith("data.pkl")]
+
+    def read(path):
+        with zipfile.ZipFile(tmp_path / "it.bin", "w") as archive:
+            for entry, content in (entries | {name: path.read_bytes()}).items():
+                archive.writestr(entry, content)
+        read_all(TorchPickleFile(tmp_path / "it.bin"))
+
+    check_reader(read, tmp_path / "data.pkl", [entries[name]], count, named="it.bin")
+
+
+@COUNTS
+@pytest.mark.parametrize("format,family", [("kbert", "kbert"), ("kerashub", "kerashub")])
+def test_hdf5(tmp_path, format, family, count):
+    if format == "kerashub":
+        pytest.importorskip("keras_hub")
+    save(make_model("encoder"), tmp_path / "model", format)
+    sound = (tmp_path / "model/model.weights.h5").read_bytes()
+    check_reader(lambda path: read_all(H5File([path], family)), tmp_path / "it.weights.h5", [sound], count)
+
+
+@COUNTS
+@pytest.mark.parametrize("ending", ["index", "data-00000-of-00001"])
+def test_tensorflow_checkpoints(tmp_path, ending, count):
+    for file in (GOLDEN / "google_pretraining").glob("bert_model.ckpt.*"):
+        shutil.copy(file, tmp_path)
+    path = tmp_path / f"bert_model.ckpt.{ending}"
+    sound = path.read_bytes()
+    check_reader(
+        lambda _: read_all(TFCheckpointFile(tmp_path / "bert_model.ckpt")),
+        path,
+        [sound],
+        count,
+        named="bert_model.ckpt",
+    )
+
+
+# The JSON files and vocabularies of a directory, through the whole of its reading.
+
+
+def directory(format, tmp_path):
+    if format == "huggingface":
+        return copy_golden("safetensors", tmp_path / "it")
+    if format == "google":
+        return pathlib.Path(shutil.copytree(GOLDEN / "google_pretraining", tmp_path / "it"))
+    if format == "kerashub":
+        pytest.importorskip("keras_hub")
+    save(make_model("classification"), tmp_path / "it", format)
+    return tmp_path / "it"
+
+
+@COUNTS
+@pytest.mark.parametrize(
+    "format,name",
+    [
+        ("kbert", "config.json"), ("kbert", "vocab.txt"),
+        ("huggingface", "config.json"), ("huggingface", "tokenizer.json"), ("huggingface", "tokenizer_config.json"),
+        ("google", "bert_config.json"), ("google", "vocab.txt"),
+        ("kerashub", "config.json"), ("kerashub", "task.json"), ("kerashub", "tokenizer.json"),
+        ("kerashub", "kbert_settings.json"),
+    ],
+)  # fmt: skip
+def test_the_files_beside_the_weights(tmp_path, monkeypatch, format, name, count):
+    monkeypatch.setattr(kbert_directory, "_check_hashes", lambda path: None)  # who damages on purpose writes new ones
+    path = directory(format, tmp_path)
+    sound = (path / name).read_bytes()
+    check_reader(lambda _: read_source(path), path / name, [sound], count, named=str(path))
+
+
+@COUNTS
+def test_the_manifest(tmp_path, count):
+    path = directory("kbert", tmp_path)
+    sound = (path / "manifest.json").read_bytes()
+    check_reader(lambda _: read_source(path), path / "manifest.json", [sound], count, named=str(path))
+
+
+@COUNTS
+def test_the_index_of_shards(tmp_path, count):
+    path = copy_golden("sharded", tmp_path / "it")
+    sound = (path / "model.safetensors.index.json").read_bytes()
+    check_reader(lambda _: read_source(path), path / "model.safetensors.index.json", [sound], count, named=str(path))

@@ -49,8 +49,8 @@ class TorchPickleFile:
 
     def __init__(self, path: str | os.PathLike):
         self.path = checked_file(path)
-        self._zip = zipfile.is_zipfile(self.path)
         try:
+            self._zip = zipfile.is_zipfile(self.path)
             contents = self._open_zip() if self._zip else self._open_stream()
         except RefusedPickle as error:
             raise ValueError(

@@ -48,7 +48,7 @@ def damage(kind, path):
         ("truncated weights", ValueError, r"model.weights.h5 is damaged: expected \d+ bytes. Received: \d+"),
         ("changed weights", ValueError, "model.weights.h5 is damaged or was changed"),
         ("other vocabulary", ValueError, "vocab.txt is damaged or was changed"),
-        ("vocabulary size", ValueError, "vocabulary_size in config.json: 99.*Received: 25 tokens"),
+        ("vocabulary size", ValueError, "config.json: `vocabulary_size` is 99, but .*model.weights.h5 has 25"),
         ("unknown key", ValueError, r"config.json: .*unknown fields \['lables'\]"),
         ("unknown architecture key", ValueError, r"config.json: .*unknown fields \['hiden_dim'\]"),
         ("unknown task", ValueError, "config.json: .*Received: 'parsing'"),

@@ -151,6 +151,17 @@ def test_the_card(served, tmp_path):
             assert told["dtype"] == value.dtype.name and told["shape"][0] == "batch" and value.shape[0] == 1
 
 
+def test_where_there_is_no_choice_none_is_answered(served_models):
+    """Empty choices, blank ones, ones that the tokenizer deletes, and no choices at all, beside one that is there."""
+    choose = tf.saved_model.load(str(served_models["multiple_choice"].path)).signatures["choose"]
+    choices = [["", ""], [" ", "\t\n"], ["\x00", "\u200d"], [b"\xff", ""], ["", "good"]]
+    answers = choose(prompt=tf.constant(["a film"] * 5), choices=tf.constant(choices))
+    assert answers["choice"].numpy().tolist() == [-1, -1, -1, -1, 1]
+    assert answers["probabilities"].numpy().tolist() == [[0, 0]] * 4 + [[0, 1]]
+    answers = choose(prompt=tf.constant(["a film"]), choices=tf.zeros([1, 0], tf.string))
+    assert answers["choice"].numpy().tolist() == [-1] and answers["probabilities"].shape == (1, 0)
+
+
 def test_embeddings_pool_the_tokens(served_models):
     served = served_models["encoder"]
     batch = served.pipeline.preprocessor(TEXTS)

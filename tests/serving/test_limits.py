@@ -1,6 +1,8 @@
 """Limits on requests, in the exported graphs: what is beyond them is refused at once, what is within is answered."""
 
 import json
+import pathlib
+import re
 import time
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import tensorflow as tf
 from helpers.c_api import ask, compile_program
 from helpers.served_models import make_pipeline
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.serving.limits import ServingLimits
@@ -116,6 +119,24 @@ def test_windows_are_refused_before_memory_is_taken(tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{REFUSED} \d+ rows .* Received: 26213\d"):
         tf.function(run)(tf.constant(["a"]), tf.constant(["a " * 2**18]))
     assert time.monotonic() - start < 60
+
+
+def test_candidates_do_not_copy_their_context():
+    """Each of thousands of candidate answers had a copy of the whole context: GBs where it is a megabyte."""
+    model, tokenizer = kbert.BertSpanExtractor(tiny_config()), tiny_tokenizer()
+    randomise(model, scale=1.0)
+    ask_for = tf.function(signatures(kbert.build_pipeline(model, tokenizer, sequence_length=16))["answer"].function)
+    context = "good film . " * 1000 + " " * 1_000_000 + "London"
+    ask_for(tf.constant(["good?"]), tf.constant(["in London"]))
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak of memory begins anew (Linux)
+    before = _peak_megabytes()
+    answers = ask_for(tf.constant(["good?"]), tf.constant([context]))
+    assert answers["answer"][0].numpy().decode() == context[answers["start"][0].numpy() : answers["end"][0].numpy()]
+    assert _peak_megabytes() - before < 500
+
+
+def _peak_megabytes():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
 
 
 def test_a_long_text_among_many_short_ones(served_models):

@@ -5,7 +5,7 @@
 
 --output receives shards of token ids with their indexes, vocab.txt, manifest.json and metrics.json: the counts and a
 report of what pre-training will make of them. Documents of the whole corpus are mixed over shards; --held-out of them
-are set aside for evaluation. A killed run goes on where it was when the same command is given again. Formats of
+are set aside for evaluation. A killed run resumes when the same command is given again. Formats of
 corpora: docs/data.md.
 """
 
@@ -75,7 +75,7 @@ def main(arguments=None):
                 },
                 progress=show_progress(),
             )
-        except Exception:  # a corpus that cannot be read leaves nothing behind but shards, to be gone on with
+        except Exception:  # a corpus that cannot be read leaves nothing but shards, from which it resumes
             if not any(args.output.glob("train-*")):
                 shutil.rmtree(args.output)
             raise

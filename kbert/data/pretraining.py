@@ -104,9 +104,14 @@ def pretraining_dataset(
         dataset = pretraining_dataset("corpus/*.txt", tokenizer, batch_size=32)
         model.fit(dataset, steps_per_epoch=1000)
     """
-    for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
-        if value < least:
+    counts = {"batch_size": (batch_size, 1), "start_step": (start_step, 0), "pool_sentences": (pool_sentences, 1)}
+    counts |= {"epochs": (epochs, 1), "batches": (batches, 1)}
+    for name, (value, least) in counts.items():
+        if value is not None and value < least:
             raise ValueError(f"`{name}` must be at least {least}. Received: {value!r}")
+    for name, value in (("short_sequence_rate", short_sequence_rate), ("random_next_rate", random_next_rate)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"`{name}` must be in [0, 1]. Received: {value!r}")
     special = 3 if next_sentence else 2
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")

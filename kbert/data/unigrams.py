@@ -21,10 +21,15 @@ def token_counts(source, tokenizer, most_tokens=20_000_000, held_out=0.01, forma
     Returns:
         NumPy int64 [V].
 
+    Raises:
+        ValueError: `most_tokens` below 1; otherwise as `pretraining_dataset`.
+
     Example::
 
         counts = token_counts("corpus/*.txt", tokenizer)
     """
+    if most_tokens is not None and most_tokens < 1:
+        raise ValueError(f"`most_tokens` must be at least 1, or None. Received: {most_tokens!r}")
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():
         for token_ids in _token_ids(source, tokenizer, held_out, format, language):

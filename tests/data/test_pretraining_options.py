@@ -95,6 +95,12 @@ def test_bad_arguments(corpus, records, tokenizer, tmp_path):
     cases = [
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"start_step": -1}, "`start_step` must be at least 0"),
+        ({"epochs": 0}, "`epochs` must be at least 1"),
+        ({"batches": -1}, "`batches` must be at least 1"),  # `take(-1)` would give all
+        ({"pool_sentences": 0}, "`pool_sentences` must be at least 1"),
+        ({"short_sequence_rate": -0.1}, r"`short_sequence_rate` must be in \[0, 1\]"),
+        ({"random_next_rate": 1.5}, r"`random_next_rate` must be in \[0, 1\]"),
+        ({"held_out": float("nan")}, r"`held_out` must be in \[0, 1\)"),
         ({"sequence_length": 4}, "`sequence_length` must be at least 5"),
         ({"held_out": 1.0}, "`held_out` must be in"),
         ({"held_out": 0.0, "evaluation": True}, "held_out=0"),

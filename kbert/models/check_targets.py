@@ -60,8 +60,9 @@ def checked_dataset(model, dataset):
 
 def _targets(model, labels, weights=None):
     """Yields (output, labels, weights, loss) of the outputs whose labels can be wrong."""
-    losses = getattr(model, "loss", None)
-    outputs = list(model.output)
+    losses, outputs = getattr(model, "loss", None), sorted(model.output)
+    if isinstance(losses, (list, tuple)):
+        losses = dict(zip(outputs, losses, strict=False))  # in the order in which Keras takes a dict's entries
     for name in outputs:
         loss, values, weight = (
             part.get(name) if isinstance(part, dict) else part if len(outputs) == 1 else None

@@ -93,8 +93,9 @@ def test_datasets(case):
             call(dataset(with_value(sound, wrong[0])), verbose=0)
 
 
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("case", ["class", "end", "score", "token"])
+@pytest.mark.parametrize(
+    "case, jit", [("class", True), ("class", False), ("end", False), ("score", False), ("token", False)]
+)
 def test_compiled_steps_say_nan(case, jit):
     make, batch, output, sound, wrong, _ = CASES[case]
     model = compiled(make)
@@ -159,3 +160,16 @@ def test_strings_are_no_labels():
     model = compiled(lambda: BertClassifier(small(), 3))
     with pytest.raises(ValueError, match="Received: an array of <U3"):
         model.fit(plain_batch(), np.array(["pos"] * BATCH))
+
+
+@pytest.mark.parametrize("loss", ["sparse_categorical_crossentropy", ["sparse_categorical_crossentropy"] * 2])
+def test_losses_of_keras_by_name_or_in_a_list(loss):
+    name = "sparse_categorical_crossentropy"
+    classifier, span = BertClassifier(small(), 3), BertSpanExtractor(small())
+    classifier.compile("sgd", [name] if isinstance(loss, list) else name, run_eagerly=True)
+    with pytest.raises(ValueError, match="`logits` to be classes, 0 to 2"):
+        classifier.fit(plain_batch(), np.array([1, 2, 3, 1, 2]))
+    span.compile("sgd", loss if isinstance(loss, list) else dict.fromkeys(span.output, loss), run_eagerly=True)
+    labels = {"start_logits": np.zeros(BATCH, "int32"), "end_logits": np.full(BATCH, LENGTH)}
+    with pytest.raises(ValueError, match="`end_logits` to be classes, 0 to 6"):
+        span.fit(plain_batch(), labels)

@@ -148,12 +148,13 @@ def _open(path, settings, overwrite, inputs, recipe, schedule):
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)
+    new = new and not any(entry.name != LOCK for entry in path.iterdir())
     try:
         return _open_locked(path, settings, overwrite, inputs, recipe, schedule)
     except BaseException:
-        unlock_directory(path)
         if new:
             shutil.rmtree(path, ignore_errors=True)
+        unlock_directory(path)
         raise
 
 

@@ -82,3 +82,20 @@ def test_of_two_workers_the_first_writes_what_the_recipe_leaves(tmp_path):
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
     assert {path.name for path in (tmp_path / "two").iterdir()} == {path.name for path in (tmp_path / "one").iterdir()}
+
+
+def test_a_directory_that_the_first_refuses_ends_all_with_its_reason(tmp_path):
+    write_tiny_directory(tmp_path / "init")
+    write_table(tmp_path / "train.csv", sentences(48))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    arguments = (
+        "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column", "label", "--init",
+        tmp_path / "init", "--steps", 6, "--sequence-length", 9, "--output", tmp_path / "run", "--strategy",
+        "multiworker",
+    )  # fmt: skip
+    workers = [start("recipes/finetune_classifier.py", *arguments, TF_CONFIG=config) for config in cluster()]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=300)
+        assert worker.returncode == 1 and "other files than a run's" in errors and "Traceback" not in errors, errors
+    assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["thesis.tex"]

@@ -12,6 +12,7 @@ import pytest
 from helpers.paths import ROOT
 
 from kbert.files import read_json, sha256, write_directory, write_json
+from kbert.training import run_directory
 from kbert.training.run_directory import open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
@@ -244,6 +245,17 @@ def test_a_directory_has_one_holder_which_a_dead_process_is_not(tmp_path, holder
     assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on ")
     run.finish({})
     assert ".lock" not in os.listdir(tmp_path)
+
+
+def test_of_two_that_start_at_once_the_second_deletes_nothing(tmp_path, monkeypatch):
+    def other_was_first(path):
+        (path / "settings.json").write_text("{}")
+        raise BlockingIOError("in use")
+
+    monkeypatch.setattr(run_directory, "lock_directory", other_was_first)
+    with pytest.raises(BlockingIOError):
+        open_run(tmp_path / "run", SETTINGS)
+    assert (tmp_path / "run" / "settings.json").exists()
 
 
 def test_a_refused_directory_is_left_as_it_was(tmp_path):

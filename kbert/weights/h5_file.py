@@ -1,6 +1,7 @@
 """Keras' `.weights.h5` files: checked whole, then read variable by variable."""
 
 import contextlib
+import mmap
 import pathlib
 from collections.abc import Iterable
 
@@ -8,6 +9,9 @@ import numpy as np
 
 from kbert.weights.name_table import layer_variables, without_number
 from kbert.weights.tensor_file import TensorInfo, checked_file
+
+
+_HEAP = b"GCOL\x01\x00\x00\x00"  # how a heap begins: its size follows, then its blocks
 
 
 class H5File:
@@ -85,10 +89,28 @@ def check_h5(path) -> None:
             things than numbers.
     """
     path = checked_file(path)
+    _check_heaps(path)
     with opened_h5(path) as file:
         needed = sum(_checked_size(dataset, path) for dataset in _datasets(file, path))
     if needed > path.stat().st_size:
         raise ValueError(f"{path} is corrupted: its variables take {needed} bytes, more than the file has.")
+
+
+def _check_heaps(path):
+    """Of the heaps that hold the names of layers: in one with a free block of no size, the HDF5 library never ends."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(_HEAP)
+        while start >= 0:
+            end = min(start + int.from_bytes(content[start + 8 : start + 16], "little"), len(content))
+            block = start + 16
+            while block + 16 <= end:
+                index = int.from_bytes(content[block : block + 2], "little")
+                size = int.from_bytes(content[block + 8 : block + 16], "little")
+                step = size if index == 0 else 16 + (size + 7) // 8 * 8
+                if step < 16:
+                    raise ValueError(f"{path} is corrupted: a block of {size} bytes at byte {block}.")
+                block += step
+            start = content.find(_HEAP, start + len(_HEAP))
 
 
 def _datasets(file, path):

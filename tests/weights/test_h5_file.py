@@ -102,6 +102,17 @@ def test_what_keras_never_writes_is_refused(weights, secret, change, message, mo
     assert peak_memory() - before < 50
 
 
+def test_a_heap_in_which_the_library_would_never_end(weights):
+    content = bytearray(weights.read_bytes())
+    heap = content.index(b"GCOL")
+    first = int.from_bytes(content[heap + 24 : heap + 32], "little")
+    block = heap + 32 + (first + 7) // 8 * 8
+    content[block : block + 16] = bytes(16)
+    weights.write_bytes(content)
+    with pytest.raises(ValueError, match="model.weights.h5 is corrupted: a block of 0 bytes"):
+        check_h5(weights)
+
+
 @pytest.mark.parametrize("name", ["pretraining", "pretraining, untied", "classification", "encoder"])
 def test_the_variables_have_their_paths(name, tmp_path):
     model = make_model(name)

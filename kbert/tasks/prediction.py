@@ -25,6 +25,9 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     Returns:
         float64: probabilities [n, N] or [n, C], or scores [n].
 
+    Raises:
+        FloatingPointError: scores that are infinite or NaN.
+
     Example::
 
         predict_scores(pipeline.model, pipeline.preprocessor, {"text": ["fine", "dull"]})  # [[0.1, 0.9], [0.8, 0.2]]
@@ -35,7 +38,18 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
     outputs = model.predict(data, verbose=0)
     scores = np.asarray(outputs["score" if model.task == "regression" else "logits"])[place].astype("float64")
+    check_scores(scores)
     return scores if model.task == "regression" else softmax(scores)
+
+
+def check_scores(scores):
+    """Raise a FloatingPointError if a model's scores [n, ...] are infinite or NaN: their largest would mean nothing."""
+    bad = np.argwhere(~np.isfinite(scores))
+    if len(bad):
+        raise FloatingPointError(
+            f"Expected a model with finite scores. Received: for row {bad[0][0]} {scores[tuple(bad[0])]}. "
+            "Its weights are damaged, or it needs --precision float32."
+        )
 
 
 def softmax(logits):

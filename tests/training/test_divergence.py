@@ -1,0 +1,197 @@
+"""A loss, gradient or weight that is not finite ends the run, names the step, and is never in a checkpoint."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import tiny_pretraining as tiny
+from helpers.run_recipe import RECIPES
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+from kbert.models.classifier import BertClassifier
+from kbert.optim.adamw import AdamW
+from kbert.optim.metrics import Perplexity
+from kbert.optim.tasks import task_losses
+from kbert.tasks.prediction import check_scores
+from kbert.training.checkpoints import Checkpoints
+from kbert.training.divergence import is_finite
+from kbert.training.resume import fit_steps
+
+STEPS, WINDOW = 11, 4
+FIRST, MIDDLE, LAST_OF_WINDOW, LAST = 1, 6, 8, 11
+
+
+class BadGradient(AdamW):
+    """One gradient of one update is NaN; the loss of that step is not."""
+
+    bad_step = 0
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        is_bad = tf.equal(tf.cast(self.iterations, tf.int32), self.bad_step - 1)
+        grads = [tf.convert_to_tensor(gradient) for gradient in grads]
+        grads[0] = tf.where(is_bad, np.nan, grads[0])
+        super()._backend_update_step(grads, trainable_variables, learning_rate)
+
+
+class BadWeight(keras.callbacks.Callback):
+    """One number of one weight becomes infinite after a step."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations.numpy()) == self.step:
+            weight = self.model.trainable_variables[0]
+            value = weight.numpy()
+            value[3, 1] = np.inf
+            weight.assign(value)
+
+
+def bad_loss(make_dataset, step):
+    """The same batches, with one sample weight that is NaN."""
+
+    def make(start_step):
+        def spoil(n, batch):
+            inputs, labels, weights = batch
+            factor = tf.where(n + start_step == step - 1, np.nan, 1.0)
+            return inputs, labels, {name: weight * factor for name, weight in weights.items()}
+
+        return make_dataset(start_step).enumerate().map(lambda n, batch: spoil(tf.cast(n, tf.int32), batch))
+
+    return make
+
+
+def pretrainer(optimizer):
+    return tiny.compiled_model(optimizer)
+
+
+def classifier(optimizer):
+    keras.utils.set_random_seed(7)
+    model = BertClassifier(tiny.config(), num_labels=3)
+    model.compile(optimizer, task_losses(model.task))
+    return model
+
+
+def classifier_dataset(start_step=0):
+    def batch(inputs, labels, weights):
+        inputs = {name: value for name, value in inputs.items() if name != "mask_positions"}
+        return inputs, {"logits": labels["nsp_logits"]}, {"logits": weights["nsp_logits"]}
+
+    return tiny.make_dataset(start_step).map(batch)
+
+
+TASKS = {"pretraining": (pretrainer, tiny.make_dataset), "fine-tuning": (classifier, classifier_dataset)}
+
+
+def assert_checkpoints_are_good(output, model, step):
+    """All that is kept is finite and from before the step."""
+    checkpoints = Checkpoints(output / "checkpoints", model)
+    assert all(saved < step for saved in checkpoints.steps())
+    assert checkpoints.restore() == (step - 1) // WINDOW * WINDOW
+    if checkpoints.steps():
+        assert all(is_finite(v) for v in (*model.variables, *model.optimizer.variables))
+    history = output / "history.jsonl"
+    assert not history.exists() or "NaN" not in history.read_text() and "Infinity" not in history.read_text()
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST])
+def test_a_loss_that_is_nan(tmp_path, task, step):
+    build, make_dataset = TASKS[task]
+    with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite loss. Received: nan"):
+        fit_steps(build(keras.optimizers.SGD(0.01)), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
+    assert_checkpoints_are_good(tmp_path, build(keras.optimizers.SGD(0.01)), step)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST_OF_WINDOW, LAST])
+def test_a_gradient_that_is_nan(tmp_path, task, step):
+    build, make_dataset = TASKS[task]
+    optimizer = BadGradient(0.01)
+    optimizer.bad_step = step
+    with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite gradient"):
+        fit_steps(build(optimizer), make_dataset, STEPS, tmp_path, window=WINDOW)
+    assert_checkpoints_are_good(tmp_path, build(BadGradient(0.01)), step)
+
+
+@pytest.mark.parametrize("step", [LAST_OF_WINDOW, LAST])
+def test_a_weight_that_is_infinite(tmp_path, step):
+    """In the last step of a window, so that no loss shows it, by an optimizer that keeps no norm."""
+    model = pretrainer(keras.optimizers.SGD(0.01))
+    with pytest.raises(FloatingPointError, match=rf"in steps \d+ to {step}: expected finite weights. Received.*embed"):
+        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW, callbacks=[BadWeight(step)])
+    assert_checkpoints_are_good(tmp_path, pretrainer(keras.optimizers.SGD(0.01)), step)
+
+
+def test_gradients_are_found_where_several_make_an_update(tmp_path):
+    optimizer = BadGradient(0.01, gradient_accumulation_steps=2)
+    optimizer.bad_step = 3
+    with pytest.raises(FloatingPointError, match="diverged in steps 5 to 6: expected a finite gradient"):
+        fit_steps(pretrainer(optimizer), tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+
+
+class Overflows(keras.optimizers.LossScaleOptimizer):
+    """Under mixed_float16: the gradients of step `at` overflow, or those of every step."""
+
+    def __init__(self, at=None):
+        super().__init__(AdamW(0.01), initial_scale=4.0)
+        self.at, self.calls = at, tf.Variable(0)
+
+    def scale_loss(self, loss):
+        call = self.calls.assign_add(1)
+        return super().scale_loss(loss) * tf.where(self.at is None or call == self.at, np.inf, 1.0)
+
+
+def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path):
+    optimizer = Overflows(at=3)
+    history = fit_steps(pretrainer(optimizer), tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+    assert history[-1]["step"] == STEPS and float(optimizer.dynamic_scale.numpy()) == 2.0
+
+
+def test_gradients_that_overflow_under_any_loss_scale_are(tmp_path):
+    with pytest.raises(FloatingPointError, match="in steps 1 to 4: expected gradients that are finite under some loss"):
+        fit_steps(pretrainer(Overflows()), tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_the_first_bad_update_is_remembered():
+    optimizer = AdamW(0.1)
+    variable = keras.Variable(np.ones(3, "float32"), name="kernel")
+    optimizer.build([variable])
+    for gradient in ([1.0, 1, 1], [1.0, np.inf, 1], [1.0, 1, 1], [np.nan, 1, 1]):
+        optimizer.apply([tf.constant(gradient)], [variable])
+    assert optimizer.first_non_finite.numpy() == 2
+
+
+def test_scores_that_are_not_finite_are_an_error():
+    check_scores(np.zeros((3, 2)))
+    with pytest.raises(FloatingPointError, match="finite scores.*row 1.*nan"):
+        check_scores(np.array([[0.0, 1.0], [np.nan, 0.0]]))
+
+
+def test_perplexity_is_a_number_that_json_holds():
+    metric = Perplexity()
+    metric.update_state(np.array([[0]]), np.array([[[-1e4, 1e4]]], "float32"))
+    assert json.loads(json.dumps(float(metric.result()), allow_nan=False)) > 1e38
+
+
+def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path):
+    write_tiny_directory(tmp_path / "init")
+    write_table(tmp_path / "train.csv", sentences(48))
+    command = [
+        sys.executable, RECIPES / "finetune_classifier.py", "--train", tmp_path / "train.csv", "--text-column", "text",
+        "--label-column", "label", "--init", tmp_path / "init", "--steps", "20", "--batch-size", "8",
+        "--sequence-length", "9", "--learning-rate", "1e38", "--checkpoint-every", "10", "--output", tmp_path / "run",
+    ]  # fmt: skip
+    done = subprocess.run([*map(str, command)], env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if line.startswith(("error", "Traceback", "  File"))]
+    assert len(errors) == 1 and re.search(r"^error: Training diverged in step \d+: expected a finite", errors[0])
+    assert not (tmp_path / "run" / "metrics.json").exists() and not (tmp_path / "run" / "model").exists()

@@ -1,0 +1,202 @@
+"""SIGINT and SIGTERM: the step is finished and saved, one line says so, and the run resumes bit for bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+from helpers import tiny_pretraining as tiny
+from helpers.paths import ROOT
+from helpers.run_recipe import RECIPES
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+from kbert.training.resume import fit_steps
+from kbert.training.signals import Interrupted
+
+STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+class Send(keras.callbacks.Callback):
+    """This process sends itself a signal during a step."""
+
+    def __init__(self, number, step):
+        super().__init__()
+        self.number, self.step = number, step
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.model.optimizer.iterations.numpy() == self.step - 1:
+            os.kill(os.getpid(), self.number)
+
+
+def steps_saved(output):
+    return [int(path.name.removeprefix("step-")) for path in sorted((output / "checkpoints").iterdir())]
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    return tiny.run(tmp_path_factory.mktemp("uninterrupted"))
+
+
+@pytest.mark.parametrize("number", STATUS)
+@pytest.mark.parametrize("step", [2, 6, 8, 11])
+def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, capsys, uninterrupted, number, step):
+    handlers = {one: signal.getsignal(one) for one in STATUS}
+    model = tiny.compiled_model()
+    with pytest.raises(Interrupted, match=f"after step {step}. The same command resumes from the checkpoint of") as e:
+        fit_steps(model, tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=[Send(number, step)])
+    assert isinstance(e.value, KeyboardInterrupt) and e.value.status == STATUS[number]
+    assert {one: signal.getsignal(one) for one in STATUS} == handlers
+    assert capsys.readouterr().out.count("\n") == 2  # an empty line and that one
+    assert steps_saved(tmp_path)[-1] == step
+    history, weights = tiny.run(tmp_path)
+    assert_same(weights, uninterrupted[1])
+    boundaries = sorted({4, 8, 11, step})
+    assert [record["step"] for record in history] == boundaries
+
+
+def test_validation_is_interrupted_too(tmp_path):
+    class InValidation(keras.callbacks.Callback):
+        def on_test_batch_begin(self, batch, logs=None):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        fit_steps(
+            tiny.compiled_model(), tiny.make_dataset, 8, tmp_path, window=4, validation_data=tiny.make_dataset(300),
+            validation_steps=10**6, callbacks=[InValidation()],
+        )  # fmt: skip
+    assert steps_saved(tmp_path) == [4]
+    assert [json.loads(line)["step"] for line in (tmp_path / "history.jsonl").open()] == [4]
+
+
+def test_handlers_of_the_program_are_left_alone(tmp_path):
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        callbacks = [Send(signal.SIGTERM, 2)]
+        history = fit_steps(tiny.compiled_model(), tiny.make_dataset, 4, tmp_path, window=4, callbacks=callbacks)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM] and history[-1]["step"] == 4
+
+
+def test_another_thread_trains_without_handlers(tmp_path):
+    model, found = tiny.compiled_model(), []
+    thread = threading.Thread(target=lambda: found.extend(fit_steps(model, tiny.make_dataset, 4, tmp_path, window=4)))
+    thread.start()
+    thread.join()
+    assert found[-1]["step"] == 4
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_tiny_directory(path / "classifier", "classification", num_labels=2)
+    write_table(path / "train.csv", sentences(48))
+    (path / "texts.txt").write_text("good one\n" * 200_000)
+    return path
+
+
+def training(home, output, steps=100_000):
+    return (
+        "finetune_classifier.py", "--train", home / "train.csv", "--text-column", "text", "--label-column", "label",
+        "--init", home / "init", "--steps", steps, "--batch-size", 8, "--sequence-length", 9, "--checkpoint-every",
+        10_000, "--output", output,
+    )  # fmt: skip
+
+
+def start(recipe, *arguments):
+    return subprocess.Popen(
+        [sys.executable, str(RECIPES / recipe), *map(str, arguments)], env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for(path, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not path.exists() or not path.stat().st_size:
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+
+
+def lines_about(printed):
+    return [line for line in printed.splitlines() if "nterrupt" in line or "Traceback" in line or "  File" in line]
+
+
+@pytest.mark.parametrize("number", STATUS)
+def test_a_recipe_that_trains(home, tmp_path, number):
+    process = start(*training(home, tmp_path / "run"))
+    wait_for(tmp_path / "run" / "history.jsonl", process)
+    time.sleep(random.random())
+    process.send_signal(number)
+    before = time.monotonic()
+    out, errors = process.communicate(timeout=60)
+    assert time.monotonic() - before < 20
+    assert process.returncode == STATUS[number], errors
+    (line,) = lines_about(out + errors)
+    step = steps_saved(tmp_path / "run")[-1]
+    assert line.startswith(f"Interrupted after step {step}. The same command resumes from the checkpoint of step {step}")
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith((".part", ".tmp"))]
+
+
+@pytest.mark.parametrize("number", STATUS)
+def test_a_recipe_without_checkpoints(home, tmp_path, number):
+    output = tmp_path / "new" / "answers.jsonl"
+    process = start("predict.py", "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
+    temporary = output.parent
+    deadline = time.monotonic() + 120
+    while not temporary.exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+    time.sleep(0.5 + random.random())
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == STATUS[number], errors
+    (line,) = lines_about(out + errors)
+    assert line == f"Interrupted by {signal.Signals(number).name}. No file was left half written."
+    assert not temporary.exists()
+
+
+def test_the_second_signal_ends_at_once(tmp_path):
+    script = """
+    import sys, time
+    import keras
+    from helpers import tiny_pretraining as tiny
+    from kbert.training.resume import fit_steps
+
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 2:
+                print("slow", flush=True)
+                for _ in range(600):
+                    time.sleep(0.1)
+
+    fit_steps(tiny.compiled_model(), tiny.make_dataset, 8, sys.argv[1], window=4, callbacks=[Slow()])
+    """
+    import textwrap
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+    )  # fmt: skip
+    assert process.stdout.readline() == "slow\n"
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert process.poll() is None  # the step is being finished
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == -signal.SIGTERM
+    history, _ = tiny.run(tmp_path)
+    assert history[-1]["step"] == tiny.STEPS

@@ -86,6 +86,11 @@ class TokenMasking(keras.layers.Layer):
         self.whole_word = whole_word
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
+        if keras.backend.backend() != "tensorflow":
+            # In a graph of TensorFlow another backend's state would be read once, when the graph is made.
+            with tf.init_scope():
+                self._calls = tf.Variable(0, dtype=tf.int64, trainable=False)
+            self._first_seed = int(keras.ops.convert_to_numpy(self.seed_generator.state.value)[0])
         self._is_continuation = None  # numpy bool [V], once the vocabulary is known
         self._convert_input_args = False  # Keras must not cast keys, or move anything to another backend
 
@@ -119,6 +124,8 @@ class TokenMasking(keras.layers.Layer):
         return inputs, tf.where(is_mask, mask_ids, 0), tf.cast(is_mask, tf.float32)
 
     def _next_seed(self):
+        if keras.backend.backend() != "tensorflow":
+            return fold(self._first_seed, self._calls.assign_add(1))
         seed = tf.cast(self.seed_generator.next(), tf.int64)  # [2]
         return fold(seed[0], seed[1])
 

@@ -15,6 +15,7 @@ directory), metrics.json, settings.json and, for several runs, a folder for each
 """
 import argparse
 import functools
+import gc
 import json
 import shutil
 import statistics
@@ -95,24 +96,44 @@ def build_classifier(args, seed, task):
     return build(args, seed, task.labels, task.pair, windows=None)
 
 
-def run_task(args, task, run, data, first):
+class Classifiers:
+    """Makes the classifier of each run; holds none but the first, which is built early so that errors show then.
+
+    Attributes:
+        hardware: the hardware of every run.
+    """
+
+    def __init__(self, args, task):
+        self._first = (task.name, args.seed)
+        self._pipeline, self.hardware = build_classifier(args, args.seed, task)
+
+    def take(self, args, task, seed):
+        """A pipeline that the caller alone holds: the first, once, for the task and the seed it was built for."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None and self._first == (task.name, seed):
+            return pipeline
+        del pipeline
+        gc.collect()  # models are in cycles; the one before goes before the next is built
+        return build_classifier(args, seed, task)[0]
+
+
+def run_task(args, task, run, data, classifiers):
     """Every learning rate and restart of one task; the best stays as the model. Returns what metrics.json holds.
 
-    `data`: what `read_data` gave; `first`: pipeline and hardware for the first of the runs.
+    `data`: what `read_data` gave; `classifiers`: makes the pipeline of each run.
     """
     each = [(rate, seed) for rate in args.learning_rate for seed in range(args.seed, args.seed + args.restarts)]
     if len(each) == 1:
-        return train_once(args, task, run, data, first, *each[0])
+        return train_once(args, task, run, data, classifiers, *each[0])
     scores = {}
     for rate, seed in each:
         path = run.path / folder(args, rate, seed)
         if (path / METRICS).exists():  # this run was taken up again after this restart had finished
             scores[rate, seed] = read_json(path / METRICS)
             continue
-        built = first if (rate, seed) == each[0] else build_classifier(args, seed, task)
         settings = settings_of(args) | {"task": task.name, "learning_rate": rate, "seed": seed}
-        restart = open_run(path, settings, hardware=built[1], **read_by(args, [task]))
-        one = scores[rate, seed] = train_once(args, task, restart, data, built, rate, seed)
+        restart = open_run(path, settings, hardware=classifiers.hardware, **read_by(args, [task]))
+        one = scores[rate, seed] = train_once(args, task, restart, data, classifiers, rate, seed)
         print(f"{path.name}: " + ", ".join(f"{name} {one['dev'][name]:.4f}" for name in task.columns))
     scores = summary(scores, task.columns)
     best = run.path / folder(args, scores["learning_rate"], scores["best_seed"]) / "model"
@@ -121,13 +142,14 @@ def run_task(args, task, run, data, first):
     return scores
 
 
-def train_once(args, task, run, data, built, rate, seed):
+def train_once(args, task, run, data, classifiers, rate, seed):
     """One fine-tuning."""
     train, dev = data
     args = argparse.Namespace(**vars(args) | {"task": task.name, "learning_rate": rate})
     log_dir = args.log_dir and args.log_dir / run.path.relative_to(args.output)
     more_dev = {suffix: examples for suffix, examples in dev.items() if suffix}
-    return finetune(args, *built, run, train, dev[""], task.metrics, seed, log_dir, more_dev)
+    pipeline = classifiers.take(args, task, seed)
+    return finetune(args, pipeline, classifiers.hardware, run, train, dev[""], task.metrics, seed, log_dir, more_dev)
 
 
 def folder(args, rate, seed):
@@ -199,12 +221,13 @@ def train(args, tasks):
     with plain_errors():
         done = () if args.overwrite else [task for task in tasks if (args.output / task.name / METRICS).exists()]
         data = {task.name: read_data(args, task) for task in tasks if task not in done}  # so that errors show now
-        pipeline, hardware = build_classifier(args, args.seed, tasks[0])
+        classifiers = Classifiers(args, tasks[0])
+        hardware = classifiers.hardware
         run = open_run(args.output, settings_of(args), args.overwrite, hardware, **read_by(args, tasks))
     print(hardware.describe())
     if args.task == "all":
-        return run_all(args, tasks, run, data, (pipeline, hardware)), hardware
-    scores = run_task(args, tasks[0], run, data[args.task], (pipeline, hardware))
+        return run_all(args, tasks, run, data, classifiers), hardware
+    scores = run_task(args, tasks[0], run, data[args.task], classifiers)
     print_table(tasks[0], scores)
     print(f"{scores['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
     return scores, hardware
@@ -241,7 +264,7 @@ def unsubmitted(args):
     return read_json(args.output / METRICS), hardware
 
 
-def run_all(args, tasks, run, data, first):
+def run_all(args, tasks, run, data, classifiers):
     """Each task as a run in a folder of its own, and the paper's average."""
     scores = {}
     for task in tasks:
@@ -249,10 +272,9 @@ def run_all(args, tasks, run, data, first):
         if (path / METRICS).exists():
             scores[task.name] = read_json(path / METRICS)
         else:
-            built = first if task is tasks[0] else build_classifier(args, args.seed, task)
             settings = settings_of(args) | {"task": task.name}
-            one = open_run(path, settings, hardware=built[1], **read_by(args, [task]))
-            scores[task.name] = run_task(args, task, one, data[task.name], built)
+            one = open_run(path, settings, hardware=classifiers.hardware, **read_by(args, [task]))
+            scores[task.name] = run_task(args, task, one, data[task.name], classifiers)
         print_table(task, scores[task.name])
     result = {"tasks": scores, "average": average(scores), "minutes": sum(one["minutes"] for one in scores.values())}
     run.finish(result)

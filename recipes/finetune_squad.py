@@ -80,7 +80,8 @@ def read_data(args):
 
 
 def finetune(args, pipeline, hardware, run, store, labels, steps):
-    """Trains on the windows; the mean of the steps' speeds, in tokens a second without padding."""
+    """Trains on the windows; the mean of the steps' speeds, in tokens a second without padding (None on workers that
+    keep no history: only the first does)."""
     import numpy as np
 
     from kbert.tasks.window_data import window_dataset
@@ -91,7 +92,7 @@ def finetune(args, pipeline, hardware, run, store, labels, steps):
         return window_dataset(store, labels, start_step=start_step, **batches)
 
     records = fit(args, pipeline.model, hardware, run, make_dataset, steps, float(store.lengths.mean()))
-    return float(np.mean([record["real_tokens_per_second"] for record in records]))
+    return float(np.mean([record["real_tokens_per_second"] for record in records])) if records else None
 
 
 def evaluate(args, pipeline, dev, threshold):
@@ -125,7 +126,7 @@ def report(args, scores):
     if scores["null_threshold"] is not None:
         print(f"no answer where its score is better by more than {scores['null_threshold']:.4f} (chosen on dev)")
     print(
-        f"{scores['minutes']:.1f} minutes, {scores['real_tokens_per_second']:,.0f} real tokens/s in training; "
+        f"{scores['minutes']:.1f} minutes, {scores['real_tokens_per_second'] or 0:,.0f} real tokens/s in training; "
         "the model is in model/ of the output"
     )
 

@@ -66,12 +66,14 @@ def trim_padding(batch, padding="longest", also=()):
 
 
 def padding_for(model) -> str:
-    """The `padding` for a model's batches: only where it is compiled by XLA, shapes must be few.
+    """The `padding` for a model's batches: on a TPU one shape, where XLA compiles the model few, else any.
 
     Example::
 
         batch = trim_padding(batch, padding_for(model))
     """
+    if isinstance(getattr(model, "distribute_strategy", None), tf.distribute.TPUStrategy):
+        return "full"
     return "bucket" if model.jit_compile else "longest"
 
 

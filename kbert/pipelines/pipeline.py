@@ -50,6 +50,9 @@ class Pipeline(keras.Model):
     first. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight once; `kbert.export`
     adds versions. `kbert.save_pretrained` writes a kbert directory.
 
+    Raises:
+        RuntimeError: the Keras backend is not TensorFlow.
+
     Example::
 
         pipeline = kbert.build_pipeline(kbert.load_pretrained("runs/sst2"))
@@ -57,6 +60,13 @@ class Pipeline(keras.Model):
     """
 
     def __init__(self, preprocessor, model, answers, name=None, trainable=True):
+        if keras.backend.backend() != "tensorflow":
+            raise RuntimeError(
+                "Pipeline: expected Keras' TensorFlow backend, which reads strings. Received: backend "
+                f"{keras.backend.backend()!r}. Train the model itself on batches, save it by "
+                "kbert.save_pretrained(model, directory, tokenizer=tokenizer), and load it with "
+                "KERAS_BACKEND=tensorflow to predict and to export."
+            )
         shapes = {name: (None,) if name in _matrices(preprocessor) else () for name in preprocessor.input_names}
         inputs = {name: keras.Input(shape, dtype="string", name=name) for name, shape in shapes.items()}
         batch = preprocessor(inputs)

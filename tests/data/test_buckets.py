@@ -11,6 +11,7 @@ from kbert.data.buckets import (
     grouped_by_length,
     limit_batch_size,
     longest_first,
+    padding_for,
     text_sizes,
     trim_padding,
     window_size,
@@ -152,3 +153,16 @@ def test_outputs_loss_and_gradients_are_those_of_padded_batches(task):
         results.append((outputs, losses, gradients))
     for a, b in zip(*map(tf.nest.flatten, results), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
+
+
+def test_on_a_tpu_every_batch_has_one_shape(monkeypatch):
+    class Strategy:
+        pass
+
+    class Model:
+        jit_compile = False
+        distribute_strategy = Strategy()
+
+    assert padding_for(Model()) == "longest"
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", Strategy)
+    assert padding_for(Model()) == "full"

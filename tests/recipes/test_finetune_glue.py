@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import weakref
 import zipfile
 
 import numpy as np
@@ -299,3 +300,18 @@ def test_real_files(home, shared_data, tmp_path):
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert metrics["dev"]["examples"] == 872
     assert metrics["constant_answer"]["accuracy"] == pytest.approx(428 / 872)  # of these 50 most are negative
+
+
+def test_a_restarts_model_is_gone_before_the_next_is_built(home, tmp_path, monkeypatch):
+    recipe = import_recipe("finetune_glue")
+    build, alive, built = recipe.build_classifier, [], []
+
+    def watched(*arguments):
+        alive.append(sum(model() is not None for model in built))
+        pipeline, hardware = build(*arguments)
+        built.append(weakref.ref(pipeline.model))
+        return pipeline, hardware
+
+    monkeypatch.setattr(recipe, "build_classifier", watched)
+    run_recipe("finetune_glue", *_arguments(home, "SST-2", tmp_path / "run", *RESTARTS))
+    assert len(alive) > 1 and not any(alive)

@@ -45,7 +45,7 @@ def string_columns(inputs, names, owner, matrices=()):
 def _matrix(values, name, owner):
     if isinstance(values, (list, tuple)):
         for number, row in enumerate(values):
-            if not isinstance(row, (list, tuple)) and not tf.is_tensor(row) and not hasattr(row, "dtype"):
+            if row is None or isinstance(row, (int, float)):
                 raise ValueError(f"{owner}: `{name}`[{number}]: expected a list of strings. Received: {row!r}")
     if isinstance(values, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in values):
         width = max(map(len, values), default=0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -99,3 +100,41 @@ def test_a_directory_that_the_first_refuses_ends_all_with_its_reason(tmp_path):
         _, errors = worker.communicate(timeout=300)
         assert worker.returncode == 1 and "other files than a run's" in errors and "Traceback" not in errors, errors
     assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["thesis.tex"]
+
+
+WORKER = """
+import json, os, sys, time
+import kbert.training.workers as workers
+workers.START_SECONDS = 10
+from kbert.training.hardware import choose_hardware
+
+fault, index = sys.argv[1], json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+if fault == "absent" and index == 1:
+    sys.exit()
+hardware = choose_hardware("multiworker")
+hardware.wait_for_all()
+if fault == "refused" and index == 0:
+    hardware.wait_for_all("runs/tiny holds a finished run")
+    raise ValueError("runs/tiny holds a finished run")
+if fault in ("killed 0", "killed 1") and index == int(fault[-1]):
+    os.kill(os.getpid(), 9)
+hardware.wait_for_all()
+"""
+
+
+@pytest.mark.parametrize(
+    "fault, survivor, message",
+    [
+        ("killed 0", 1, "LostWorker: This run lost contact with .*Start the same command on all workers again"),
+        ("killed 1", 0, "LostWorker: This run lost contact with worker 1"),
+        ("refused", 1, "RuntimeError: Worker 0 stopped the run: runs/tiny holds a finished run"),
+        ("absent", 0, "LostWorker: Expected all workers.*These do not answer: 127.0.0.1:"),
+    ],
+)
+def test_a_worker_that_is_lost_ends_the_others_within_a_minute(tmp_path, fault, survivor, message):
+    (tmp_path / "worker.py").write_text(WORKER)
+    processes = [start(tmp_path / "worker.py", fault, TF_CONFIG=config) for config in cluster()]
+    _, errors = processes[survivor].communicate(timeout=120)
+    processes[1 - survivor].communicate(timeout=120)
+    assert processes[survivor].returncode == 1
+    assert re.search(message, errors), errors[-3000:]

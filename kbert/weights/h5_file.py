@@ -3,6 +3,7 @@
 import contextlib
 import mmap
 import pathlib
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from kbert.weights.name_table import layer_variables, without_number
 from kbert.weights.tensor_file import TensorInfo, checked_file
 
-
 _HEAP = b"GCOL\x01\x00\x00\x00"  # how a heap begins: its size follows, then its blocks
+# The attribute "name" as h5py writes it: the types of its value, then length and heap of a string of any length.
+_NAME = re.compile(rb"name\0{4}.{32}(.{4})(.{8})", re.DOTALL)
+_LONGEST_NAME = 1000
 
 
 class H5File:
@@ -97,10 +100,11 @@ def check_h5(path) -> None:
 
 
 def _check_heaps(path):
-    """Of the heaps that hold the names of layers: in one with a free block of no size, the HDF5 library never ends."""
+    """Of the heaps that hold the names of layers: in damaged ones, the HDF5 library itself never ends."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start = content.find(_HEAP)
+        start, heaps = content.find(_HEAP), set()
         while start >= 0:
+            heaps.add(start)
             end = min(start + int.from_bytes(content[start + 8 : start + 16], "little"), len(content))
             block = start + 16
             while block + 16 <= end:
@@ -111,6 +115,10 @@ def _check_heaps(path):
                     raise ValueError(f"{path} is corrupted: a block of {size} bytes at byte {block}.")
                 block += step
             start = content.find(_HEAP, start + len(_HEAP))
+        for name in _NAME.finditer(content):
+            length, heap = (int.from_bytes(field, "little") for field in name.groups())
+            if length > _LONGEST_NAME or (length and heap not in heaps):
+                raise ValueError(f"{path} is corrupted: a name of {length} bytes that is kept at byte {heap}.")
 
 
 def _datasets(file, path):

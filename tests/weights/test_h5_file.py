@@ -113,6 +113,16 @@ def test_a_heap_in_which_the_library_would_never_end(weights):
         check_h5(weights)
 
 
+@pytest.mark.parametrize("field,value", [(40, b"\xff" * 4), (44, b"\x7f\x08")])
+def test_a_name_of_four_gigabytes_or_kept_elsewhere(weights, field, value):
+    content = bytearray(weights.read_bytes())
+    place = content.index(b"name" + bytes(4)) + field
+    content[place : place + len(value)] = value
+    weights.write_bytes(content)
+    with pytest.raises(ValueError, match="model.weights.h5 is corrupted: a name of"):
+        check_h5(weights)
+
+
 @pytest.mark.parametrize("name", ["pretraining", "pretraining, untied", "classification", "encoder"])
 def test_the_variables_have_their_paths(name, tmp_path):
     model = make_model(name)

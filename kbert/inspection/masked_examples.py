@@ -9,6 +9,7 @@ import string
 import keras
 import numpy as np
 
+from kbert.files import explain_full_disk
 from kbert.training.resume import is_chief
 
 
@@ -48,10 +49,12 @@ class MaskedExamples(keras.callbacks.Callback):
         import tensorflow as tf
 
         step = (logs or {}).get("step", int(self.model.optimizer.iterations.numpy()))
-        writer = tf.summary.create_file_writer(str(self.log_dir / "examples"))
-        with writer.as_default(step=step):
-            tf.summary.text("masked examples", self.table())
-        writer.close()
+        table = self.table()
+        with explain_full_disk(self.log_dir):
+            writer = tf.summary.create_file_writer(str(self.log_dir / "examples"))
+            with writer.as_default(step=step):
+                tf.summary.text("masked examples", table)
+            writer.close()
 
     def table(self) -> str:
         """The examples as a Markdown table, with the model's guesses of now."""

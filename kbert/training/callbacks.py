@@ -7,6 +7,7 @@ import pathlib
 
 import keras
 
+from kbert.files import explain_full_disk
 from kbert.training.log_names import readable_logs
 from kbert.training.resume import is_chief, optimizer_logs
 
@@ -63,14 +64,15 @@ class TensorBoardScalars(keras.callbacks.Callback):
 
         logs = _complete(logs, self.model)
         step = logs["step"]
-        for name, value in logs.items():
-            if name in ("step", "total_steps", "seconds"):
-                continue
-            run = "validation" if name.startswith("val_") else "train"
-            with self._writer(run).as_default(step=step):
-                tf.summary.scalar(name.removeprefix("val_"), value)
-        for writer in self._writers.values():
-            writer.flush()
+        with explain_full_disk(self.log_dir):
+            for name, value in logs.items():
+                if name in ("step", "total_steps", "seconds"):
+                    continue
+                run = "validation" if name.startswith("val_") else "train"
+                with self._writer(run).as_default(step=step):
+                    tf.summary.scalar(name.removeprefix("val_"), value)
+            for writer in self._writers.values():
+                writer.flush()
 
     def _writer(self, run):
         if run not in self._writers:

@@ -13,6 +13,7 @@ from helpers.tiny_directory import write_tiny_directory
 
 from kbert.data.write_records import write_records
 from kbert.files import FullDisk, WriteFault, explain_full_disk
+from kbert.inspection.masked_examples import MaskedExamples
 from kbert.training.callbacks import TensorBoardScalars
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.history import History
@@ -82,6 +83,18 @@ def test_history_records_metrics_and_models_name_their_path(tmp_path, monkeypatc
         with pytest.raises(FullDisk, match=rf"{tmp_path}/{name}.*not written, no space left on device.*free there"):
             write()
     assert not (tmp_path / "run" / "metrics.json").exists() and not (tmp_path / "model").exists()
+
+
+def test_what_tensorboard_shows_names_its_path(tmp_path, monkeypatch):
+    def full(path):
+        raise tf.errors.ResourceExhaustedError(None, None, f"{path}/events.out; No space left on device")
+
+    monkeypatch.setattr(tf.summary, "create_file_writer", full)
+    batch = next(iter(tiny.make_dataset()))
+    for callback in (TensorBoardScalars(tmp_path), MaskedExamples(make_tokenizer(), batch, tmp_path)):
+        callback.set_model(tiny.compiled_model())
+        with pytest.raises(FullDisk, match=f"^{tmp_path}: not written, no space left"):
+            callback.on_epoch_end(0, {"step": 1, "loss": 2.0})
 
 
 def test_a_disk_that_is_really_full(tmp_path, weights):

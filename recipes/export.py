@@ -40,9 +40,9 @@ def parse_arguments(argv):
     parser.add_argument("--top-k", metavar="N", type=positive_int,
                         help="tokens to propose for each [MASK] (default: the model's)")  # fmt: skip
     add_stored_flags(parser)
-    parser.add_argument("--layers", metavar="N", type=int, nargs="+", default=[-1, -2, -3, -4],
+    parser.add_argument("--layers", metavar="N", type=int, nargs="+",
                         help="of an encoder, the hidden states that `features` gives: 0 the embeddings, -1 the last "
-                             "(default: -1 -2 -3 -4)")  # fmt: skip
+                             "(default: the last four)")  # fmt: skip
     parser.add_argument("--max-request-bytes", metavar="N", type=positive_int, default=2**20,
                         help="the most bytes of text in a request; more are refused (default: 1048576)")  # fmt: skip
     parser.add_argument("--max-request-tokens", metavar="N", type=positive_int, default=2**17,

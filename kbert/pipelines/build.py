@@ -20,7 +20,7 @@ from kbert.pipelines.pipeline import Pipeline
 
 _TAGGING_ANSWERS = {"tags": TagAnswers, "entities": EntityAnswers}
 _STORED = "stored"
-_OPTIONS = {  # what each task's pipeline takes beside `sequence_length`
+OPTIONS = {  # what each task's pipeline takes beside `sequence_length`
     "classification": ("labels", "pair", "windows", "doc_stride"),
     "regression": ("pair", "windows", "doc_stride"),
     "multiple_choice": (),
@@ -182,7 +182,7 @@ def _given(task, options):
     """The options that were given; ValueError if the task does not take one of them."""
     off = ("null_threshold", "windows")  # for which None is a value
     given = {k: v for k, v in options.items() if (v != _STORED if k in off else v is not None)}
-    taken = ("sequence_length", *_OPTIONS[task])
+    taken = ("sequence_length", *OPTIONS[task])
     if other := sorted(set(given) - set(taken)):
         raise ValueError(f"build_pipeline: a {task} model takes the options {list(taken)}. Received: {other}")
     if task == "next_sentence" and given.get("pair") is False:
@@ -249,7 +249,7 @@ def _settings(model, given):
     defaults["sequence_length"] = min(defaults["sequence_length"], longest)
     defaults["answer"] = "tags"  # not stored: both are there for every tagger
     settings = defaults | given
-    if "doc_stride" in given and settings["windows"] is None and "windows" in _OPTIONS[model.task]:
+    if "doc_stride" in given and settings["windows"] is None and "windows" in OPTIONS[model.task]:
         raise ValueError(
             f"build_pipeline: `doc_stride` goes with `windows`, without which texts are truncated. Received: "
             f"doc_stride={given['doc_stride']}, windows=None"

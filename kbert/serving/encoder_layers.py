@@ -6,15 +6,16 @@ Shapes: B batch, S sequence, K layers, H hidden.
 import keras
 
 
-def encoder_layers(encoder, layers):
+def encoder_layers(encoder, layers=None):
     """A model on the encoder's batch with the one output ``features`` [B, S, K, H]; it shares the encoder's layers.
 
     Args:
         encoder: `kbert.BertEncoder` for plain rows.
-        layers: indices into the L + 1 hidden states: 0 the embeddings, -1 the last block's; others are left out.
+        layers: indices into the L + 1 hidden states: 0 the embeddings, -1 the last block's. None: the last four, or
+            all where there are fewer.
 
     Raises:
-        ValueError: none of the layers exists.
+        ValueError: a layer that the encoder does not have, or none at all.
 
     Source: Devlin et al. 2018, section 5.3 (the feature-based approach); Google's ``extract_features.py``.
 
@@ -23,12 +24,13 @@ def encoder_layers(encoder, layers):
         encoder_layers(encoder, [-1, -2, -3, -4])(batch)["features"]  # [B, S, 4, H]
     """
     states = [_tensor(layer.output) for layer in (encoder.embeddings, *encoder.blocks)]
-    chosen = [states[layer] for layer in layers if -len(states) <= layer < len(states)]
-    if not chosen:
+    if layers is None:
+        layers = range(-1, -1 - min(4, len(states)), -1)
+    if not layers or not all(-len(states) <= layer < len(states) for layer in layers):
         raise ValueError(
             f"features: `layers` must name hidden states, {-len(states)} to {len(states) - 1}. Received: {list(layers)}"
         )
-    stacked = keras.ops.stack([keras.ops.cast(state, "float32") for state in chosen], axis=2)  # [B, S, K, H]
+    stacked = keras.ops.stack([keras.ops.cast(states[layer], "float32") for layer in layers], axis=2)  # [B, S, K, H]
     return keras.Model(encoder.input, {"features": stacked})
 
 

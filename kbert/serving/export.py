@@ -16,15 +16,13 @@ from kbert.serving.saved_model_file import set_methods
 from kbert.serving.signatures import METHODS, signatures
 from kbert.serving.warmup import write_warmup
 
-FEATURE_LAYERS = (-1, -2, -3, -4)
-
 
 def export(
     pipeline,
     directory,
     version=None,
     *,
-    layers=FEATURE_LAYERS,
+    layers=None,
     max_request_bytes=ServingLimits.max_request_bytes,
     max_request_tokens=ServingLimits.max_request_tokens,
     metrics=None,
@@ -45,7 +43,7 @@ def export(
         pipeline: `kbert.Pipeline`.
         directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
         version: positive int; None: one more than the highest there, or 1.
-        layers: of an encoder, the hidden states that the signature ``features`` gives; the last four by default.
+        layers: of an encoder, the hidden states that the signature ``features`` gives; None: the last four.
         max_request_bytes: the most bytes of text that a request may hold, all strings of all rows together.
         max_request_tokens: the most tokens that the model runs for a request: rows × sequence length, padding included,
             where a long text has a row for each of its windows and a question one for each choice.

@@ -44,7 +44,7 @@ class ServingSignature:
     kind: str = "predict"
 
 
-def signatures(pipeline, layers=(-1, -2, -3, -4), limits=None):
+def signatures(pipeline, layers=None, limits=None):
     """The signatures of a pipeline's SavedModel: dict of name → `ServingSignature`; serving_default among them.
 
     | task | signatures beside serving_default (the pipeline itself) |
@@ -57,16 +57,19 @@ def signatures(pipeline, layers=(-1, -2, -3, -4), limits=None):
 
     Args:
         pipeline: `kbert.Pipeline`.
-        layers: which hidden states ``features`` gives, as indices into the L + 1 of them (0 = embeddings, -1 = last);
-            those that a small encoder does not have are left out.
+        layers: of an encoder, which hidden states ``features`` gives, as indices into the L + 1 of them (0 =
+            embeddings, -1 = last); None: the last four, or all where there are fewer.
         limits: `kbert.serving.limits.ServingLimits`, which every signature checks; None: those by default.
 
     Raises:
-        ValueError: none of the layers exists; limits that do not allow a single row.
+        ValueError: layers that the encoder does not have, or of a model that is no encoder; limits that do not allow a
+            single row.
     """
     limits = limits or ServingLimits()
     task = getattr(pipeline.model, "task", None)
     named = {name: make(pipeline, limits) for name, make in _MAKERS.get(task, {}).items()}
+    if layers is not None and task != "encoder":
+        raise ValueError(f"features: only an encoder gives `layers`. Received: a {task} model, layers={list(layers)}")
     if task == "encoder":
         named["features"] = _features(pipeline, limits, layers)
     if task == "pretraining":

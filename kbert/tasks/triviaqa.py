@@ -43,6 +43,8 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
     for number, question in enumerate(content["Data"]):
         aliases = _aliases(path, number, question)
         for kind, name in _documents(question):
+            if not (evidence / name).resolve().is_relative_to(evidence.resolve()):
+                raise ValueError(f"{path}, Data[{number}]: expected documents inside {evidence}. Received: {name!r}")
             file = next((p for p in (evidence / kind / name, evidence / name) if p.is_file()), None)
             if file is None:
                 continue

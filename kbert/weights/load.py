@@ -5,6 +5,7 @@ import logging
 
 from kbert.config import BertConfig
 from kbert.data.lengths import usual_length
+from kbert.pipelines.build import OPTIONS
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.casing import warn_of_wrong_casing
 from kbert.weights.checkpoint import Checkpoint
@@ -155,7 +156,7 @@ def _with_settings(stored, task, overrides):
             fields["sequence_length"] = usual_length(task, stored.description.config.max_sequence_length)
     if task != settings.task or overrides.get("num_labels") not in (None, len(settings.labels or ())):
         fields["labels"] = None  # as do labels of which another number is wanted
-    fields |= {name: overrides.pop(name) for name in _settings_names() if name in overrides}
+    fields |= {name: overrides.pop(name) for name in _settings_names(task) if name in overrides}
     return dataclasses.replace(settings, **fields)
 
 
@@ -181,12 +182,12 @@ def _fit_labels(task, settings, arguments):
         )
 
 
-def _settings_names():
-    return [name for name in ModelSettings.field_names() if name not in ("task", "tokenizer")]
+def _settings_names(task):
+    return [name for name in ModelSettings.field_names() if name in ("sequence_length", "labels", *OPTIONS[task])]
 
 
 def _known(task):
     return sorted(
-        {*_settings_names(), *FREE_FIELDS, *ModelDescription.argument_names(task), *_TOKENIZER_ARGUMENTS}
+        {*_settings_names(task), *FREE_FIELDS, *ModelDescription.argument_names(task), *_TOKENIZER_ARGUMENTS}
         | set(_ENCODER_ARGUMENTS)
     )

@@ -23,7 +23,7 @@ def test_versions_and_answers(tmp_path, capsys):
         assert "classify: inputs -> classes, scores" in printed and "MODEL_NAME=mine" in printed
     card = json.loads((tmp_path / "saved_models/mine/7/card.json").read_text("utf-8"))
     assert card["metrics"] == {"accuracy": 0.75}
-    settings = {"version": 7, "layers": [-1, -2, -3, -4], "sequence_length": None, "task": None, "top_k": None,
+    settings = {"version": 7, "layers": None, "sequence_length": None, "task": None, "top_k": None,
                 "windows": None, "null_threshold": None, "max_request_bytes": 2**20,
                 "max_request_tokens": 2**17}  # fmt: skip
     manifest = json.loads((tmp_path / "run/model/manifest.json").read_text("utf-8"))

@@ -65,6 +65,8 @@ def test_what_is_there_stays(home, capsys):
     ({"Data": [{**ASKED, "Answer": {}}]}, "holds none of the documents"),
     ({"Data": [{**ASKED, "Answer": {"Value": "zzz"}, "EntityPages": [{"Filename": "Ada.txt"}]}]},
      "no document holds an answer in its first 10 words"),
+    ({"Data": [{**ASKED, "Answer": {"Value": "a"}, "EntityPages": [{"Filename": "../secret.txt"}]}]},
+     "expected documents inside .*secret.txt"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named(home, content, message):
     (home / "qa.json").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")

@@ -1,7 +1,9 @@
 """ModelSettings: round trip and validation."""
 
 import pytest
+from helpers.tiny_directory import write_tiny_directory
 
+import kbert
 from kbert.weights.settings import ModelSettings
 
 
@@ -54,3 +56,10 @@ def test_round_trip():
 def test_wrong_fields(fields, message):
     with pytest.raises(ValueError, match=message):
         ModelSettings.from_dict(fields)
+
+
+def test_options_of_another_task_are_refused(tmp_path):
+    """They used to be stored without a word and never read."""
+    write_tiny_directory(tmp_path / "model", "classification", num_labels=2)
+    with pytest.raises(ValueError, match=r"unknown arguments \['top_k'\]. Known: .*windows"):
+        kbert.load_pretrained(tmp_path / "model", top_k=3)

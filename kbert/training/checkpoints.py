@@ -124,7 +124,10 @@ def _read(path):
     reader = tf.train.load_checkpoint(str(path / _VALUES))
     count = len(manifest["variables"])
     values = [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
-    return {"step": int(manifest["step"]), "variables": manifest["variables"]}, values
+    found = [(list(value.shape), value.dtype.name) for value in values]
+    if manifest["step"] != checkpoint_step(path) or found != [(v["shape"], v["dtype"]) for v in manifest["variables"]]:
+        raise ValueError(f"{_MANIFEST} tells of another step, or of other values")
+    return manifest, values
 
 
 def _check_same(path, there, here):

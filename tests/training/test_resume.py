@@ -85,7 +85,7 @@ def test_a_finished_run_does_nothing(uninterrupted, capsys):
     assert "all 11 steps are done" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "manifest"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "manifest", "another step", "another shape"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupted, damage, capsys):
     output, history, weights = uninterrupted
     shutil.copytree(output, tmp_path, dirs_exist_ok=True)
@@ -97,8 +97,13 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupt
         content = bytearray(data.read_bytes())
         content[len(content) // 3] ^= 1
         data.write_bytes(content)
-    else:
+    elif damage == "manifest":
         (newest / "manifest.json").write_text("{")
+    else:  # still JSON
+        manifest = (newest / "manifest.json").read_text()
+        old, new = ('"step": 11', '"step": 10') if damage == "another step" else ("12,", "13,")
+        assert old in manifest
+        (newest / "manifest.json").write_text(manifest.replace(old, new, 1))
     capsys.readouterr()
     again, found = tiny.run(tmp_path)
     out = capsys.readouterr().out

@@ -281,6 +281,7 @@ def lock_directory(directory) -> None:
 
     Raises:
         BlockingIOError: another process holds it; the message says which, on which machine and since when.
+        FullDisk: there is no space for the file.
 
     Example::
 
@@ -296,9 +297,14 @@ def lock_directory(directory) -> None:
     if handle is None:
         return
     since = datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="seconds")
-    os.ftruncate(handle, 0)
-    os.write(handle, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
     _held[path] = handle, os.getpid()
+    try:
+        with explain_full_disk(path):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
+    except OSError:
+        unlock_directory(directory)
+        raise
 
 
 def _try_lock(path):

@@ -241,8 +241,9 @@ def main(argv=None):
     scores, hardware = trained or train(args, tasks)
     if args.submission:
         models = {task.name: [args.output / (task.name if args.task == "all" else "") / "model"] for task in tasks}
-        with plain_errors():
-            lock_directory(args.output)
+        if hardware.is_chief:
+            with plain_errors():
+                lock_directory(args.output)
         with hardware.scope():
             submit(models, (), args.data, args.output / "submission", args.batch_size)
         unlock_directory(args.output)

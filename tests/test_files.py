@@ -8,6 +8,7 @@ import os
 import pytest
 
 from kbert.files import (
+    FullDisk,
     atomic_file,
     explain_full_disk,
     is_partial,
@@ -179,3 +180,13 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(fcntl, "flock", none)
     lock_directory(tmp_path)
     assert "has no locks" in capsys.readouterr().out and not os.listdir(tmp_path)
+
+
+def test_a_lock_on_a_full_disk_is_named_and_not_kept(tmp_path, monkeypatch):
+    def full(handle, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(FullDisk, match="/.lock: not written, no space left on device"):
+        patch.setattr(os, "write", full)
+        lock_directory(tmp_path)
+    assert not os.listdir(tmp_path)

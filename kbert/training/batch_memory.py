@@ -18,8 +18,8 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
     """Raises ValueError if training on such a batch needs more memory than the machine has, by the lowest estimate.
 
     The estimate counts what every layer keeps for the gradient in any case: its input, queries, keys, values and the
-    intermediate activations, B * S * L * (4 H + intermediate) numbers. Attention's probabilities, the logits and the
-    optimizer come on top. With a GPU or TPU, or several machines, nothing is estimated.
+    intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first that learns keep
+    nothing and are not counted. Attention's probabilities, the logits and the optimizer come on top. With a GPU or TPU, or several machines, nothing is estimated.
 
     Args:
         model: one of kbert's models; another one is not looked at.
@@ -37,7 +37,7 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
     if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
         return
     tokens = batch_size * (sequence_length or _SHORTEST)
-    numbers = tokens * config.num_layers * (4 * config.hidden_dim + config.intermediate_dim)
+    numbers = tokens * _layers_with_gradient(model) * (4 * config.hidden_dim + config.intermediate_dim)
     half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
     needed = numbers * (2 if half else 4)
     if needed > available:
@@ -45,6 +45,14 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
             f"A batch of {batch_size:,} rows{_of_tokens(sequence_length)} does not fit into memory: training on it "
             f"takes at least {_gibibytes(needed)}. This machine has {_gibibytes(available)}. Make the batch smaller."
         )
+
+
+def _layers_with_gradient(model):
+    encoder = getattr(model, "encoder", None)
+    if encoder is None or encoder.embeddings.trainable_variables:
+        return model.config.num_layers
+    learning = [number for number, block in enumerate(encoder.blocks) if block.trainable_variables]
+    return len(encoder.blocks) - learning[0] if learning else 0
 
 
 @contextlib.contextmanager

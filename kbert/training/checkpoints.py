@@ -64,7 +64,8 @@ class Checkpoints:
                 flush(self.directory)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-        for old in self._saved()[: -self.keep]:
+        done = [path for path in self._saved() if checkpoint_step(path) <= step]  # those beyond it are damaged
+        for old in done[: -self.keep]:
             shutil.rmtree(old, ignore_errors=True)
 
     def restore(self) -> int:

@@ -64,7 +64,7 @@ def _gradients(optimizer, end):
     if not first:
         return []
     each = optimizer.gradient_accumulation_steps or 1
-    last = end - each * (int(optimizer.iterations.numpy()) - first)
+    last = end // each * each - each * (int(optimizer.iterations.numpy()) - first)
     return [((last - each + 1, last), "a finite gradient. Received: one whose norm is infinite or NaN")]
 
 

@@ -14,6 +14,7 @@ class History:
     Args:
         path: of the JSON lines file; read if it is there. A damaged line is reported and dropped, the others are kept.
         step: int; records after this step (of work that is about to be done again) are dropped.
+        writes: bool, whether the file may be written; of several workers the first does.
 
     Attributes:
         records: list of dicts, each with "step" and the logs of a window.
@@ -24,10 +25,10 @@ class History:
         history.append({"step": 300, "loss": 5.1})
     """
 
-    def __init__(self, path, step=0):
+    def __init__(self, path, step=0, writes=True):
         self.path = pathlib.Path(path)
         self.records = [record for record in _read(self.path) if record["step"] <= step]
-        if self.path.exists():
+        if writes and self.path.exists():
             with atomic_file(self.path) as file:
                 file.writelines(map(_line, self.records))
 

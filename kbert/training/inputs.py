@@ -1,11 +1,13 @@
 """What a run reads, identified by content: a resumed run must find what it was started with."""
 
 import concurrent.futures
+import glob
 import hashlib
 import importlib
 import importlib.metadata
 import os
 import pathlib
+import sys
 from collections.abc import Iterable, Mapping
 
 from kbert.data.records import is_records
@@ -14,7 +16,8 @@ from kbert.files import read_json, sha256
 from kbert.weights.hub import download_from_hub, is_hub_name
 from kbert.weights.kbert_directory import is_kbert_directory
 
-_MODEL_FILES = ("*.json", "*.txt", "*.safetensors", "*.bin", "*.h5", "*.ckpt*", "assets/tokenizer/*", "1_Pooling/*")
+_SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
+_MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint")
 _WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
 _PACKAGES = ("keras", "tensorflow")
 
@@ -101,8 +104,9 @@ def versions() -> dict[str, str]:
     for name in _PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        except importlib.metadata.PackageNotFoundError:  # TensorFlow is also distributed as tensorflow-tpu, -cpu, ...
+            if name in sys.modules:
+                found[name] = sys.modules[name].__version__
     return found
 
 
@@ -124,11 +128,12 @@ def _files_of(path):
         if not is_hub_name(name):
             raise FileNotFoundError(f"Expected a file or a model. Received: {str(name)!r}, which does not exist")
         path = download_from_hub(name)
+    patterns = (*_SETTINGS, f"{glob.escape(path.name)}.*") if prefix else _MODEL_FILES
     for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
         is_model = any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
         if not is_model and is_records(directory):
             return [directory / MANIFEST]
-        files = {file for pattern in _MODEL_FILES for file in directory.glob(pattern) if file.is_file()}
+        files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
         if is_kbert_directory(directory):
             files.discard(directory / MANIFEST)  # it tells when the model was saved, which is not its content
         if is_model:
@@ -139,8 +144,9 @@ def _files_of(path):
 
 
 def _describe(files):
-    paths = [pathlib.Path(file) for file in sorted(files)]
-    each = [files[str(path)] for path in paths]
+    absolute = {os.path.abspath(file): one for file, one in files.items()}  # they may be given in either way
+    paths = [pathlib.Path(file) for file in sorted(absolute)]
+    each = [absolute[str(path)] for path in paths]
     top = paths[0] if len(paths) == 1 else pathlib.Path(os.path.commonpath([path.parent for path in paths]))
     name = f"{top.parent.name}/{top.name}" if top.name in ("model", MANIFEST) else top.name
     digest = each[0]["sha256"]

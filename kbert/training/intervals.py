@@ -1,5 +1,7 @@
 """Intervals of steps that fit into each other."""
 
+import math
+
 
 def log_interval(checkpoint_every: int, wanted: int) -> int:
     """The interval of logs for checkpoints at exactly `checkpoint_every` steps: the divisor nearest to `wanted`.
@@ -12,7 +14,8 @@ def log_interval(checkpoint_every: int, wanted: int) -> int:
         log_interval(120, 50)  # 60
         log_interval(200, 50)  # 50
     """
-    divisors = [n for n in range(1, checkpoint_every + 1) if checkpoint_every % n == 0]
+    small = [n for n in range(1, math.isqrt(checkpoint_every) + 1) if checkpoint_every % n == 0]
+    divisors = sorted({*small, *(checkpoint_every // n for n in small)})
     return min(divisors, key=lambda n: max(n / wanted, wanted / n))
 
 

@@ -81,7 +81,7 @@ def fit_steps(
     output.mkdir(parents=True, exist_ok=True)
     checkpoints = Checkpoints(output / "checkpoints", model, keep)
     step = checkpoints.restore()
-    history = History(output / "history.jsonl", step)
+    history = History(output / "history.jsonl", step, writes=is_chief(model))
     if step >= total_steps:
         print(f"{output}: all {total_steps} steps are done (checkpoint of step {step}).", flush=True)
         return history.records
@@ -126,7 +126,7 @@ def fit_steps(
 
 
 def _interruption_report(step, output, checkpoints):
-    saved = checkpoints.steps()
+    saved = [done for done in checkpoints.steps() if done <= step]  # those beyond it are damaged
     start = f"the checkpoint of step {saved[-1]} in {output}" if saved else "the start: no checkpoint was written yet"
     return f"Interrupted after step {step}. The same command resumes from {start}."
 

@@ -136,7 +136,7 @@ def open_run(
     try:
         run = _open(path, settings, overwrite, inputs, recipe, schedule)
     except Exception as error:
-        hardware.wait_for_all(str(error))  # so that the others end, too
+        hardware.wait_for_all(str(error) or repr(error))  # so that the others end, too
         raise
     hardware.wait_for_all()
     return run
@@ -202,7 +202,7 @@ def _check_record(path, found):
 def _extend(path, found, settings, schedule, finished):
     saved = checkpoint_paths(path / CHECKPOINTS)
     done = checkpoint_step(saved[-1]) if saved else found["steps"] if finished else 0
-    check_extension(path, schedule(found), schedule(settings), done, found["steps"], settings["steps"])
+    _check_extension(path, found, settings, schedule, done)
     if finished and not saved:
         raise FileExistsError(
             f"{path} holds a finished run of {found['steps']} steps, whose checkpoint was deleted: it cannot be given "
@@ -212,6 +212,23 @@ def _extend(path, found, settings, schedule, finished):
     (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
     flush(path)
     write_json(path / SETTINGS, settings)
+
+
+def _check_extension(path, found, settings, schedule, done):
+    def check(settings):
+        check_extension(path, schedule(found), schedule(settings), done, found["steps"], settings["steps"])
+
+    try:
+        check(settings)
+    except FileExistsError as error:
+        warmup = found.get("warmup_steps")  # by default a part of the steps, so that it changes with them
+        if warmup == settings.get("warmup_steps") or warmup is None or warmup > settings["steps"]:
+            raise
+        check(settings | {"warmup_steps": warmup})
+        raise FileExistsError(
+            f"{path} was started with {warmup} steps of warm-up, and {settings['steps']} steps would have "
+            f"{settings['warmup_steps']}. Give --warmup-steps {warmup}: with that the run can be extended."
+        ) from error
 
 
 def _is_extension(differing):

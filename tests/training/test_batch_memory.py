@@ -94,3 +94,14 @@ def test_damaged_records_end_the_run(tmp_path):
 
     with pytest.raises(ValueError, match=r"^\S*train-00000.tokens is damaged: its SHA-256[^\n]*$"):
         fit_steps(model, make_dataset, 2, tmp_path / "run")
+
+
+def test_frozen_layers_keep_nothing_for_the_gradient(monkeypatch):
+    monkeypatch.setattr(batch_memory, "machine_memory", lambda: 8 * 16 * (4 * 12 + 20) * 4)  # 1 layer, 8 rows
+    model = kbert.BertClassifier(tiny_config(), num_labels=2)
+    model.encoder.embeddings.trainable = model.encoder.blocks[0].trainable = False
+    check_batch_memory(model, 8, 16)
+    with pytest.raises(ValueError, match="9 rows"):
+        check_batch_memory(model, 9, 16)
+    model.encoder.trainable = False
+    check_batch_memory(model, 10**6, 16)

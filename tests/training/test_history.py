@@ -39,3 +39,11 @@ def test_records_of_work_that_is_done_again_are_dropped(tmp_path, capsys):
     history.append({"step": 300, "loss": 2.0, "gradient_norm": float("inf")})  # of a float16 step that was skipped
     assert json.loads(path.read_text().splitlines()[-1]) == {"step": 300, "loss": 2.0, "gradient_norm": None}
     assert History(path, step=300).records[-1]["gradient_norm"] is None and not capsys.readouterr().out
+
+
+def test_a_worker_that_does_not_write_leaves_the_file_as_it_is(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in GOOD) + '{"step": 4')
+    before = path.stat()
+    assert History(path, step=200, writes=False).records == GOOD[:2]
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

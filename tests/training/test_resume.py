@@ -14,6 +14,7 @@ import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.paths import ROOT
 
+from kbert.training.checkpoints import Checkpoints
 from kbert.training.resume import fit_steps
 
 
@@ -110,6 +111,24 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupt
     assert "is damaged" in out and "going on from the checkpoint of step 8" in out
     assert_same(found, weights)
     assert without_times(again) == without_times(history)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_damaged_checkpoints_do_not_take_the_place_of_whole_ones(tmp_path, keep):
+    """A run whose last checkpoints are damaged starts before them: what it saves until then must stay."""
+    for step in (8, 11):
+        damaged = tmp_path / f"step-{step:010d}"
+        damaged.mkdir()
+        (damaged / "manifest.json").write_text("{")
+    model = tiny.compiled_model()
+    checkpoints = Checkpoints(tmp_path, model, keep)
+    assert checkpoints.restore() == 0
+    for step in (4, 6):
+        checkpoints.save(step)
+        assert Checkpoints(tmp_path, model, keep).restore() == step
+    checkpoints.save(8)
+    checkpoints.save(11)
+    assert checkpoints.steps() == [8, 11][-keep:] and checkpoints.restore() == 11
 
 
 def test_another_models_checkpoint_is_an_error(uninterrupted):

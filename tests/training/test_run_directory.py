@@ -1,6 +1,7 @@
 """The rule of `--output`: resume, or refuse and say what is there, or delete and say what."""
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -8,11 +9,13 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from helpers.paths import ROOT
 
 from kbert.files import read_json, sha256, write_directory, write_json
 from kbert.training import run_directory
+from kbert.training.inputs import describe_inputs, identify_inputs, versions
 from kbert.training.run_directory import open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
@@ -365,3 +368,62 @@ def test_every_worker_reads_the_same_inputs(tmp_path):
     inputs["train"].write_text("what another machine has under this name")
     with pytest.raises(ValueError, match=r"train.csv \(--train\) has changed"):
         open_run(tmp_path / "run", SETTINGS, hardware=Worker(False), inputs=inputs)
+
+
+def test_inputs_are_described_however_their_paths_are_given(tmp_path, monkeypatch):
+    """Absolute and relative ones together, too: a run that cannot say what it read would fail at its end."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(name)
+    mixed, relative, absolute = (
+        describe_inputs(identify_inputs({"corpus": files}))["corpus"]
+        for files in (["a.txt", tmp_path / "b.txt"], ["a.txt", "b.txt"], [tmp_path / "a.txt", tmp_path / "b.txt"])
+    )
+    assert mixed == relative == absolute and mixed["name"] == tmp_path.name and mixed["files"] == 2
+
+
+@pytest.mark.parametrize("given", ["google", "google/model-20"])
+def test_tensorflow_checkpoints_of_any_name_are_identified(tmp_path, given):
+    """kbert reads every prefix, and of several that which `checkpoint` names."""
+    directory = tmp_path / "google"
+    directory.mkdir()
+    for name in ("bert_config.json", "vocab.txt", "checkpoint", "model-20.index", "model-20.data-00000-of-00001"):
+        (directory / name).write_text(name)
+    before = identify_inputs({"init": tmp_path / given})
+    for name in ("vocab.txt", "model-20.index", "model-20.data-00000-of-00001"):
+        (directory / name).write_text("other")
+        assert identify_inputs({"init": tmp_path / given}) != before
+        (directory / name).write_text(name)
+    (directory / "model-30.index").write_text("a later one")
+    (directory / "checkpoint").write_text("model-30")
+    assert (identify_inputs({"init": tmp_path / given}) != before) == (given == "google")
+
+
+def test_tensorflow_of_another_distribution_has_a_version(monkeypatch):
+    found = importlib.metadata.version
+
+    def version(name):
+        if name == "tensorflow":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found(name)
+
+    before = versions()
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert versions() == before and "tensorflow" in before
+
+
+def test_a_run_that_a_longer_warmup_keeps_from_being_extended_says_which_was_used(tmp_path):
+    settings = SETTINGS | {"warmup_steps": 1}
+    run = open_run(tmp_path, settings)
+    (tmp_path / "checkpoints" / "step-0000000010").mkdir(parents=True)
+    run.finish({}, keep_checkpoint=True)
+    longer = settings | {"steps": 20, "warmup_steps": 2}
+
+    def constant(settings):
+        return lambda steps: np.minimum(steps / settings["warmup_steps"], 1.0)
+
+    with pytest.raises(FileExistsError, match="started with 1 steps of warm-up.* would have 2. Give --warmup-steps 1:"):
+        open_run(tmp_path, longer, schedule=constant)
+    with pytest.raises(FileExistsError, match="depends on the number of steps: at step 1 it was 0.9, of 20 .* 0.95"):
+        open_run(tmp_path, longer, schedule=Decay)
+    assert open_run(tmp_path, longer | {"warmup_steps": 1}, schedule=constant).resume

@@ -1,7 +1,10 @@
 """GLUE fine-tuning: restarts, the table, and a run taken up between two restarts."""
 
+import argparse
+import contextlib
 import json
 import shutil
+import types
 import weakref
 import zipfile
 
@@ -315,3 +318,18 @@ def test_a_restarts_model_is_gone_before_the_next_is_built(home, tmp_path, monke
     monkeypatch.setattr(recipe, "build_classifier", watched)
     run_recipe("finetune_glue", *_arguments(home, "SST-2", tmp_path / "run", *RESTARTS))
     assert len(alive) > 1 and not any(alive)
+
+
+def test_only_the_first_worker_locks_the_directory_of_a_submission(tmp_path, monkeypatch):
+    recipe, submitted = import_recipe("finetune_glue"), []
+    args = argparse.Namespace(task="all", submission=True, output=tmp_path, data=tmp_path, batch_size=8, json=False)
+    second = types.SimpleNamespace(is_chief=False, scope=contextlib.nullcontext)
+    for name, value in {
+        "parse_arguments": lambda argv: args,
+        "tasks_of": lambda args: [],
+        "unsubmitted": lambda args: ({}, second),
+        "submit": lambda *arguments: submitted.append(sorted(tmp_path.iterdir())),
+    }.items():
+        monkeypatch.setattr(recipe, name, value)
+    recipe.main([])
+    assert submitted == [[]]

@@ -73,7 +73,8 @@ def _comparable(labels):
     """The same numbers in a type that holds -1 and every N: int32, int64 or float32."""
     labels = ops.convert_to_tensor(labels)
     kind = keras.backend.standardize_dtype(labels.dtype)
-    return ops.cast(labels, "float32" if "float" in kind else "int64" if kind in ("int64", "uint32") else "int32")
+    wide = "int64" if kind in ("int64", "uint32", "uint64") else "int32"
+    return ops.cast(labels, "float32" if "float" in kind else wide)
 
 
 def without_padding(labels, logits):

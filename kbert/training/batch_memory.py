@@ -19,7 +19,8 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
 
     The estimate counts what every layer keeps for the gradient in any case: its input, queries, keys, values and the
     intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first that learns keep
-    nothing and are not counted. Attention's probabilities, the logits and the optimizer come on top. With a GPU or TPU, or several machines, nothing is estimated.
+    nothing and are not counted. Attention's probabilities, the logits and the optimizer come on top. With a GPU or TPU,
+    or several machines, nothing is estimated.
 
     Args:
         model: one of kbert's models; another one is not looked at.

@@ -160,7 +160,7 @@ def _open(path, settings, overwrite, inputs, recipe, schedule):
 
 def _open_locked(path, settings, overwrite, inputs, recipe, schedule):
     if any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir()):
-        found = _read_settings(path)
+        found = None if overwrite else _read_settings(path)
         finished = (path / METRICS).exists()
         extended = schedule is not None and found is not None and _is_extension(_differing(found, settings))
         if not overwrite and (extended or (found == settings and not finished)):

@@ -161,6 +161,7 @@ def test_damaged_settings_are_named(tmp_path):
     (tmp_path / "settings.json").write_text("{")
     with pytest.raises(FileExistsError, match=r"settings cannot be read: .*settings\.json: not JSON"):
         open_run(tmp_path, SETTINGS)
+    assert not open_run(tmp_path, SETTINGS, overwrite=True).resume and read_json(tmp_path / "settings.json") == SETTINGS
 
 
 def test_other_versions_are_a_warning(tmp_path, capsys):

@@ -79,8 +79,22 @@ def _tar_members(path):
                 if member.isfile():
                     with contextlib.closing(archive.extractfile(member)) as stream:
                         yield member.name, stream
-        while content.read(1 << 20):  # to the end, where checksums of the compression stand
-            pass
+            _check_rest(archive.fileobj)
+
+
+def _check_rest(stream):
+    """Reads what follows the end mark, to the end, where checksums of the compression stand.
+
+    The rest of the last record may hold anything, unless there is no member. Behind it would be what is not read: a
+    second archive, or a text that begins with zeros.
+    """
+    position = stream.tell()
+    if position > tarfile.BLOCKSIZE:
+        block = tarfile.BLOCKSIZE  # of the end mark's two the first is behind
+        stream.read(-(position + block) % tarfile.RECORDSIZE + block)
+    while rest := stream.read(1 << 20):
+        if rest.strip(b"\0"):
+            raise tarfile.ReadError("there is more behind the end of the archive")
 
 
 class _Member(tarfile.TarInfo):

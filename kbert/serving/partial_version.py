@@ -39,12 +39,14 @@ def _make_locked(directory):
     while True:
         partial = directory / f".{uuid.uuid4().hex[:8]}.tmp"
         partial.mkdir()
-        lock = os.open(partial, os.O_RDONLY)
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if partial.exists():
-            return partial, lock
-        os.close(lock)  # another export took it for abandoned before it was locked
+        # Until it is locked, another export may take it for abandoned.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(partial, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if partial.exists():
+                return partial, lock
+            os.close(lock)
 
 
 def _remove_abandoned(directory):

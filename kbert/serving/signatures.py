@@ -192,9 +192,9 @@ def _hidden(pipeline, states):
 
 
 def _next_sentence(pipeline, limits):
-    """The next-sentence head of a model whose pipeline fills masks, or is one for next sentences itself."""
+    """The next-sentence head of a model whose pipeline fills masks."""
     model, tokenizer = pipeline.model, pipeline.tokenizer
-    settings = {**tokenizer.settings(), "special_tokens_in_text": False}  # only fill-mask reads [MASK] in the text
+    settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask reads [MASK] in the text, whatever it says
     if settings != tokenizer.settings():
         tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
     preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)

@@ -187,6 +187,16 @@ def test_the_next_sentence_head_beside_fill_mask(served_models):
     np.testing.assert_allclose(answers["is_next"], expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_special_tokens_in_the_text_mean_the_same_on_a_server(reads):
+    """To the next-sentence head beside fill-mask as to a pipeline of it."""
+    model, tokenizer = kbert.BertPretrainer(tiny_config()), tiny_tokenizer(special_tokens_in_text=reads)
+    columns = {"text": tf.constant(["a [MASK] film"]), "text_pair": tf.constant(["good"])}
+    batch = signatures(kbert.build_pipeline(model, tokenizer))["next_sentence"].preprocess(*columns.values())
+    expected = TextPreprocessor(tokenizer, batch["token_ids"].shape[1], pair=True)(columns)
+    np.testing.assert_array_equal(batch["token_ids"], expected["token_ids"])
+
+
 def test_a_pretrainer_without_next_sentence_and_an_encoder_of_pairs():
     masked_lm = kbert.build_pipeline(kbert.BertPretrainer(tiny_config(), next_sentence=False), tiny_tokenizer())
     assert set(signatures(masked_lm)) == {"serving_default", "fill_mask"}

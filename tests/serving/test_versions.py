@@ -128,6 +128,24 @@ def test_what_killed_exports_left_is_deleted_but_not_what_is_being_written(quick
     assert [entry.name for entry in directory.iterdir()] == ["1"]
 
 
+def test_an_export_whose_directory_is_taken_for_abandoned_makes_another(tmp_path, monkeypatch):
+    """Another one deletes it between the making and the opening, before it can be locked."""
+    from kbert.serving.partial_version import partial_version
+
+    opened, taken = os.open, []
+
+    def open_late(path, *arguments, **named):
+        if not taken:
+            taken.append(path)
+            os.rmdir(path)
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", open_late)
+    with partial_version(tmp_path / "it") as partial:
+        assert taken and partial.is_dir() and partial != taken[0]
+    assert not (tmp_path / "it").exists()
+
+
 def test_a_killed_process_holds_no_lock(tmp_path):
     code = (
         "import os, pathlib, signal\n"

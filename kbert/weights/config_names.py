@@ -73,7 +73,7 @@ def config_from(family: str, fields: dict[str, Any], source: str) -> BertConfig:
     missing = [row[_COLUMN[family]] for row in _FIELDS[:5] if row[0] not in values]
     if missing:
         raise ValueError(f"{source} does not say {', '.join(missing)}. Expected the config of a BERT.")
-    for name in field_names(family).values():
+    for name in (row[_COLUMN[family]] for row in _FIELDS if row[0] in SIZES):
         value = fields.get(name, 1)
         if type(value) is not int or value < 1:
             raise ValueError(f"{source}: `{name}` must be a positive integer. Received: {reprlib.repr(value)}")

@@ -185,11 +185,12 @@ def _labels(fields, number, path):
     if not names:
         return None
     labels = [names.get(str(i)) for i in range(number)]
-    if len(names) != number or not all(isinstance(label, str) for label in labels):
+    if len(names) != number or not all(isinstance(label, str | int | float) for label in labels):
         raise ValueError(
             f"{path}: id2label must name the labels 0 … {number - 1}, one for each output. "
             f"Received: {reprlib.repr(names)}"
         )
+    labels = [str(label) for label in labels]
     if len(set(labels)) < number:
         raise ValueError(f"{path}: id2label must name different labels. Received: {reprlib.repr(names)}")
     return labels

@@ -183,7 +183,7 @@ def _fit_labels(task, settings, arguments):
 
 
 def _settings_names(task):
-    return [name for name in ModelSettings.field_names() if name in ("sequence_length", "labels", *OPTIONS[task])]
+    return [name for name in ModelSettings.field_names() if name in ("sequence_length", *OPTIONS[task])]
 
 
 def _known(task):

@@ -34,7 +34,8 @@ def read_source(source: str | os.PathLike, vocabulary=None) -> KbertDirectory | 
     if not path.exists() and not _is_prefix(path):
         if not is_hub_name(source):
             raise FileNotFoundError(
-                f"Expected the path of a model. Received: {str(source)!r}, which does not exist{_near(path)}"
+                f"Expected the path of a model. Received: {str(source)!r}, which does not exist"
+                f"{_near(path) or _why_no_hub(source)}"
             )
         path = download_from_hub(source)
     for candidate in (path.parent,) if _is_part(path) else (path, path / "model"):
@@ -70,6 +71,14 @@ def _near(path):
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, sorted(names)[:1000], n=3, cutoff=0.5)
     return f". In {path.parent} there is: {', '.join(near)}" if near else ""
+
+
+def _why_no_hub(source):
+    """Why a name that could be the hub's is taken for a path."""
+    owner, slash, name = str(source).partition("/")
+    if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
+        return ""
+    return f". (Names on the hub are not looked up where there is a directory {owner} here.)"
 
 
 def _is_part(path):

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
-_PART = re.compile(r"[^/.]*")  # the first part of a name, in all families
+_PART = re.compile(r"(?:bert[/.])?[^/.]*")  # of the model in a name, in all families; that of an encoder is in "bert"
 _LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all families
 
 

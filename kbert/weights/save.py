@@ -5,12 +5,14 @@ import dataclasses
 from kbert.data.lengths import usual_length
 from kbert.files import check_directory_is_free, write_directory
 from kbert.weights.casing import warn_of_wrong_casing
+from kbert.weights.description import ModelDescription
 from kbert.weights.google_write import write_google_checkpoint
 from kbert.weights.huggingface_write import write_huggingface_directory
 from kbert.weights.kbert_directory import write_kbert_directory
 from kbert.weights.kerashub_write import write_kerashub_preset
 from kbert.weights.settings import ModelSettings
 from kbert.weights.settings_file import NAME
+from kbert.weights.sizes import check_settings
 
 FORMATS = ("kbert", "huggingface", "google", "kerashub")
 _OTHERS = {  # writer, and the patterns of what it writes
@@ -127,6 +129,10 @@ def _check(model, tokenizer, settings):
             "save_pretrained: `sequence_length` must be at most the model's position table, "
             f"{model.config.max_sequence_length}. Received: {settings.sequence_length}"
         )
+    try:
+        check_settings(settings, ModelDescription.of(model))  # what loading would refuse
+    except ValueError as error:
+        raise ValueError(f"save_pretrained: {error}") from None
     number = getattr(model, "num_labels", None)
     if settings.labels is not None and number is not None and len(settings.labels) != number:
         raise ValueError(

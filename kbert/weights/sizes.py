@@ -9,6 +9,7 @@ from kbert.weights.description import ModelDescription
 from kbert.weights.name_table import block_variables, encoder_variables, head_variables, heads_of, row_of, sizes_of
 from kbert.weights.settings import COUNTS, ModelSettings
 
+_MOST = 4096  # of a count, where the position table is shorter
 _SHOWN_BY = {  # field -> the variable whose shape shows it, and the letter there
     "vocabulary_size": ("embeddings/token_embedding/embeddings", "V"),
     "hidden_dim": ("embeddings/token_embedding/embeddings", "H"),
@@ -115,12 +116,16 @@ def check_settings(settings: ModelSettings, description: ModelDescription) -> No
     """Bounds the sizes that no file of weights shows, but that memory is taken by.
 
     Raises:
-        ValueError: a length, a count or `num_parts` beyond the position table or the vocabulary, or its default if that
-            is more; the message names it.
+        ValueError: `sequence_length`, `num_parts` or `max_masks` beyond the position table, `top_k` beyond the
+            vocabulary (or their defaults, if those are more), another count beyond 4,096; the message names it.
     """
     config, counts = description.config, settings.to_dict() | settings.to_dict()["preprocessing"]
-    most = {name: max(config.max_sequence_length, getattr(ModelSettings, name)) for name in COUNTS}
-    most |= {"sequence_length": config.max_sequence_length, "top_k": max(config.vocabulary_size, ModelSettings.top_k)}
+    most = dict.fromkeys(COUNTS, max(config.max_sequence_length, _MOST))
+    most |= {
+        "sequence_length": config.max_sequence_length,
+        "max_masks": max(config.max_sequence_length, ModelSettings.max_masks),
+        "top_k": max(config.vocabulary_size, ModelSettings.top_k),
+    }
     parts = (description.encoder_arguments or description.arguments).get("num_parts")
     if parts is not None:
         most, counts = most | {"num_parts": config.max_sequence_length}, counts | {"num_parts": parts}

@@ -102,3 +102,14 @@ def test_sentence_transformers_say_how_they_pool(directory):
     np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1.0, rtol=1e-6)
     (directory / "1_Pooling/config.json").write_text(json.dumps({**modes, "pooling_mode_mean_tokens": True}))
     assert any("which kbert does not have" in line for line in read_source(directory).remarks)
+
+
+def test_labels_that_are_numbers(directory):
+    """As transformers writes them for somebody whose data have numbers."""
+    classifier(directory, 2, id2label={"0": 1, "1": 2.5}, num_classes=None)  # the last is no field of a BERT's config
+    assert read_source(directory).settings.labels == ["1", "2.5"]
+
+
+def test_the_pooler_that_is_not_used_is_named(directory, capsys):
+    kbert.load_pretrained(directory, task="span")
+    assert "bert.pooler: unused (2 variables)" in capsys.readouterr().out

@@ -159,7 +159,7 @@ def test_a_path_is_no_name(monkeypatch, name, tmp_path):
     hub = Hub(None)
     monkeypatch.setattr(hub, "get_session", lambda: pytest.fail("the hub was asked"))
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    with pytest.raises(FileNotFoundError, match="does not exist$"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist($|\. \(Names on the hub are not)"):
         read_source(name)
 
 
@@ -178,3 +178,12 @@ def test_without_a_directory_of_that_name_the_hub_is_asked_and_the_error_names_t
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, ConnectionError("no route to host")))
     with pytest.raises(FileNotFoundError, match="'runs/tyni' does not exist here as a path.*ConnectionError"):
         read_source("runs/tyni")
+
+
+def test_a_name_on_the_hub_beside_a_directory_of_its_owner(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "google").mkdir()
+    with pytest.raises(FileNotFoundError, match="on the hub are not looked up where there is a directory google here"):
+        read_source("google/bert_uncased")
+    with pytest.raises(FileNotFoundError, match="does not exist$"):
+        read_source("google/models/bert.ckpt")

@@ -1,6 +1,7 @@
 """ModelSettings: round trip and validation."""
 
 import pytest
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.tiny_directory import write_tiny_directory
 
 import kbert
@@ -63,3 +64,26 @@ def test_options_of_another_task_are_refused(tmp_path):
     write_tiny_directory(tmp_path / "model", "classification", num_labels=2)
     with pytest.raises(ValueError, match=r"unknown arguments \['top_k'\]. Known: .*windows"):
         kbert.load_pretrained(tmp_path / "model", top_k=3)
+
+
+@pytest.mark.parametrize("option", [{"n_best": 100}, {"max_query_length": 500}, {"doc_stride": 600}])
+def test_counts_beyond_a_short_position_table(option, tmp_path):
+    """They mean what the table allows, but what is saved can be loaded."""
+    pipeline = kbert.build_pipeline(kbert.BertSpanExtractor(tiny_config()), tiny_tokenizer(), **option)
+    kbert.save_pretrained(pipeline, tmp_path / "it")
+    ((name, value),) = option.items()
+    assert getattr(kbert.load_pretrained(tmp_path / "it").pretrained.settings, name) == value
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    pipeline = kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tiny_tokenizer(), max_masks=500)
+    with pytest.raises(ValueError, match="save_pretrained: `max_masks` must be at most 19. Received: 500"):
+        kbert.save_pretrained(pipeline, tmp_path / "it")
+    assert not (tmp_path / "it").exists()
+
+
+@pytest.mark.parametrize("task", ["span", "regression", "multiple_choice", "encoder"])
+def test_labels_of_a_model_without_labels(task, tmp_path):
+    write_tiny_directory(tmp_path / "it")
+    with pytest.raises(ValueError, match=r"unknown arguments \['labels'\]"):
+        kbert.load_pretrained(tmp_path / "it", task=task, labels=["a", "b"])

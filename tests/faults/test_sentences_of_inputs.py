@@ -10,6 +10,7 @@ from kbert.data.choice_preprocessor import ChoicePreprocessor
 from kbert.data.span_preprocessor import SpanPreprocessor
 from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.data.write_records import write_records
+from kbert.optim.tasks import task_losses
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import SPECIAL_TOKENS
 
@@ -69,7 +70,7 @@ def test_a_pipeline(pipeline):
 def test_hugging_face_names(pipeline, as_tensors):
     batch = {name: tf.constant(value) if as_tensors else value for name, value in HUGGING_FACE.items()}
     model = pipeline.model
-    model.compile("sgd", kbert.optim.tasks.task_losses("classification"))
+    model.compile("sgd", task_losses("classification"))
     message = (
         "BertClassifier: expected a batch with the keys .*Hugging Face's attention_mask is padding_mask here, "
         "input_ids is token_ids here, token_type_ids is segment_ids here"

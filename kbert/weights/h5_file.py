@@ -117,6 +117,8 @@ def _check_heaps(path):
             start = content.find(_HEAP, start + len(_HEAP))
         for name in _NAME.finditer(content):
             length, heap = (int.from_bytes(field, "little") for field in name.groups())
+            if length and length <= _LONGEST_NAME and heap >= len(content):
+                raise ValueError(f"{path} is truncated or no HDF5 file: it ends before byte {heap}. Download it again.")
             if length > _LONGEST_NAME or (length and heap not in heaps):
                 raise ValueError(f"{path} is corrupted: a name of {length} bytes that is kept at byte {heap}.")
 

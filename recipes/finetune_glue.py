@@ -24,7 +24,8 @@ from finetune_classifier import add_finetuning_flags, build, finetune
 from flags import command, directory, inputs_of, plain_errors, positive_float, positive_int, settings_of
 from submit_glue import submit
 
-from kbert.files import lock_directory, read_json, unlock_directory, write_directory
+from kbert.files import read_json, write_directory
+from kbert.locks import lock_directory, unlock_directory
 from kbert.tasks.glue import GLUE_TASKS
 from kbert.training.run_directory import METRICS, SETTINGS, open_run
 

@@ -9,10 +9,10 @@ import pytest
 from helpers.paths import ROOT
 
 ROOMS = (
-    "files", "config", "text", "data", "layers", "optim", "models", "answers", "pipelines", "tasks", "weights",
-    "training", "serving", "inspection",
+    "versions", "files", "locks", "config", "text", "data", "layers", "optim", "models", "answers", "pipelines",
+    "tasks", "weights", "training", "serving", "inspection",
 )  # fmt: skip
-BACKEND_NEUTRAL = ("config", "files", "layers", "optim", "models")
+BACKEND_NEUTRAL = ("versions", "files", "locks", "config", "layers", "optim", "models")
 
 
 def _files():
@@ -37,9 +37,9 @@ def _imported_rooms(path):
                 yield parts[1] if len(parts) > 1 else "kbert", node.lineno
 
 
-def test_every_folder_is_a_room():
-    folders = {p.name for p in (ROOT / "kbert").iterdir() if p.is_dir() and p.name != "__pycache__"}
-    assert folders | {"config", "files"} == set(ROOMS)
+def test_every_folder_and_module_is_a_room():
+    entries = (ROOT / "kbert").iterdir()
+    assert {p.stem for p in entries if p.name not in ("__pycache__", "__init__.py")} == set(ROOMS)
 
 
 @pytest.mark.parametrize("path", _files(), ids=lambda p: str(p.relative_to(ROOT)))

@@ -1,6 +1,5 @@
 """Documents → a records directory: tokenised, mixed, divided into shards."""
 import hashlib
-import importlib.metadata
 import itertools
 import json
 import pathlib
@@ -25,14 +24,16 @@ from kbert.data.records_manifest import (
     signed,
     token_type,
 )
-from kbert.files import LOCK, atomic_file, is_partial, read_json, remove_partial, sha256
+from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256
+from kbert.locks import LOCK
 from kbert.text.tokenizer import resolve_settings
 from kbert.text.vocabulary import write_vocabulary
+from kbert.versions import versions
 
 _STATE = (MANIFEST, UNFINISHED, VOCABULARY)
 _MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
 _RECIPE = ("settings.json", "inputs.json", "metrics.json", LOCK)
-_PACKAGES = ("kbert", "tensorflow", "tensorflow-text", "sentencex", "numpy")
+_PACKAGES = ("tensorflow", "tensorflow-text", "sentencex", "numpy")
 
 
 def write_records(
@@ -252,7 +253,7 @@ class _Writer:
             "token_type": self.token_type,
             **self.made_by,
             "counts": self._counts(),
-            "versions": _versions(),
+            "versions": {"python": platform.python_version(), **versions(_PACKAGES)},
             "shards": self.done["shards"],
         })  # fmt: skip
         write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
@@ -282,16 +283,6 @@ def _divide(documents, shard_tokens):
 def _write(path, content):
     with atomic_file(path, "wb") as file:
         file.write(content)
-
-
-def _versions():
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
-    return versions
 
 
 def _resolved(made_by):

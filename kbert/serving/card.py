@@ -3,10 +3,9 @@
 import dataclasses
 import datetime
 import hashlib
-import importlib
-import importlib.metadata
 
 from kbert.files import write_json
+from kbert.versions import versions
 
 
 def model_card(name, version, pipeline, signatures, limits, report, metrics=None, made_by=None):
@@ -39,7 +38,7 @@ def model_card(name, version, pipeline, signatures, limits, report, metrics=None
         "metrics": metrics or {},
         "made_by": made_by or {},
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": _versions(),
+        "versions": versions(),
         "limits": dataclasses.asdict(limits),
         "servers": {"tensorflow_model_server": "2.12 and later", "text_ops": sorted(report.servers)},
         "signatures": {
@@ -76,10 +75,3 @@ def _example(name, version, key, signature):
     else:
         body["examples"] = [row]
     return {"path": f"/v1/models/{name}/versions/{version}:{signature.kind}", "body": body}
-
-
-def _versions():
-    found = {"kbert": importlib.import_module("kbert").__version__}  # the one thing a room needs of the front door
-    for package in ("keras", "tensorflow", "tensorflow-text"):
-        found[package] = importlib.metadata.version(package)
-    return found

@@ -3,11 +3,8 @@
 import concurrent.futures
 import glob
 import hashlib
-import importlib
-import importlib.metadata
 import os
 import pathlib
-import sys
 from collections.abc import Iterable, Mapping
 
 from kbert.data.records import is_records
@@ -19,7 +16,6 @@ from kbert.weights.kbert_directory import is_kbert_directory
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint")
 _WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
-_PACKAGES = ("keras", "tensorflow")
 
 
 def identify_inputs(inputs: Mapping[str, object]) -> dict:
@@ -98,16 +94,6 @@ def makers(inputs: Mapping[str, object]) -> dict:
     return found
 
 
-def versions() -> dict[str, str]:
-    """Of the packages on which the numbers of a run depend."""
-    found = {"kbert": importlib.import_module("kbert").__version__}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # TensorFlow is also distributed as tensorflow-tpu, -cpu, ...
-            if name in sys.modules:
-                found[name] = sys.modules[name].__version__
-    return found
 
 
 def _as_list(value):

@@ -6,21 +6,12 @@ import math
 import pathlib
 import shutil
 
-from kbert.files import (
-    LOCK,
-    explain_full_disk,
-    flush,
-    flush_tree,
-    is_partial,
-    lock_directory,
-    read_json,
-    remove_partial,
-    unlock_directory,
-    write_json,
-)
+from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
+from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import checkpoint_paths, checkpoint_step
 from kbert.training.extension import check_extension
-from kbert.training.inputs import check_inputs, describe_inputs, identify_inputs, makers, versions
+from kbert.training.inputs import check_inputs, describe_inputs, identify_inputs, makers
+from kbert.versions import versions
 
 SETTINGS, INPUTS, METRICS, MODEL, CHECKPOINTS = "settings.json", "inputs.json", "metrics.json", "model", "checkpoints"
 

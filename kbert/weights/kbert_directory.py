@@ -2,8 +2,6 @@
 import contextlib
 import dataclasses
 import datetime
-import importlib
-import importlib.metadata
 import json
 import pathlib
 import platform
@@ -14,6 +12,7 @@ from keras import ops
 from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_directory
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
+from kbert.versions import versions
 from kbert.weights.description import ModelDescription
 from kbert.weights.h5_file import H5File
 from kbert.weights.settings import ModelSettings
@@ -190,19 +189,9 @@ def _manifest(directory, model, made_by):
         "files": files,
         "parameters": model.count_params(),
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **versions()},
         "made_by": made_by or {},
     }
-
-
-def _versions():
-    found = {"kbert": importlib.import_module("kbert").__version__}  # the one thing a room needs of the front door
-    for name in ("keras", "tensorflow", "tensorflow-text"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _check_hashes(path):

@@ -1,7 +1,5 @@
 """The rule of `--output`: resume, or refuse and say what is there, or delete and say what."""
 
-import hashlib
-import importlib.metadata
 import json
 import os
 import shutil
@@ -9,13 +7,11 @@ import socket
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from helpers.paths import ROOT
 
-from kbert.files import read_json, sha256, write_directory, write_json
+from kbert.files import read_json, write_directory, write_json
 from kbert.training import run_directory
-from kbert.training.inputs import describe_inputs, identify_inputs, versions
 from kbert.training.run_directory import open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
@@ -108,70 +104,12 @@ def test_json_is_written_whole_or_not_at_all(tmp_path):
     assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
 
 
-def _inputs(directory):
-    directory.mkdir(exist_ok=True)
-    (directory / "train.csv").write_text("text,label\na,0\nb,1\n")
-    (directory / "vocab.txt").write_text("[PAD]\n[UNK]\na\nb\n")
-    return {"train": directory / "train.csv", "vocab": directory / "vocab.txt", "dev": None}
-
-
-@pytest.mark.parametrize(
-    "damage, message",
-    [
-        (lambda d: (d / "train.csv").write_text("text,label\na,1\nb,0\n"), r"train.csv \(--train\) has changed"),
-        (lambda d: (d / "vocab.txt").write_text("[PAD]\n[UNK]\nb\na\n"), r"vocab.txt \(--vocab\) has changed"),
-    ],
-)
-def test_a_run_whose_inputs_have_changed_does_not_resume(tmp_path, damage, message):
-    inputs = _inputs(tmp_path / "data")
-    open_run(tmp_path / "run", SETTINGS, inputs=inputs)
-    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume
-    content = {path: path.read_bytes() for path in (tmp_path / "data").iterdir()}
-    damage(tmp_path / "data")
-    with pytest.raises(ValueError, match=rf"run: a run resumes with the inputs .*{message}.*Put back"):
-        open_run(tmp_path / "run", SETTINGS, inputs=inputs)
-    for path, was in content.items():
-        path.write_bytes(was)  # the content counts, not the time
-    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume
-
-
-def test_files_that_come_and_go_are_named(tmp_path):
-    inputs = _inputs(tmp_path / "data")
-    inputs = {"corpus": list(inputs.values())[:2]}
-    open_run(tmp_path / "run", SETTINGS, inputs=inputs)
-    (tmp_path / "data" / "more.txt").write_text("c")
-    inputs["corpus"] = [inputs["corpus"][0], tmp_path / "data" / "more.txt"]
-    with pytest.raises(ValueError, match=r"more.txt \(--corpus\) is new, .*vocab.txt \(--corpus\) is gone"):
-        open_run(tmp_path / "run", SETTINGS, inputs=inputs)
-
-
-@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"inputs": [], "versions": {}, "recorded": ""}'])
-def test_a_run_that_cannot_tell_its_inputs_does_not_resume(tmp_path, content):
-    open_run(tmp_path, SETTINGS)
-    if content is None:
-        (tmp_path / "inputs.json").unlink()
-    else:
-        (tmp_path / "inputs.json").write_text(content)
-    with pytest.raises(ValueError, match=r"inputs\.json"):
-        open_run(tmp_path, SETTINGS)
-
-
 def test_damaged_settings_are_named(tmp_path):
     open_run(tmp_path, SETTINGS)
     (tmp_path / "settings.json").write_text("{")
     with pytest.raises(FileExistsError, match=r"settings cannot be read: .*settings\.json: not JSON"):
         open_run(tmp_path, SETTINGS)
     assert not open_run(tmp_path, SETTINGS, overwrite=True).resume and read_json(tmp_path / "settings.json") == SETTINGS
-
-
-def test_other_versions_are_a_warning(tmp_path, capsys):
-    open_run(tmp_path, SETTINGS)
-    record = read_json(tmp_path / "inputs.json")
-    assert set(record["versions"]) == {"kbert", "keras", "tensorflow"}
-    assert open_run(tmp_path, SETTINGS).resume and "WARNING" not in capsys.readouterr().out
-    write_json(tmp_path / "inputs.json", record | {"versions": record["versions"] | {"keras": "2.0"}})
-    assert open_run(tmp_path, SETTINGS).resume
-    assert f"other versions (keras 2.0 then, {record['versions']['keras']} now)" in capsys.readouterr().out
 
 
 def test_metrics_that_are_not_finite_do_not_finish_a_run(tmp_path):
@@ -217,7 +155,7 @@ def test_a_run_is_finished_in_an_order_that_survives_a_loss_of_power(tmp_path, m
 
 HOLDER = """
 import sys, time
-from kbert.files import lock_directory
+from kbert.locks import lock_directory
 lock_directory(sys.argv[1])
 print("held", flush=True)
 time.sleep(300)
@@ -269,162 +207,3 @@ def test_a_refused_directory_is_left_as_it_was(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere.csv"):
         open_run(tmp_path / "new", SETTINGS, inputs={"train": tmp_path / "nowhere.csv"})
     assert os.listdir(tmp_path) == ["thesis.tex"]
-
-
-def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
-    first = open_run(tmp_path / "first", SETTINGS, inputs=_inputs(tmp_path / "data"), recipe="pretrain.py")
-    made_by = first.made_by({"loss": 2.0})
-    assert made_by["recipe"] == "pretrain.py" and made_by["metrics"] == {"loss": 2.0}
-    assert made_by["settings"] == SETTINGS and set(made_by["versions"]) == {"kbert", "keras", "tensorflow"}
-    train = tmp_path / "data" / "train.csv"
-    described = {"name": "train.csv", "files": 1, "bytes": train.stat().st_size, "sha256": sha256(train)}
-    assert made_by["inputs"]["train"] == described
-    model = tmp_path / "first" / "model"
-    model.mkdir()
-    write_json(model / "config.json", {"format": "kbert"})
-    (model / "model.weights.h5").write_text("w")
-    write_json(model / "manifest.json", {"made_by": made_by})
-    inputs = {"init": model, "train": train}
-    second = open_run(tmp_path / "second", SETTINGS | {"init": str(model)}, inputs=inputs, recipe="finetune.py")
-    init = second.made_by({})["inputs"]["init"]
-    lines = "".join(f"{sha256(model / name)}  {name}\n" for name in ("config.json", "model.weights.h5"))
-    assert init["sha256"] == hashlib.sha256(lines.encode()).hexdigest() and init["name"] == "first/model"
-    assert init["made_by"] == made_by
-    assert str(tmp_path) not in json.dumps(second.made_by({}))
-
-
-class Constant:
-    def __init__(self, settings):
-        self.settings = settings
-
-    def __call__(self, steps):
-        return 0.1 + 0 * steps
-
-
-class Decay(Constant):
-    def __call__(self, steps):
-        return 1 - steps / self.settings["steps"]
-
-
-def _at_step(path, step, finished):
-    run = open_run(path, SETTINGS)
-    for saved in (step - 1, step):
-        (path / "checkpoints" / f"step-{saved:010d}").mkdir(parents=True)
-    if finished:
-        run.finish({"loss": 1.0}, keep_checkpoint=True)
-        assert [entry.name for entry in (path / "checkpoints").iterdir()] == [f"step-{step:010d}"]
-
-
-@pytest.mark.parametrize("finished", [False, True])
-def test_a_run_is_extended_where_its_past_stays_the_same(tmp_path, finished, capsys):
-    _at_step(tmp_path, 10, finished)
-    with pytest.raises(FileExistsError, match="with other settings .steps: 10 there, 20 now"):
-        open_run(tmp_path, SETTINGS | {"steps": 20})
-    with pytest.raises(FileExistsError, match="depends on the number of steps: at step 1 it was 0.9, of 20 .* 0.95"):
-        open_run(tmp_path, SETTINGS | {"steps": 20}, schedule=Decay)
-    with pytest.raises(FileExistsError, match="10 of which are done: it cannot be given 9 steps"):
-        open_run(tmp_path, SETTINGS | {"steps": 9}, schedule=Constant)
-    assert (tmp_path / "metrics.json").exists() == finished
-    assert open_run(tmp_path, SETTINGS | {"steps": 20}, schedule=Constant).resume
-    assert "20 steps instead of 10, 10 of which are done" in capsys.readouterr().out
-    assert not (tmp_path / "metrics.json").exists() and read_json(tmp_path / "settings.json")["steps"] == 20
-
-
-def test_a_finished_run_without_its_checkpoint_cannot_be_extended(tmp_path):
-    open_run(tmp_path, SETTINGS).finish({})
-    with pytest.raises(FileExistsError, match="whose checkpoint was deleted.*--init"):
-        open_run(tmp_path, SETTINGS | {"steps": 20}, schedule=Constant)
-
-
-class Worker:
-    """Stands for the hardware of one of two workers."""
-
-    def __init__(self, is_chief, problem=None):
-        self.is_chief, self.problem, self.told = is_chief, problem, []
-
-    def wait_for_all(self, problem=None):
-        self.told.append(problem)
-        if self.problem:
-            raise RuntimeError(self.problem)
-
-
-def test_the_first_worker_tells_the_others_what_is_wrong(tmp_path):
-    inputs = _inputs(tmp_path / "data")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "thesis.tex").write_text("years of work")
-    chief = Worker(True)
-    with pytest.raises(FileExistsError, match="thesis"):
-        open_run(tmp_path / "run", SETTINGS, hardware=chief, inputs=inputs)
-    assert len(chief.told) == 1 and "thesis.tex" in chief.told[0]
-    with pytest.raises(RuntimeError, match="thesis"):
-        open_run(tmp_path / "run", SETTINGS, hardware=Worker(False, chief.told[0]), inputs=inputs)
-    assert os.listdir(tmp_path / "run") == ["thesis.tex"]
-
-
-def test_every_worker_reads_the_same_inputs(tmp_path):
-    inputs, chief = _inputs(tmp_path / "data"), Worker(True)
-    open_run(tmp_path / "run", SETTINGS, hardware=chief, inputs=inputs)
-    assert chief.told == [None]
-    assert not open_run(tmp_path / "run", SETTINGS, hardware=Worker(False), inputs=inputs).is_chief
-    inputs["train"].write_text("what another machine has under this name")
-    with pytest.raises(ValueError, match=r"train.csv \(--train\) has changed"):
-        open_run(tmp_path / "run", SETTINGS, hardware=Worker(False), inputs=inputs)
-
-
-def test_inputs_are_described_however_their_paths_are_given(tmp_path, monkeypatch):
-    """Absolute and relative ones together, too: a run that cannot say what it read would fail at its end."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text(name)
-    mixed, relative, absolute = (
-        describe_inputs(identify_inputs({"corpus": files}))["corpus"]
-        for files in (["a.txt", tmp_path / "b.txt"], ["a.txt", "b.txt"], [tmp_path / "a.txt", tmp_path / "b.txt"])
-    )
-    assert mixed == relative == absolute and mixed["name"] == tmp_path.name and mixed["files"] == 2
-
-
-@pytest.mark.parametrize("given", ["google", "google/model-20"])
-def test_tensorflow_checkpoints_of_any_name_are_identified(tmp_path, given):
-    """kbert reads every prefix, and of several that which `checkpoint` names."""
-    directory = tmp_path / "google"
-    directory.mkdir()
-    for name in ("bert_config.json", "vocab.txt", "checkpoint", "model-20.index", "model-20.data-00000-of-00001"):
-        (directory / name).write_text(name)
-    before = identify_inputs({"init": tmp_path / given})
-    for name in ("vocab.txt", "model-20.index", "model-20.data-00000-of-00001"):
-        (directory / name).write_text("other")
-        assert identify_inputs({"init": tmp_path / given}) != before
-        (directory / name).write_text(name)
-    (directory / "model-30.index").write_text("a later one")
-    (directory / "checkpoint").write_text("model-30")
-    assert (identify_inputs({"init": tmp_path / given}) != before) == (given == "google")
-
-
-def test_tensorflow_of_another_distribution_has_a_version(monkeypatch):
-    found = importlib.metadata.version
-
-    def version(name):
-        if name == "tensorflow":
-            raise importlib.metadata.PackageNotFoundError(name)
-        return found(name)
-
-    before = versions()
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    assert versions() == before and "tensorflow" in before
-
-
-def test_a_run_that_a_longer_warmup_keeps_from_being_extended_says_which_was_used(tmp_path):
-    settings = SETTINGS | {"warmup_steps": 1}
-    run = open_run(tmp_path, settings)
-    (tmp_path / "checkpoints" / "step-0000000010").mkdir(parents=True)
-    run.finish({}, keep_checkpoint=True)
-    longer = settings | {"steps": 20, "warmup_steps": 2}
-
-    def constant(settings):
-        return lambda steps: np.minimum(steps / settings["warmup_steps"], 1.0)
-
-    with pytest.raises(FileExistsError, match="started with 1 steps of warm-up.* would have 2. Give --warmup-steps 1:"):
-        open_run(tmp_path, longer, schedule=constant)
-    with pytest.raises(FileExistsError, match="depends on the number of steps: at step 1 it was 0.9, of 20 .* 0.95"):
-        open_run(tmp_path, longer, schedule=Decay)
-    assert open_run(tmp_path, longer | {"warmup_steps": 1}, schedule=constant).resume

@@ -1,0 +1,86 @@
+"""A directory that one process at a time writes to."""
+
+import contextlib
+import datetime
+import errno
+import os
+import pathlib
+import socket
+
+from kbert.files import explain_full_disk
+
+LOCK = ".lock"
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_held = {}  # path of a lock file -> (its handle, the process that opened it: after a fork the child has both)
+
+
+def lock_directory(directory) -> None:
+    """Claims a directory for this process, until `unlock_directory` or the end of the process, however it ends.
+
+    The claim is a lock of the operating system on the file ``.lock`` in it, which says who holds it. A process may
+    claim a directory again that it holds already. Where the file system has no locks, a line says so.
+
+    Args:
+        directory: path of a directory.
+
+    Raises:
+        BlockingIOError: another process holds it; the message says which, on which machine and since when.
+        FullDisk: there is no space for the file.
+
+    Example::
+
+        lock_directory("runs/tiny")
+    """
+    unlock_directory(directory)
+    path = pathlib.Path(directory).resolve() / LOCK
+    while (handle := _try_lock(path)) is not None:
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                break
+        os.close(handle)  # its holder deleted the file between our opening and our locking it
+    if handle is None:
+        return
+    since = datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="seconds")
+    _held[path] = handle, os.getpid()
+    try:
+        with explain_full_disk(path):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
+    except OSError:
+        unlock_directory(directory)
+        raise
+
+
+def _try_lock(path):
+    """A handle with the lock, or None where the file system has no locks."""
+    import fcntl  # POSIX only
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(handle, 200).decode("utf-8", "replace").strip() or "another process"
+        os.close(handle)
+        if error.errno in _NO_LOCKS:
+            path.unlink(missing_ok=True)
+            print(f"{path.parent}: this file system has no locks; let no other process write there.", flush=True)
+            return None
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise BlockingIOError(
+            f"{path.parent} is in use by {holder}. Wait until that has ended, end it, or take another directory."
+        ) from None
+    return handle
+
+
+def unlock_directory(directory) -> None:
+    """Gives up the claim of `lock_directory`; does nothing where this process has none."""
+    path = pathlib.Path(directory).resolve() / LOCK
+    handle, process = _held.pop(path, (None, None))
+    if handle is None:
+        return
+    if process == os.getpid():
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                path.unlink()
+    os.close(handle)

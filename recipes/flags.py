@@ -183,7 +183,6 @@ def command(main, resumes=False):
     from kbert.training.workers import LostWorker, named_losses
 
     take_signals(interrupt)
-    sys.unraisablehook = _all_but_unwritten_h5
     try:
         with named_losses():
             main()
@@ -194,14 +193,12 @@ def command(main, resumes=False):
             hint = "The same command resumes the run." if resumes else "No file was left half written."
             print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
-    except (FloatingPointError, LostWorker, OSError) as error:
+    except (FloatingPointError, LostWorker) as error:
         sys.exit(f"error: {error}")
-
-
-def _all_but_unwritten_h5(error):
-    """h5py tries once more to write a file when it is deleted, and would print a traceback of what was said before."""
-    if "file write failed" not in str(error.exc_value):
-        sys.__unraisablehook__(error)
+    except OSError as error:
+        sys.stdout.flush()
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # without HDF5's clean-up, which crashes over a file that the disk did not take
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.versions import versions
 from kbert.weights.description import ModelDescription
 from kbert.weights.h5_file import H5File
+from kbert.weights.h5_write import h5_errors_raised
 from kbert.weights.settings import ModelSettings
 from kbert.weights.sizes import SIZES, check_settings, check_sizes, check_variables
 
@@ -99,7 +100,7 @@ def write_kbert_directory(path, model, settings: ModelSettings, vocabulary, made
     def write(place):
         (place / CONFIG).write_text(_json(_config(description, settings)), encoding="utf-8")
         write_vocabulary(place / VOCABULARY, vocabulary)
-        with _without_optimizer(model):
+        with _without_optimizer(model), h5_errors_raised(path / WEIGHTS):
             model.save_weights(place / WEIGHTS)
         (place / MANIFEST).write_text(_json(_manifest(place, model, made_by)), encoding="utf-8")
 

@@ -182,7 +182,7 @@ class FaultRun:
             number = _SIGNALS[fault.kind]
             assert ended.status in (0, 128 + number, -number), ended.printed
         elif fault.kind in _ERRORS:
-            assert ended.status in (0, 1) and len(ended.errors) == ended.status, ended.printed
+            assert ended.status in (0, 1) and len(ended.errors) == ended.status, f"{ended.status}: {ended.printed}"
             assert fault.kind != "not a number" or "step" in ended.errors[0], ended.printed
         elif fault.kind != "two at once":
             assert ended.status in (0, -signal.SIGKILL), ended.printed

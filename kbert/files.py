@@ -224,6 +224,7 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
                 except BaseException:
                     os.rename(old, path)
                     raise
+                flush(path.parent)  # the new name before the old content goes
                 shutil.rmtree(old)
             flush(path.parent)
         finally:

@@ -170,7 +170,9 @@ def inputs_of(arguments: argparse.Namespace, **others) -> dict:
 
 
 def command(main, resumes=False):
-    """Runs a recipe's `main` as a program: a signal, divergence, a disk fault and a lost worker end it with one line.
+    """Runs a recipe's `main` as a program: what may befall a training from outside ends it with one line.
+
+    That is a signal, divergence, a fault of the disk, a lost worker, a damaged input or too little memory.
 
     Args:
         main: function without arguments.
@@ -199,6 +201,13 @@ def command(main, resumes=False):
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # without HDF5's clean-up, which crashes over a file that the disk did not take
+    except ValueError as error:
+        from kbert.data.reading_errors import UnreadableInput
+        from kbert.training.batch_memory import OutOfMemory
+
+        if not isinstance(error, UnreadableInput | OutOfMemory):
+            raise
+        sys.exit(f"error: {error}")
 
 
 @contextlib.contextmanager

@@ -6,15 +6,23 @@ import re
 import tensorflow as tf
 
 _IN_PYTHON = re.compile(r"(\w+(?:Error|Exception)): ([^\n]*)\nTraceback \(most recent call last\)")
-_OF_FILES = {"ValueError": ValueError, "OSError": OSError, "FileNotFoundError": OSError, "PermissionError": OSError}
+
+
+class UnreadableInput(ValueError):
+    """A file that a dataset reads is damaged; the message names it."""
+
+
+_OF_FILES = {
+    "ValueError": UnreadableInput, "OSError": OSError, "FileNotFoundError": OSError, "PermissionError": OSError,
+}  # fmt: skip
 
 
 @contextlib.contextmanager
 def reading_errors():
-    """Raises a ValueError or OSError of a dataset's Python code (a damaged shard, a corpus cut short) as it was.
+    """Raises a ValueError or OSError of a dataset's Python code (a damaged shard, a corpus cut short) by its message.
 
-    TensorFlow reports it as `tf.errors.InvalidArgumentError` or `UnknownError`, within a traceback as text. Other
-    errors pass unchanged.
+    A ValueError becomes an `UnreadableInput`. TensorFlow reports both as `tf.errors.InvalidArgumentError` or
+    `UnknownError`, within a traceback as text. Other errors pass unchanged.
 
     Example::
 

@@ -70,8 +70,9 @@ class BertTokenizer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if isinstance(max_word_length, bool) or not isinstance(max_word_length, int) or max_word_length < 1:
-            raise ValueError(f"`max_word_length` must be a positive integer. Received: {max_word_length!r}")
+        is_number = isinstance(max_word_length, int) and not isinstance(max_word_length, bool)
+        if not is_number or not 0 < max_word_length <= 1_000_000:
+            raise ValueError(f"`max_word_length` must be an integer from 1 to 1,000,000. Received: {max_word_length!r}")
         self.supports_jit = False  # XLA has no strings
         self._convert_input_args = False  # Keras would make lists of strings, and on JAX tf tensors, its own tensors
         self._allow_non_tensor_positional_args = True

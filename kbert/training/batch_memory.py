@@ -14,8 +14,12 @@ _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_
 _SIGNS = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Out of memory", "failed to allocate memory")
 
 
+class OutOfMemory(ValueError):
+    """A batch that memory cannot hold; the message names its size."""
+
+
 def check_batch_memory(model, batch_size, sequence_length=None) -> None:
-    """Raises ValueError if training on such a batch needs more memory than the machine has, by the lowest estimate.
+    """Raises OutOfMemory if training on such a batch needs more memory than the machine has, by the lowest estimate.
 
     The estimate counts what every layer keeps for the gradient in any case: its input, queries, keys, values and the
     intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first that learns keep
@@ -28,7 +32,7 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
         sequence_length: S; None: unknown, 4 is taken.
 
     Raises:
-        ValueError: names batch size, sequence length and both amounts of memory.
+        OutOfMemory: names batch size, sequence length and both amounts of memory.
 
     Example::
 
@@ -42,7 +46,7 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
     half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
     needed = numbers * (2 if half else 4)
     if needed > available:
-        raise ValueError(
+        raise OutOfMemory(
             f"A batch of {batch_size:,} rows{_of_tokens(sequence_length)} does not fit into memory: training on it "
             f"takes at least {_gibibytes(needed)}. This machine has {_gibibytes(available)}. Make the batch smaller."
         )
@@ -58,7 +62,7 @@ def _layers_with_gradient(model):
 
 @contextlib.contextmanager
 def memory_errors(batch_size, sequence_length=None):
-    """Raises a ValueError that names batch size and sequence length where memory was not enough.
+    """Raises an OutOfMemory that names batch size and sequence length where memory was not enough.
 
     Example::
 
@@ -70,7 +74,7 @@ def memory_errors(batch_size, sequence_length=None):
     except Exception as error:
         if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in _SIGNS):
             raise
-        raise ValueError(
+        raise OutOfMemory(
             f"Memory was not enough for a batch of {batch_size or 'unknown'} rows{_of_tokens(sequence_length)}. Make "
             "the batch smaller (--batch-size), the rows shorter (--sequence-length), or train in mixed_bfloat16 "
             "(--precision)."

@@ -123,6 +123,7 @@ def open_run(
         found = identify_inputs(inputs)
         hardware.wait_for_all()
         _check_record(path, found)
+        _check_settings(path, settings, inputs)
         return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
     try:
         run = _open(path, settings, overwrite, inputs, recipe, schedule)
@@ -188,6 +189,14 @@ def _check_record(path, found):
     if there != (now := versions()):
         changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in _differing(there, now))
         print(f"WARNING: {path} was started with other versions ({changed}): the rest of it may differ.", flush=True)
+
+
+def _check_settings(path, settings, inputs):
+    """That this worker was given what the first was; paths of inputs may differ, as each machine may have its own."""
+    there = _read_settings(path)
+    if names := [name for name in _differing(there, settings) if name not in inputs]:
+        changes = ", ".join(f"{name}: {there.get(name)!r} there, {settings.get(name)!r} here" for name in names)
+        raise ValueError(f"{path}: every worker must be given the settings of the first. Received: {changes}")
 
 
 def _extend(path, found, settings, schedule, finished):

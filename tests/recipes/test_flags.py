@@ -123,3 +123,21 @@ def test_a_disk_fault_ends_a_command_with_one_line(command, monkeypatch, capsys)
         command(main)
     assert ended.value.code == 1
     assert capsys.readouterr().err == "error: [Errno 5] Input/output error: 'runs/tiny/history.jsonl'\n"
+
+
+@pytest.mark.parametrize("kind", ["UnreadableInput", "OutOfMemory"])
+def test_what_befalls_a_training_ends_it_with_one_line(command, kind):
+    from kbert.data.reading_errors import UnreadableInput
+    from kbert.training.batch_memory import OutOfMemory
+
+    def main():
+        raise {"UnreadableInput": UnreadableInput, "OutOfMemory": OutOfMemory}[kind]("train-00000.tokens is damaged")
+
+    with pytest.raises(SystemExit, match="^error: train-00000.tokens is damaged$"):
+        command(main)
+
+    def wrong():
+        raise ValueError("a fault of the program")
+
+    with pytest.raises(ValueError, match="a fault of the program"):
+        command(wrong)

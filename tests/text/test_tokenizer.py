@@ -135,8 +135,8 @@ def test_bad_input(tmp_path, tokenizer):
         BertTokenizer(VOCABULARY[:4])
     with pytest.raises(ValueError, match="'hello' stands on line 6 too"):
         BertTokenizer([*VOCABULARY, "hello"])
-    for limit in (0, -1, 2.0, True, None):
-        with pytest.raises(ValueError, match="`max_word_length` must be a positive integer. Received"):
+    for limit in (0, -1, 2.0, True, None, 10**9):
+        with pytest.raises(ValueError, match="`max_word_length` must be an integer from 1 to 1,000,000. Received"):
             BertTokenizer(VOCABULARY, max_word_length=limit)
     with pytest.raises(ValueError, match="expects strings. Received: int32"):
         tokenizer(tf.constant([1, 2]))

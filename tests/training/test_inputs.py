@@ -231,3 +231,13 @@ def test_a_run_that_a_longer_warmup_keeps_from_being_extended_says_which_was_use
     with pytest.raises(FileExistsError, match="depends on the number of steps: at step 1 it was 0.9, of 20 .* 0.95"):
         open_run(tmp_path, longer, schedule=Decay)
     assert open_run(tmp_path, longer | {"warmup_steps": 1}, schedule=constant).resume
+
+
+def test_every_worker_has_the_same_settings(tmp_path):
+    inputs = _inputs(tmp_path / "data")
+    given = SETTINGS | {"train": "/here/train.csv"}
+    open_run(tmp_path / "run", given, hardware=Worker(True), inputs=inputs)
+    elsewhere = given | {"train": "/elsewhere/train.csv"}  # of the same content
+    assert not open_run(tmp_path / "run", elsewhere, hardware=Worker(False), inputs=inputs).resume
+    with pytest.raises(ValueError, match="every worker must be given .* steps: 10 there, 20 here"):
+        open_run(tmp_path / "run", given | {"steps": 20}, hardware=Worker(False), inputs=inputs)

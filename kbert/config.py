@@ -1,4 +1,5 @@
 """The architecture of a BERT model, as plain data."""
+
 import dataclasses
 import json
 from typing import Any

@@ -8,6 +8,7 @@ Every model can be exported: classifiers, regressors, span extractors, taggers, 
 requests, batching parameters and a card with these settings and the metrics that the run left in metrics.json; it is
 audited before it appears. docs/serving.md goes on from here.
 """
+
 import argparse
 import json
 import pathlib

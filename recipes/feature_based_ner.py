@@ -12,6 +12,7 @@ epochs; here it is Adam, its rate falling linearly to 0.
 metrics.json with the table. The same command goes on where it was killed: features and settings that are finished are
 not made again. features/ takes words x layers x hidden x 2 bytes and may be deleted at the end.
 """
+
 import argparse
 import json
 import time

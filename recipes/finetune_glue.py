@@ -13,6 +13,7 @@ whatever the --seed (with --task all: from all of a task that has no more). --ra
 worth. A killed run goes on where it was when the same command is given again. --output receives model/ (a kbert
 directory), metrics.json, settings.json and, for several runs, a folder for each.
 """
+
 import argparse
 import functools
 import gc

@@ -12,6 +12,7 @@ fills lists up with; the curl line goes to standard error. The signatures classi
 TensorFlow Serving wants it, with tf.Examples. Errors are one line, and end with status 1: a server that is not there is
 tried again a few times.
 """
+
 import argparse
 import itertools
 import json

@@ -1,4 +1,5 @@
 """Documents → a records directory: tokenised, mixed, divided into shards."""
+
 import hashlib
 import itertools
 import json

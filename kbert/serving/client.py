@@ -1,4 +1,5 @@
 """A client of TensorFlow Serving: REST with nothing but Python, gRPC with grpcio. It imports no TensorFlow."""
+
 import http.client
 import json
 import shlex

@@ -1,4 +1,5 @@
 """Predicted tags → a file in CoNLL columns."""
+
 import pathlib
 from collections.abc import Sequence
 

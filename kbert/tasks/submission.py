@@ -2,6 +2,7 @@
 
 Shapes: N labels, n rows.
 """
+
 import pathlib
 import zipfile
 from collections.abc import Mapping, Sequence

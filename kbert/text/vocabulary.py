@@ -1,4 +1,5 @@
 """The vocabulary file: one token a line, the line number (from 0) is the id."""
+
 import os
 import pathlib
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """Device, strategy, precision, XLA and threads: everything that depends on the machine is decided here."""
+
 import contextlib
 import dataclasses
 import functools

@@ -94,8 +94,6 @@ def makers(inputs: Mapping[str, object]) -> dict:
     return found
 
 
-
-
 def _as_list(value):
     one = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
     return [value] if one else list(value)

@@ -77,9 +77,7 @@ class ModelDescription:
         for name in _MODELS[model.task][2]:
             arguments.pop(name)
         encoder_arguments = None if model.task == "encoder" else _own_arguments(model.encoder.get_config())
-        return cls(
-            model.task, model.config, arguments, encoder_arguments, quantized_layers(model), trainability(model)
-        )
+        return cls(model.task, model.config, arguments, encoder_arguments, quantized_layers(model), trainability(model))
 
     @staticmethod
     def argument_names(task: str) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
 """The kbert directory, its four files: checked when read, written whole or not at all."""
+
 import contextlib
 import dataclasses
 import datetime

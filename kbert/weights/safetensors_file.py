@@ -2,6 +2,7 @@
 
 The file: 8 bytes N (little endian), N bytes of JSON (name → dtype, shape, data_offsets), then the values, row-major.
 """
+
 import json
 import math
 import os
@@ -103,7 +104,6 @@ class SafetensorsFile:
             )
         self.tensors[name] = info
         self._begins[name], self._ends[name] = begin, end
-
 
     def _check_overlap(self):
         """As in the format's own library: no byte belongs to two tensors."""

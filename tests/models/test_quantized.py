@@ -71,9 +71,7 @@ def test_export(name, tmp_path):
     model.quantize("int8")
     model.export(tmp_path / "it", verbose=False)
     loaded = tf.saved_model.load(tmp_path / "it")
-    served = loaded.serve(
-        {key: tf.constant(values, model.input[key].dtype) for key, values in batch(model).items()}
-    )
+    served = loaded.serve({key: tf.constant(values, model.input[key].dtype) for key, values in batch(model).items()})
     for key, values in outputs(model).items():
         np.testing.assert_allclose(served[key], values, atol=1e-5)
 

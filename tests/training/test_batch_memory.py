@@ -56,9 +56,7 @@ def test_memory_that_runs_out_is_named(model, tmp_path):
     dataset = batches(3, 16).map(lambda inputs, labels: (
         inputs | {"token_ids": inputs["token_ids"] + tf.cast(tf.reduce_sum(tf.zeros((10**8, 10**7))), tf.int32)}, labels
     ))  # fmt: skip
-    with pytest.raises(
-        ValueError, match=r"Memory was not enough for a batch of 3 rows of 16 tokens. Make the"
-    ):
+    with pytest.raises(ValueError, match=r"Memory was not enough for a batch of 3 rows of 16 tokens. Make the"):
         fit_steps(model, lambda start_step: dataset, 2, tmp_path)
 
 

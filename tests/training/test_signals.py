@@ -24,6 +24,18 @@ from kbert.training.signals import Interrupted
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
+@pytest.fixture(autouse=True)
+def handlers_of_python():
+    """Those that a program has which is started in a terminal; one started in the background ignores SIGINT."""
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.SIG_DFL),
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 class Send(keras.callbacks.Callback):
     """This process sends itself a signal during a step."""
 

@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import re
 import socket
 import threading
 import time
@@ -18,6 +19,17 @@ from kbert.serving.serving_error import ServingError
 from kbert.serving.tensor_proto import encode_tensor
 
 
+def _read_request(connection):
+    """Reads one request to its end: closing a socket with bytes unread resets the connection under the answer."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536) or b"\r\n\r\n"
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: *(\d+)", head)
+    while length and len(body) < int(length[1]):
+        body += connection.recv(65536) or b" " * int(length[1])
+
+
 @contextlib.contextmanager
 def bytes_server(answer):
     """Sends the same bytes to whoever connects, then hangs up; gives its address."""
@@ -28,7 +40,7 @@ def bytes_server(answer):
             while True:
                 connection, _ = listener.accept()
                 with connection, contextlib.suppress(OSError):
-                    connection.recv(65536)
+                    _read_request(connection)
                     connection.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
@@ -121,7 +133,7 @@ def test_an_answer_without_end_is_a_slow_server():
     def serve():
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
-            connection.recv(65536)
+            _read_request(connection)
             connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
             while True:
                 connection.sendall(b" ")
@@ -151,7 +163,7 @@ def test_an_error_that_stalls_is_a_slow_server():
 
     def serve():
         connection, _ = listener.accept()
-        connection.recv(65536)
+        _read_request(connection)
         connection.sendall(b"HTTP/1.1 400 Bad\r\nContent-Length: 99\r\n\r\n{")
         connection.recv(1)  # until the client gives up
 

@@ -11,9 +11,9 @@ from benchmark_race import race, summary
 from benchmark_text import prose_lines, vocabulary
 
 from kbert import AdamW, BertConfig, BertEncoder, BertPretrainer, BertTokenizer
-from kbert.data.pretraining import pretraining_dataset
 from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
 from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pretraining.dataset import pretraining_dataset
 from kbert.training.flops import inference_flops_per_token, training_flops_per_token
 from kbert.training.hardware import choose_hardware
 

@@ -6,9 +6,9 @@ import tensorflow as tf
 from benchmark_race import race, summary
 
 from kbert import BertTokenizer
-from kbert.data.corpus import read_documents
-from kbert.data.installed_prose import installed_documents
-from kbert.data.pretraining import pretraining_dataset
+from kbert.corpus.documents import read_documents
+from kbert.corpus.installed_prose import installed_documents
+from kbert.pretraining.dataset import pretraining_dataset
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import read_vocabulary
 

@@ -59,7 +59,7 @@ def write_report(args, model):
     """Both sides' names and the parity with both sides' libraries, printed and written."""
     import kbert
     from kbert.files import write_json
-    from kbert.weights.parity import measure_parity
+    from kbert.weights.diagnostics.parity import measure_parity
     from kbert.weights.report import LoadReport
 
     def parity(of, path):

@@ -32,7 +32,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
         from kbert.files import atomic_file
-        from kbert.tasks.triviaqa import triviaqa_questions
+        from kbert.tasks.span.triviaqa import triviaqa_questions
 
         articles = list(triviaqa_questions(args.questions, args.evidence, args.words))
         if not articles:

@@ -86,7 +86,7 @@ def cosine(one, other):
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
-        from kbert.tasks.metrics import pearson, spearman
+        from kbert.tasks.classification.metrics import pearson, spearman
         from kbert.training.run_directory import open_run
 
         first, second, scores = read_sts_b(args.sts_b) if args.sts_b else ([], [], None)

@@ -37,7 +37,7 @@ from flags import (
     stored_options,
 )
 
-from kbert.tasks.glue import GLUE_TASKS
+from kbert.tasks.glue.tasks import GLUE_TASKS
 
 
 def parse_arguments(argv):
@@ -70,8 +70,8 @@ def parse_arguments(argv):
 
 def read_data(args, labels):
     """The labelled texts and the names of their metrics. `labels`: the model's, None for regression."""
-    from kbert.tasks.labelled_text import from_table
-    from kbert.tasks.metrics import OWN_METRICS
+    from kbert.tasks.classification.labelled_text import from_table
+    from kbert.tasks.classification.metrics import OWN_METRICS
     from kbert.tasks.table import read_table
 
     if args.task:
@@ -157,7 +157,7 @@ def evaluate_texts(args, pipeline):
 
 def evaluate_choices(args, pipeline):
     """The same of multiple choice."""
-    from kbert.tasks.multiple_choice import read_questions
+    from kbert.tasks.multiple_choice.readers import read_questions
 
     examples = read_questions(args.data, args.format, args.prompt_column, args.choice_columns, args.label_column)
     return lambda run: timed_evaluation(args, pipeline, examples, ("accuracy",))
@@ -165,7 +165,7 @@ def evaluate_choices(args, pipeline):
 
 def evaluate_spans(args, pipeline):
     """The same of a model of questions."""
-    from kbert.tasks.squad import read_questions
+    from kbert.tasks.span.readers import read_questions
 
     questions = read_questions(args.data)
     args.version = args.version or ("1.1" if questions.has_answer.all() else "2.0")
@@ -181,8 +181,8 @@ def evaluate_spans(args, pipeline):
 
 def evaluate_tags(args, pipeline):
     """The same of a tagger."""
-    from kbert.tasks.conll import read_tagged
-    from kbert.tasks.conll_files import write_predictions
+    from kbert.tasks.tagging.prediction_files import write_predictions
+    from kbert.tasks.tagging.readers import read_tagged
 
     tagged = read_tagged(args.data, tag_column=args.tag_column, scheme=args.scheme)
 

@@ -44,8 +44,8 @@ def parse_arguments(argv):
 def load(args):
     """The encoder with all hidden states, its preprocessor, and the layers wanted."""
     import kbert
-    from kbert.data.tagging_preprocessor import TaggingPreprocessor
-    from kbert.tasks.features import check_layers
+    from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+    from kbert.tasks.features.extract import check_layers
     from kbert.training.hardware import choose_hardware
 
     with choose_hardware("one", args.precision).scope():
@@ -92,7 +92,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
         from kbert.files import atomic_file
-        from kbert.tasks.features import text_features
+        from kbert.tasks.features.extract import text_features
 
         encoder, preprocessor, layers = load(args)
         features = text_features(

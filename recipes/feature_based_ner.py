@@ -58,8 +58,8 @@ def load_encoder(args):
 
 def cache_features(args, encoder, run, texts):
     """Writes the features of each text that are not there yet."""
-    from kbert.data.tagging_preprocessor import TaggingPreprocessor
-    from kbert.tasks.features import write_word_features
+    from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+    from kbert.tasks.features.extract import write_word_features
 
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, args.sequence_length)
     for name, tagged in texts.items():
@@ -79,10 +79,10 @@ def train_setting(args, setting, run, texts, tags, config):
 
     from kbert.models.feature_tagger import feature_tagger, setting_layers
     from kbert.optim.tasks import task_losses, task_metrics
-    from kbert.tasks.conll_files import write_predictions
-    from kbert.tasks.entity_metrics import entity_scores
-    from kbert.tasks.feature_data import FeatureSentences, feature_dataset, predict_tags
-    from kbert.tasks.finetuning_data import training_steps
+    from kbert.tasks.classification.dataset import training_steps
+    from kbert.tasks.features.dataset import FeatureSentences, feature_dataset, predict_tags
+    from kbert.tasks.tagging.metrics import entity_scores
+    from kbert.tasks.tagging.prediction_files import write_predictions
     from kbert.training.callbacks import ConsoleProgress
     from kbert.training.intervals import log_interval
     from kbert.training.resume import fit_steps

@@ -65,8 +65,8 @@ def add_finetuning_flags(parser, **overrides):
 
 def read_data(args):
     """The labelled texts for training and for evaluation, and the label list (None for regression)."""
-    from kbert.tasks.labelled_text import from_table
-    from kbert.tasks.labels import check_labels_given, learn_labels
+    from kbert.tasks.classification.labelled_text import from_table
+    from kbert.tasks.classification.labels import check_labels_given, learn_labels
     from kbert.tasks.table import read_table
 
     columns = {"text": args.text_column, "text_pair": args.text_pair_column, "label": args.label_column}
@@ -128,8 +128,8 @@ def finetune(args, pipeline, hardware, run, train, dev, metrics, seed, log_dir=N
     `more_dev`: {suffix: examples}, evaluated beside `dev`; their metrics have names with that suffix.
     """
     import kbert
-    from kbert.tasks.baseline import constant_baseline
-    from kbert.tasks.finetuning_data import training_steps
+    from kbert.tasks.classification.baseline import constant_baseline
+    from kbert.tasks.classification.dataset import training_steps
 
     start = time.perf_counter()
     rows, tokens, make_dataset = training_data(args, pipeline, hardware, train, seed)
@@ -186,9 +186,9 @@ def batch_settings(args, hardware, seed):
 
 def training_data(args, pipeline, hardware, train, seed):
     """Rows of an epoch (texts or windows), tokens of a row that are no padding, and `fit_steps`' make_dataset."""
-    from kbert.tasks.documents import document_windows
-    from kbert.tasks.finetuning_data import real_tokens, training_dataset
-    from kbert.tasks.window_data import window_dataset
+    from kbert.tasks.classification.dataset import real_tokens, training_dataset
+    from kbert.tasks.classification.documents import document_windows
+    from kbert.tasks.span.dataset import window_dataset
 
     more = batch_settings(args, hardware, seed)
     num_labels = getattr(pipeline.model, "num_labels", None)
@@ -206,9 +206,9 @@ def training_data(args, pipeline, hardware, train, seed):
 
 def timed_evaluation(args, pipeline, examples, metrics, static=False):
     """The scores of the examples, of whole texts or of windows, and a line that says how fast it was."""
-    from kbert.tasks.documents import evaluate_documents
-    from kbert.tasks.evaluation import evaluate
-    from kbert.tasks.finetuning_data import real_tokens
+    from kbert.tasks.classification.dataset import real_tokens
+    from kbert.tasks.classification.documents import evaluate_documents
+    from kbert.tasks.classification.evaluation import evaluate
 
     size = {"batch_size": args.batch_size}
     with timed(len(examples), len(examples) * real_tokens(examples, pipeline.preprocessor)):
@@ -229,7 +229,7 @@ def timed(examples, tokens):
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
-        from kbert.tasks.metrics import OWN_METRICS
+        from kbert.tasks.classification.metrics import OWN_METRICS
         from kbert.training.run_directory import open_run
 
         train, dev, labels = read_data(args)

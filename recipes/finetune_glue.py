@@ -27,7 +27,7 @@ from submit_glue import submit
 
 from kbert.files import read_json, write_directory
 from kbert.locks import lock_directory, unlock_directory
-from kbert.tasks.glue import GLUE_TASKS
+from kbert.tasks.glue.tasks import GLUE_TASKS
 from kbert.training.run_directory import METRICS, SETTINGS, open_run
 
 AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper's Table 1

@@ -40,7 +40,7 @@ def parse_arguments(argv):
 
 def read(args, path):
     """The questions of one file."""
-    from kbert.tasks.multiple_choice import read_questions
+    from kbert.tasks.multiple_choice.readers import read_questions
 
     return read_questions(path, args.format, args.prompt_column, args.choice_columns, args.label_column)
 
@@ -53,7 +53,7 @@ def read_data(args):
 
 def print_table(args, scores):
     """The paper's rows where there are some, a constant answer, and ours."""
-    from kbert.tasks.multiple_choice import PAPER_SWAG
+    from kbert.tasks.multiple_choice.readers import PAPER_SWAG
 
     rows = {f"paper: {name}": value for name, value in PAPER_SWAG.items()} if args.format == "swag" else {}
     rows["always the same choice, dev"] = 100 * scores["constant_answer"]["accuracy"]

@@ -56,8 +56,8 @@ def add_tagging_flags(parser):
 
 def read_data(args):
     """The tagged text to learn from, that to evaluate on, and the tags."""
-    from kbert.tasks.conll import read_tagged
-    from kbert.tasks.tagged_text import check_tags, learn_tags
+    from kbert.tasks.tagging.readers import read_tagged
+    from kbert.tasks.tagging.tagged_text import check_tags, learn_tags
 
     train = read_tagged(args.train, tag_column=args.tag_column, scheme=args.scheme)
     tags = learn_tags(train)  # before some are held out: a rare type may be in these alone
@@ -74,9 +74,9 @@ def read_data(args):
 def finetune(args, pipeline, hardware, run, train, dev):
     """Trains, evaluates and saves. Returns what metrics.json holds."""
     import kbert
-    from kbert.tasks.conll_files import write_predictions
-    from kbert.tasks.finetuning_data import training_steps
-    from kbert.tasks.tagging_data import TaggedWindows, tagging_dataset
+    from kbert.tasks.classification.dataset import training_steps
+    from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
+    from kbert.tasks.tagging.prediction_files import write_predictions
 
     preprocessor, start = pipeline.preprocessor, time.perf_counter()
     windows = TaggedWindows.of(train, preprocessor, pipeline.answers.labels, args.context)
@@ -104,8 +104,8 @@ def finetune(args, pipeline, hardware, run, train, dev):
 
 def evaluate(args, pipeline, tagged):
     """`evaluate_tagger`, and a line that says how fast it was."""
-    from kbert.tasks.tagging_data import TaggedWindows
-    from kbert.tasks.tagging_evaluation import evaluate_tagger
+    from kbert.tasks.tagging.dataset import TaggedWindows
+    from kbert.tasks.tagging.evaluation import evaluate_tagger
 
     tags = list(pipeline.answers.labels)
     windows = TaggedWindows.of(tagged, pipeline.preprocessor, tags, args.context)

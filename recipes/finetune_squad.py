@@ -63,7 +63,7 @@ def paths_of(args):
 
 def read_data(args):
     """Questions to learn from and to evaluate on; completes the settings that depend on the version."""
-    from kbert.tasks.squad import read_questions
+    from kbert.tasks.span.readers import read_questions
 
     paths = paths_of(args)
     train, dev = map(read_questions, paths)
@@ -84,7 +84,7 @@ def finetune(args, pipeline, hardware, run, store, labels, steps):
     keep no history: only the first does)."""
     import numpy as np
 
-    from kbert.tasks.window_data import window_dataset
+    from kbert.tasks.span.dataset import window_dataset
 
     batches = batch_settings(args, hardware, args.seed)
 
@@ -97,8 +97,8 @@ def finetune(args, pipeline, hardware, run, store, labels, steps):
 
 def evaluate(args, pipeline, dev, threshold):
     """`evaluate_questions`, and a line that says how fast it was."""
-    from kbert.tasks.finetuning_data import real_tokens
-    from kbert.tasks.span_evaluation import evaluate_questions
+    from kbert.tasks.classification.dataset import real_tokens
+    from kbert.tasks.span.evaluation import evaluate_questions
 
     with timed(len(dev), len(dev) * real_tokens(dev, pipeline.preprocessor)):
         return evaluate_questions(pipeline, dev, version=args.version, threshold=threshold, batch_size=args.batch_size)
@@ -106,7 +106,7 @@ def evaluate(args, pipeline, dev, threshold):
 
 def paper_rows(version):
     """The lines of tables 2 and 3."""
-    from kbert.tasks.squad import SQUAD_PAPER
+    from kbert.tasks.span.readers import SQUAD_PAPER
 
     for name, figures in SQUAD_PAPER[version].items():
         yield f"{'paper, ' + name:<52} EM {figures['exact']:5.1f}   F1 {figures['f1']:5.1f}"
@@ -134,8 +134,8 @@ def report(args, scores):
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
-        from kbert.tasks.finetuning_data import training_steps
-        from kbert.tasks.window_data import span_windows
+        from kbert.tasks.classification.dataset import training_steps
+        from kbert.tasks.span.dataset import span_windows
         from kbert.training.run_directory import open_run
 
         train, dev = read_data(args)

@@ -202,7 +202,7 @@ def command(main, resumes=False):
         print(f"error: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # without HDF5's clean-up, which crashes over a file that the disk did not take
     except ValueError as error:
-        from kbert.data.reading_errors import UnreadableInput
+        from kbert.corpus.reading_errors import UnreadableInput
         from kbert.training.batch_memory import OutOfMemory
 
         if not isinstance(error, UnreadableInput | OutOfMemory):

@@ -40,8 +40,10 @@ def main(arguments=None):
     args = parse_arguments(arguments)
     with plain_errors():
         check_output(args.output, args.overwrite)
-        from kbert.data.corpus import iterate_documents  # after the flags are read: TensorFlow takes seconds to import
-        from kbert.data.corpus_files import find_files
+        from kbert.corpus.corpus_files import find_files
+        from kbert.corpus.documents import (
+            iterate_documents,  # after the flags are read: TensorFlow takes seconds to import
+        )
         from kbert.files import write_json
         from kbert.text.learn_vocabulary import learn_vocabulary
         from kbert.text.tokenizer import BertTokenizer

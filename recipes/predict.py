@@ -113,7 +113,7 @@ def read_rows(args, columns):
     if "choices" in columns:
         return read_choice_rows(args)
     if args.input.suffix.lower() == ".json" and "question" in columns:
-        from kbert.tasks.squad import read_squad
+        from kbert.tasks.span.readers import read_squad
 
         asked = read_squad(args.input, labelled=False)
         rows = zip(asked.ids, asked.questions, asked.contexts, strict=True)
@@ -129,7 +129,7 @@ def read_rows(args, columns):
 
 def read_choice_rows(args):
     """Prompts with their lists of choices, then the columns kept."""
-    from kbert.tasks.multiple_choice import read_prompts
+    from kbert.tasks.multiple_choice.readers import read_prompts
 
     texts = read_prompts(args.input, args.format, args.prompt_column, args.choice_columns)
     names = (args.prompt_column, "choices")
@@ -170,7 +170,7 @@ def read_lines(path, names):
 
 def answer(args, pipeline, rows, columns):
     """Each row with its answers, batch by batch."""
-    from kbert.pipelines.answer_rows import answer_rows
+    from kbert.pipelines.answers_to_dicts import answers_to_dicts
 
     start = shown = time.monotonic()
     done = 0
@@ -178,7 +178,7 @@ def answer(args, pipeline, rows, columns):
         # Always full batches, so that nothing is traced or compiled twice; the fill's answers are dropped.
         padded = batch + batch[-1:] * (args.batch_size - len(batch))
         answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
-        for row, result in zip(batch, answer_rows(pipeline, answers), strict=False):
+        for row, result in zip(batch, answers_to_dicts(pipeline, answers), strict=False):
             if clash := set(row) & set(result):
                 raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
             yield row | result

@@ -45,11 +45,11 @@ def parse_arguments(arguments):
 
 def main(arguments=None):
     args = parse_arguments(arguments)
-    from kbert.data.corpus import iterate_documents  # after the flags are read: TensorFlow takes seconds to import
-    from kbert.data.corpus_files import find_files
-    from kbert.data.pretraining import pretraining_dataset
-    from kbert.data.report import format_report, pipeline_report
-    from kbert.data.write_records import write_records
+    from kbert.corpus.corpus_files import find_files
+    from kbert.corpus.documents import iterate_documents  # after the flags are read: TensorFlow takes seconds to import
+    from kbert.corpus.write_records import write_records
+    from kbert.pretraining.dataset import pretraining_dataset
+    from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
     from kbert.text.tokenizer import BertTokenizer
     from kbert.training.run_directory import open_run
 
@@ -65,7 +65,7 @@ def main(arguments=None):
                 tokenizer,
                 args.output,
                 shard_tokens=args.shard_tokens,
-                shards_mixed=args.shards_mixed,
+                shuffle_shards=args.shuffle_shards,
                 held_out=args.held_out,
                 seed=args.seed,
                 settings={
@@ -84,7 +84,7 @@ def main(arguments=None):
     print(f"Pre-training at sequence length {args.sequence_length} will see:")
     dataset = pretraining_dataset(args.output, tokenizer, batch_size=32, sequence_length=args.sequence_length)
     with plain_errors():
-        metrics["pipeline"] = pipeline_report(dataset, tokenizer)
+        metrics["pipeline"] = dataset_statistics(dataset, tokenizer)
     print(format_report(metrics["pipeline"]))
     run.finish(metrics)
     print(f"Next: python recipes/pretrain.py --records {args.output} --size tiny --steps 10000 --output runs/tiny")

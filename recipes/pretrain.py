@@ -83,7 +83,7 @@ def build(args):
     import keras
 
     import kbert
-    from kbert.data.records import Records
+    from kbert.corpus.records import Records
     from kbert.training.hardware import choose_hardware
 
     hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
@@ -108,7 +108,7 @@ def build(args):
 
 def datasets(args, tokenizer):
     """A function from a step to the training batches that begin there, and the fixed evaluation batches."""
-    from kbert.data.pretraining import pretraining_dataset
+    from kbert.pretraining.dataset import pretraining_dataset
 
     def dataset(**which):
         return pretraining_dataset(
@@ -125,10 +125,10 @@ def datasets(args, tokenizer):
 
 def describe_data(args, tokenizer, batches, evaluation):
     """What the pipeline makes, and what token frequencies alone would score on the evaluation batches."""
-    from kbert.data.report import format_report, pipeline_report
-    from kbert.data.unigrams import token_counts, unigram_baseline
+    from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
+    from kbert.pretraining.unigrams import token_counts, unigram_baseline
 
-    report = pipeline_report(batches, tokenizer, batches=20)
+    report = dataset_statistics(batches, tokenizer, batches=20)
     print(format_report(report))
     counts = token_counts(args.records or args.corpus, tokenizer, 2_000_000, held_out=args.held_out)
     unigram = unigram_baseline(counts, evaluation)
@@ -177,11 +177,11 @@ def main(argv=None):
     start = time.perf_counter()
     with plain_errors():
         import kbert
-        from kbert.data.corpus_files import find_files
+        from kbert.corpus.corpus_files import find_files
+        from kbert.pipelines.settings import ModelSettings
         from kbert.training.batch_memory import check_batch_memory
         from kbert.training.log_names import readable_logs
         from kbert.training.run_directory import open_run
-        from kbert.weights.settings import ModelSettings
 
         model, tokenizer, hardware = build(args)
         check_batch_memory(model, args.batch_size, args.sequence_length)

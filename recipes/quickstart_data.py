@@ -5,7 +5,7 @@ import random
 import re
 from collections import Counter
 
-from kbert.data.installed_prose import installed_documents
+from kbert.corpus.installed_prose import installed_documents
 
 LIBRARIES = ("python", "numpy", "keras", "tensorflow", "keras_hub", "tensorboard")
 SENTENCES_OF_A_LIBRARY = 12_000  # TensorFlow alone has as many as all others together

@@ -15,7 +15,7 @@ import pathlib
 
 from flags import add_flags, command, directory, inputs_of, kbert_directory, plain_errors, settings_of
 
-from kbert.tasks.glue import GLUE_TASKS
+from kbert.tasks.glue.tasks import GLUE_TASKS
 
 
 def task_model(text: str):
@@ -86,7 +86,7 @@ def load(path, task):
 
 def submit(models, constant, data, output, batch_size):
     """Answers every test file of these tasks and writes the submission; prints what is still missing."""
-    from kbert.tasks.submission import answer_tests, constant_answers, write_submission
+    from kbert.tasks.glue.submission import answer_tests, constant_answers, write_submission
 
     answers = {}
     for name, paths in models.items():

@@ -9,8 +9,8 @@ import pytest
 from helpers.paths import ROOT
 
 ROOMS = (
-    "versions", "files", "locks", "config", "text", "data", "layers", "optim", "models", "answers", "pipelines",
-    "tasks", "weights", "training", "serving", "inspection",
+    "versions", "files", "locks", "stateless_random", "config", "text", "corpus", "pretraining", "preprocessing",
+    "layers", "optim", "models", "answers", "pipelines", "weights", "training", "tasks", "serving", "inspection",
 )  # fmt: skip
 BACKEND_NEUTRAL = ("versions", "files", "locks", "config", "layers", "optim", "models")
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.paths import ROOT
 from helpers.tiny_corpus import make_documents, write_lines
 
-from kbert.data.pretraining import pretraining_dataset
+from kbert.pretraining.dataset import pretraining_dataset
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ Shapes: B batch, M masks, V vocabulary, k tokens proposed.
 import keras
 import tensorflow as tf
 
-from kbert.data.revive import revive
+from kbert.text.deserialize import deserialize
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -85,4 +85,4 @@ class FillMaskAnswers(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        return cls(**{**config, "tokenizer": revive(config["tokenizer"])})
+        return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})

@@ -159,13 +159,13 @@ class BertModel(keras.Model):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         quantized, steps = config.pop("quantized_layers", {}), config.pop("trainability", [])
-        model = cls(**cls.revive_arguments(config))
+        model = cls(**cls.deserialize_arguments(config))
         quantize_layers(model, quantized)
         set_trainability(model, steps)
         return model
 
     @classmethod
-    def revive_arguments(cls, config: dict) -> dict:
+    def deserialize_arguments(cls, config: dict) -> dict:
         """The constructor's arguments out of what `get_config` wrote."""
         if isinstance(config.get("encoder"), dict):
             config["encoder"] = keras.saving.deserialize_keras_object(config["encoder"])

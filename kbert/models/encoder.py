@@ -133,7 +133,7 @@ class BertEncoder(BertModel):
         }
 
     @classmethod
-    def revive_arguments(cls, config):
+    def deserialize_arguments(cls, config):
         return config | {"config": BertConfig.from_dict(config["config"])}
 
 

@@ -6,8 +6,8 @@ Shapes: B batch, T words, K layers, H hidden, N labels, L layers of the encoder.
 import keras
 
 from kbert.layers.dropout import Dropout
+from kbert.layers.scalar_mix import ScalarMix
 from kbert.layers.task_head import TaskHead
-from kbert.layers.weighted_layers import WeightedLayers
 
 SETTINGS = (  # of the paper's table 7, in its order
     "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all",
@@ -68,7 +68,7 @@ def feature_tagger(setting, num_layers, hidden_dim, num_labels, *, units=768, dr
     features = keras.Input((None, count, hidden_dim), name="features")
     mask = keras.Input((None,), dtype="bool", name="mask")
     if setting.startswith("weighted-sum"):
-        x = WeightedLayers(name="weighted_layers")(features)  # [B, T, H]
+        x = ScalarMix(name="weighted_layers")(features)  # [B, T, H]
     else:
         x = keras.layers.Reshape((-1, count * hidden_dim), name="concat")(features)  # [B, T, K * H]
     for number in range(2):

@@ -10,7 +10,7 @@ from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.split_choices import SplitChoices
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
-from kbert.models.encoder_of import encoder_of
+from kbert.models.resolve_encoder import resolve_encoder
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -39,7 +39,7 @@ class BertMultipleChoice(BertModel):
     task = "multiple_choice"
 
     def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
-        encoder = encoder_of(encoder, dtype=dtype, needs=("pooled_output",))
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         if encoder.num_parts is not None:
             raise ValueError(
                 "BertMultipleChoice: a choice is a row of its own, it cannot be part of packed rows. "

@@ -8,7 +8,7 @@ import keras
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
-from kbert.models.encoder_of import encoder_of
+from kbert.models.resolve_encoder import resolve_encoder
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -62,7 +62,7 @@ class BertPretrainer(BertModel):
                 "BertPretrainer: at least one head is needed. Received: next_sentence=False, masked_lm=False"
             )
         needs = ("sequence_output",) * masked_lm + ("pooled_output",) * next_sentence
-        encoder = encoder_of(encoder, dtype=dtype, num_parts=num_parts, needs=needs)
+        encoder = resolve_encoder(encoder, dtype=dtype, num_parts=num_parts, needs=needs)
         inputs, outputs = dict(encoder.input), {}
         hidden = encoder(encoder.input)
         if masked_lm:

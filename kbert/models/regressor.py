@@ -7,7 +7,7 @@ import keras
 
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
-from kbert.models.encoder_of import encoder_of
+from kbert.models.resolve_encoder import resolve_encoder
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -33,7 +33,7 @@ class BertRegressor(BertModel):
     task = "regression"
 
     def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
-        encoder = encoder_of(encoder, dtype=dtype, needs=("pooled_output",))
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = TaskHead(
             1, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="regressor_head"

@@ -7,7 +7,7 @@ import keras
 
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
-from kbert.models.encoder_of import encoder_of
+from kbert.models.resolve_encoder import resolve_encoder
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -35,7 +35,7 @@ class BertSpanExtractor(BertModel):
     task = "span"
 
     def __init__(self, encoder, dtype=None, **kwargs):
-        encoder = encoder_of(encoder, dtype=dtype, needs=("sequence_output",))
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         head = TaskHead(
             2, initializer_stddev=encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="span_head"
         )

@@ -7,7 +7,7 @@ import keras
 
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
-from kbert.models.encoder_of import encoder_of
+from kbert.models.resolve_encoder import resolve_encoder
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -34,7 +34,7 @@ class BertTagger(BertModel):
     task = "tagging"
 
     def __init__(self, encoder, num_labels, dropout=None, dtype=None, **kwargs):
-        encoder = encoder_of(encoder, dtype=dtype, needs=("sequence_output",))
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = TaskHead(
             num_labels, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="tagger_head"

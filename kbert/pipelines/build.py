@@ -9,14 +9,14 @@ from kbert.answers.next_sentence import NextSentenceAnswers
 from kbert.answers.regression import RegressionAnswers
 from kbert.answers.spans import SpanAnswers
 from kbert.answers.tags import TagAnswers
-from kbert.data.choice_preprocessor import ChoicePreprocessor
-from kbert.data.document_preprocessor import DocumentPreprocessor
-from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
-from kbert.data.lengths import usual_length
-from kbert.data.span_preprocessor import SpanPreprocessor
-from kbert.data.tagging_preprocessor import TaggingPreprocessor
-from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.pipelines.pipeline import Pipeline
+from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
+from kbert.preprocessing.default_sequence_length import default_sequence_length
+from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
+from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
 _TAGGING_ANSWERS = {"tags": TagAnswers, "entities": EntityAnswers}
 _STORED = "stored"
@@ -231,7 +231,7 @@ def _settings(model, given):
     longest = model.config.max_sequence_length
     defaults = {
         "labels": None,
-        "sequence_length": usual_length(model.task, longest),
+        "sequence_length": default_sequence_length(model.task, longest),
         "pair": False,
         "max_masks": 8,
         "top_k": min(5, model.config.vocabulary_size),

@@ -7,13 +7,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import kbert.pipelines.parts  # noqa: F401  registers what a saved pipeline is made of, so that load_model finds it
-from kbert.data.fill_mask_preprocessor import FillMaskPreprocessor
-from kbert.data.revive import revive
-from kbert.data.strings import string_columns
+import kbert.pipelines.register_classes  # noqa: F401  registers what a saved pipeline is made of, so that load_model finds it
 from kbert.models.saved_model import write_saved_model
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
+from kbert.preprocessing.strings import string_columns
+from kbert.text.deserialize import deserialize
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -26,7 +26,7 @@ class Pipeline(keras.Model):
 
     `compile`, `fit`, `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its outputs
     (a classifier's integer labels by ``logits``, or without a key). Where texts become windows (questions, tagging,
-    long documents) labels belong to windows: `kbert.tasks.window_data` has what to train `model` on.
+    long documents) labels belong to windows: `kbert.tasks.span.dataset` has what to train `model` on.
 
     Args:
         preprocessor: layer from string columns to a batch; has ``input_names`` and ``tokenizer``.
@@ -147,7 +147,7 @@ class Pipeline(keras.Model):
         if "window_row" in batch:
             raise ValueError(
                 f"Pipeline: this preprocessor ({type(self.preprocessor).__name__}) makes windows of texts, which have "
-                "labels of their own. Train `pipeline.model` on what kbert.tasks.window_data makes."
+                "labels of their own. Train `pipeline.model` on what kbert.tasks.span.dataset makes."
             )
         return {name: batch[name] for name in self.model.input}
 
@@ -199,7 +199,7 @@ class Pipeline(keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         with keras.saving.custom_object_scope(custom_objects or {}):
-            parts = {name: revive(config[name]) for name in ("preprocessor", "model", "answers")}
+            parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})
 
 

@@ -7,7 +7,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from kbert.data.limits import at_most, limit_rows
+from kbert.preprocessing.limits import at_most, limit_rows
 
 # Numbers that one output may have as floats: 256 MB. It bounds what [B, S, ...] and [B, M, V] take of memory.
 _MAX_VALUES = 2**26
@@ -64,7 +64,7 @@ class ServingLimits:
         """The preprocessor's batch, within the limits.
 
         Args:
-            preprocessor: a `kbert.data.preprocessor.Preprocessor`.
+            preprocessor: a `kbert.preprocessing.preprocessor.Preprocessor`.
             inputs: dict of string columns, [B] or [B, C].
             values_per_row: as for `max_rows`.
         """

@@ -12,8 +12,8 @@ from kbert.answers.embedding import EmbeddingAnswers
 from kbert.answers.entities import EntityAnswers
 from kbert.answers.next_sentence import NextSentenceAnswers
 from kbert.answers.tags import TagAnswers
-from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.serving.encoder_layers import encoder_layers
 from kbert.serving.example_inputs import example_inputs
 from kbert.serving.limits import ServingLimits

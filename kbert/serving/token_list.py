@@ -5,8 +5,8 @@ Shapes: B batch, S sequence.
 
 import tensorflow as tf
 
-from kbert.data.packing import pack
-from kbert.data.strings import string_columns
+from kbert.preprocessing.strings import string_columns
+from kbert.text.packing import pack
 
 _NONE = -1
 
@@ -15,7 +15,7 @@ def token_list(preprocessor, inputs):
     """What a `TextPreprocessor` makes of its texts, legible.
 
     Args:
-        preprocessor: `kbert.data.text_preprocessor.TextPreprocessor`.
+        preprocessor: `kbert.preprocessing.text_preprocessor.TextPreprocessor`.
         inputs: dict of string columns [B].
 
     Returns:

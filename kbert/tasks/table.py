@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from kbert.files import parse_json
-from kbert.tasks.text_lines import check_characters
+from kbert.tasks.text_files import check_characters
 
 _FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less than one long document

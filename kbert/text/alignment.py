@@ -6,7 +6,7 @@ B: strings in the batch; C: characters of all of them; U: different characters a
 import tensorflow as tf
 
 
-def source_spans(strings, normalizer, starts, ends, source_lengths):
+def align_to_source(strings, normalizer, starts, ends, source_lengths):
     """Bytes of the normalised strings to code points of the strings they were made from.
 
     Normalisation works on one character at a time (what depends on the neighbours, the form of a final sigma, does not

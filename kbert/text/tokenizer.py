@@ -9,7 +9,7 @@ import pathlib
 import keras
 import tensorflow as tf
 
-from kbert.text.alignment import source_spans
+from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
 from kbert.text.special_tokens import SpecialTokenMarks
 from kbert.text.vocabulary import (
@@ -216,7 +216,7 @@ class _Words:
             lengths, strings = self._marks.source_lengths, self._marks.mark(strings)
         else:
             lengths = tf.ones_like
-        return ids, *source_spans(strings, self._normalizer, starts, ends, lengths)
+        return ids, *align_to_source(strings, self._normalizer, starts, ends, lengths)
 
 
 def _tensor(value, dtype=None):

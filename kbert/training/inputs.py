@@ -7,11 +7,11 @@ import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from kbert.data.records import is_records
-from kbert.data.records_manifest import MANIFEST
+from kbert.corpus.records import is_records
+from kbert.corpus.records_manifest import MANIFEST
 from kbert.files import read_json, sha256
+from kbert.weights.formats.kbert.directory import is_kbert_directory
 from kbert.weights.hub import download_from_hub, is_hub_name
-from kbert.weights.kbert_directory import is_kbert_directory
 
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint")

@@ -6,7 +6,7 @@ import time
 
 import keras
 
-from kbert.data.reading_errors import reading_errors
+from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import check_finite, check_window

@@ -4,16 +4,16 @@ import dataclasses
 import logging
 
 from kbert.config import BertConfig
-from kbert.data.lengths import usual_length
 from kbert.pipelines.build import OPTIONS
+from kbert.pipelines.settings import ModelSettings
+from kbert.preprocessing.default_sequence_length import default_sequence_length
 from kbert.text.tokenizer import BertTokenizer
-from kbert.weights.casing import warn_of_wrong_casing
-from kbert.weights.checkpoint import Checkpoint
 from kbert.weights.description import FREE_FIELDS, TASKS, ModelDescription
+from kbert.weights.formats.casing import warn_of_wrong_casing
+from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.pretrained import Pretrained
 from kbert.weights.read_source import read_source
 from kbert.weights.report import all_loaded, transfer
-from kbert.weights.settings import ModelSettings
 
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
@@ -153,7 +153,7 @@ def _with_settings(stored, task, overrides):
     if task != settings.task:
         fields["null_threshold"] = None  # belongs to the head that is left behind
         if task == "span":  # windows no longer than the step between them would not overlap
-            fields["sequence_length"] = usual_length(task, stored.description.config.max_sequence_length)
+            fields["sequence_length"] = default_sequence_length(task, stored.description.config.max_sequence_length)
     if task != settings.task or overrides.get("num_labels") not in (None, len(settings.labels or ())):
         fields["labels"] = None  # as do labels of which another number is wanted
     fields |= {name: overrides.pop(name) for name in _settings_names(task) if name in overrides}

@@ -2,9 +2,9 @@
 
 import dataclasses
 
+from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.report import LoadReport
-from kbert.weights.settings import ModelSettings
 
 
 @dataclasses.dataclass(frozen=True)

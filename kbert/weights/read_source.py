@@ -4,12 +4,12 @@ import difflib
 import os
 import pathlib
 
-from kbert.weights.checkpoint import Checkpoint
-from kbert.weights.google import is_google_checkpoint, read_google_checkpoint
+from kbert.weights.formats.checkpoint import Checkpoint
+from kbert.weights.formats.google.read import is_google_checkpoint, read_google_checkpoint
+from kbert.weights.formats.huggingface.read import is_huggingface_directory, read_huggingface_directory
+from kbert.weights.formats.kbert.directory import KbertDirectory, is_kbert_directory, read_kbert_directory
+from kbert.weights.formats.kerashub.read import is_kerashub_preset, read_kerashub_preset
 from kbert.weights.hub import download_from_hub, is_hub_name
-from kbert.weights.huggingface import is_huggingface_directory, read_huggingface_directory
-from kbert.weights.kbert_directory import KbertDirectory, is_kbert_directory, read_kbert_directory
-from kbert.weights.kerashub import is_kerashub_preset, read_kerashub_preset
 
 _READERS = (  # recognises the content of a path; reads it
     (is_kerashub_preset, read_kerashub_preset),

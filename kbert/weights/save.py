@@ -2,17 +2,17 @@
 
 import dataclasses
 
-from kbert.data.lengths import usual_length
 from kbert.files import check_directory_is_free, write_directory
-from kbert.weights.casing import warn_of_wrong_casing
+from kbert.pipelines.settings import ModelSettings
+from kbert.preprocessing.default_sequence_length import default_sequence_length
 from kbert.weights.description import ModelDescription
-from kbert.weights.google_write import write_google_checkpoint
-from kbert.weights.huggingface_write import write_huggingface_directory
-from kbert.weights.kbert_directory import write_kbert_directory
-from kbert.weights.kerashub_write import write_kerashub_preset
-from kbert.weights.settings import ModelSettings
-from kbert.weights.settings_file import NAME
-from kbert.weights.sizes import check_settings
+from kbert.weights.formats.casing import warn_of_wrong_casing
+from kbert.weights.formats.google.write import write_google_checkpoint
+from kbert.weights.formats.huggingface.write import write_huggingface_directory
+from kbert.weights.formats.kbert.directory import write_kbert_directory
+from kbert.weights.formats.kerashub.write import write_kerashub_preset
+from kbert.weights.formats.settings_file import NAME
+from kbert.weights.formats.sizes import check_settings
 
 FORMATS = ("kbert", "huggingface", "google", "kerashub")
 _OTHERS = {  # writer, and the patterns of what it writes
@@ -55,7 +55,7 @@ def save_pretrained(
         tokenizer: of a model; None: the one it was loaded with.
         settings: `ModelSettings` of a model; None: those it was loaded with. Of a pipeline: its own, always.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
-        optimizer: `kbert.AdamW` whose moments and step go into a Google checkpoint (`kbert.weights.google_slots` reads
+        optimizer: `kbert.AdamW` whose moments and step go into a Google checkpoint (`load_slots` reads
             them); other formats have no place for them.
         overwrite: whether a directory of this format may be replaced.
 
@@ -106,7 +106,7 @@ def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):
         settings = _defaults(model) if loaded is None else loaded.settings
     if not isinstance(settings, ModelSettings):
         raise ValueError(
-            "save_pretrained: `settings` must be a kbert.weights.settings.ModelSettings (what a run was started with "
+            "save_pretrained: `settings` must be a kbert.pipelines.settings.ModelSettings (what a run was started with "
             f"goes to `made_by`). Received: {settings!r}"
         )
     if tokenizer is not None:
@@ -115,7 +115,7 @@ def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):
 
 
 def _defaults(model):
-    return ModelSettings(sequence_length=usual_length(model.task, model.config.max_sequence_length))
+    return ModelSettings(sequence_length=default_sequence_length(model.task, model.config.max_sequence_length))
 
 
 def _check(model, tokenizer, settings):

@@ -10,8 +10,8 @@ import tensorflow as tf
 from helpers.tiny_bert import tiny_tokenizer
 
 from kbert.answers.spans import NO_CANDIDATE, SpanAnswers
-from kbert.data.span_positions import span_positions
-from kbert.data.span_preprocessor import SpanPreprocessor
+from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+from kbert.tasks.span.positions import span_positions
 
 Candidate = collections.namedtuple("Candidate", "score text start end")
 PIECES = [

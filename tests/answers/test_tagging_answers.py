@@ -11,8 +11,8 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from kbert import BertTagger, Pipeline
 from kbert.answers.entities import EntityAnswers
 from kbert.answers.tags import TagAnswers
-from kbert.data.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.entity_metrics import entity_chunks
+from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.tasks.tagging.metrics import entity_chunks
 
 LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 TEXTS = [

@@ -9,7 +9,7 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, writ
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
-from kbert.data.write_records import write_records
+from kbert.corpus.write_records import write_records
 from kbert.training import resume
 
 INPUT_TYPES = ("file", "directory", "kbert_directory", "task_model", "existing_file", "Path")

@@ -11,9 +11,9 @@ from helpers.fuzz import peak_memory
 from helpers.hf_directory import GOLDEN, edit
 from helpers.stored_models import make_model, save
 
-from kbert.weights.config_names import field_names
+from kbert.weights.formats.config_names import field_names
+from kbert.weights.formats.sizes import SIZES, parameters_of
 from kbert.weights.read_source import read_source
-from kbert.weights.sizes import SIZES, parameters_of
 
 VALUES = (0, -1, 10**9, 10**30, 12.5, "12", None, True)
 CONFIGS = dict.fromkeys(("kbert", "huggingface", "kerashub"), "config.json") | {"google": "bert_config.json"}

@@ -13,8 +13,8 @@ import zipfile
 import pytest
 from helpers.packed import tar_of, zip_of
 
-from kbert.data import corpus_files
-from kbert.data.corpus import read_documents
+from kbert.corpus import corpus_files
+from kbert.corpus.documents import read_documents
 
 TEXT = b"A first line .\nA second one .\n\nAnother document .\n" * 400
 PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -150,7 +150,7 @@ def test_a_line_without_end_takes_bounded_memory(tmp_path, monkeypatch, packed, 
 
 
 def test_a_document_without_end_is_divided(tmp_path, monkeypatch):
-    monkeypatch.setattr("kbert.data.corpus._LONGEST_DOCUMENT", 1000)
+    monkeypatch.setattr("kbert.corpus.documents._LONGEST_DOCUMENT", 1000)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"a b\n" * 200_000))
     tracemalloc.start()
@@ -158,7 +158,7 @@ def test_a_document_without_end_is_divided(tmp_path, monkeypatch):
     assert tracemalloc.get_traced_memory()[1] < 8e6
     tracemalloc.stop()
     assert sizes == [1000] * 200
-    monkeypatch.setattr("kbert.data.corpus._LONGEST_TEXT", 2500)
+    monkeypatch.setattr("kbert.corpus.documents._LONGEST_TEXT", 2500)
     for format, text in (("lines", b"x" * 999 + b" .\n"), ("wikiextractor", b"X" * 999 + b" y.\n")):
         path.write_bytes(b"<doc >\n\nT\n" * (format != "lines") + text * 10)
         with warnings.catch_warnings(action="ignore"):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
-from kbert.data.pretraining import pretraining_dataset
-from kbert.data.reading_errors import reading_errors
-from kbert.data.records import Records
-from kbert.data.records_manifest import signed
-from kbert.data.write_records import write_records
+from kbert.corpus.reading_errors import reading_errors
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import signed
+from kbert.corpus.write_records import write_records
 from kbert.files import sha256
+from kbert.pretraining.dataset import pretraining_dataset
 
 SHARD = "train-00000"
 

@@ -11,7 +11,7 @@ from helpers import tiny_pretraining as tiny
 from helpers.tiny_corpus import make_documents, make_tokenizer
 from helpers.tiny_directory import write_tiny_directory
 
-from kbert.data.write_records import write_records
+from kbert.corpus.write_records import write_records
 from kbert.files import FullDisk, WriteFault, explain_full_disk
 from kbert.inspection.masked_examples import MaskedExamples
 from kbert.training.callbacks import TensorBoardScalars

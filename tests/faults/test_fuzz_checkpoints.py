@@ -8,12 +8,12 @@ from helpers.fuzz import check_reader
 from helpers.hf_directory import GOLDEN, copy_golden
 from helpers.stored_models import make_model, save
 
-from kbert.weights import kbert_directory
-from kbert.weights.h5_file import H5File
+from kbert.weights.files.h5_file import H5File
+from kbert.weights.files.safetensors_file import SafetensorsFile
+from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
+from kbert.weights.files.torch_pickle import TorchPickleFile
+from kbert.weights.formats.kbert import directory as kbert_directory
 from kbert.weights.read_source import read_source
-from kbert.weights.safetensors_file import SafetensorsFile
-from kbert.weights.tf_checkpoint_file import TFCheckpointFile
-from kbert.weights.torch_pickle import TorchPickleFile
 
 COUNTS = pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
 

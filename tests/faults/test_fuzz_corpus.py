@@ -9,7 +9,7 @@ import pytest
 from helpers.fuzz import check_reader
 from helpers.packed import tar_of, zip_of
 
-from kbert.data.corpus import FORMATS, read_documents
+from kbert.corpus.documents import FORMATS, read_documents
 
 LINES = "A first line .\nA second one, é 中 .\n\n\n\nAnother document .\n".encode() * 5
 PROSE = (

@@ -5,9 +5,9 @@ import json
 import pytest
 from helpers.fuzz import check_reader
 
-from kbert.tasks.multiple_choice import read_choices, read_dream, read_prompts, read_swag
-from kbert.tasks.squad import read_questions, read_squad
-from kbert.tasks.triviaqa import triviaqa_questions
+from kbert.tasks.multiple_choice.readers import read_choices, read_dream, read_prompts, read_swag
+from kbert.tasks.span.readers import read_questions, read_squad
+from kbert.tasks.span.triviaqa import triviaqa_questions
 
 CONTEXT = "Ada \U0001f600 wrote it. Ada Lovelace, née Byron, wrote it in 1843."
 ANSWERS = [{"text": "Ada Lovelace", "answer_start": 16}, {"text": "Ada", "answer_start": 0}]

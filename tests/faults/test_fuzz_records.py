@@ -4,8 +4,8 @@ import pytest
 from helpers.fuzz import check_reader
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
-from kbert.data.records import Records
-from kbert.data.write_records import write_records
+from kbert.corpus.records import Records
+from kbert.corpus.write_records import write_records
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import json
 import pytest
 from helpers.fuzz import check_reader
 
-from kbert.tasks.conll import read_conll
-from kbert.tasks.span_lines import read_span_lines
+from kbert.tasks.tagging.readers import read_conll
+from kbert.tasks.tagging.span_reader import read_span_lines
 
 CONLL = [
     "-DOCSTART- -X- O O\n\nEU NNP I-NP B-ORG\nrejects VBZ I-VP O\nGerman JJ I-NP B-MISC\n. . O O\n\n"

@@ -4,7 +4,7 @@ import pytest
 from helpers.fuzz import check_reader
 from helpers.tiny_corpus import VOCABULARY
 
-from kbert.data.corpus import read_documents
+from kbert.corpus.documents import read_documents
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import check_vocabulary, read_vocabulary
 

@@ -7,8 +7,8 @@ import pytest
 from helpers.hf_directory import GOLDEN, copy_golden
 from helpers.stored_models import make_model, save
 
+from kbert.weights.files.safetensors_file import SafetensorsFile
 from kbert.weights.read_source import read_source
-from kbert.weights.safetensors_file import SafetensorsFile
 
 NESTED = '{"a":' * 100_000 + "1" + "}" * 100_000
 

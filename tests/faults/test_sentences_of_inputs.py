@@ -6,11 +6,11 @@ import tensorflow as tf
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.data.choice_preprocessor import ChoicePreprocessor
-from kbert.data.span_preprocessor import SpanPreprocessor
-from kbert.data.text_preprocessor import TextPreprocessor
-from kbert.data.write_records import write_records
+from kbert.corpus.write_records import write_records
 from kbert.optim.tasks import task_losses
+from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
+from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import SPECIAL_TOKENS
 

@@ -4,8 +4,8 @@ import json
 import pathlib
 import shutil
 
-from kbert.weights.huggingface_file import open_huggingface_weights
-from kbert.weights.safetensors_file import write_safetensors
+from kbert.weights.files.safetensors_file import write_safetensors
+from kbert.weights.formats.huggingface.weights_file import open_huggingface_weights
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 

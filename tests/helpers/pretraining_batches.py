@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from helpers.tiny_corpus import make_documents, write_lines
-from kbert.data.pretraining import pretraining_dataset
+from kbert.pretraining.dataset import pretraining_dataset
 
 B, S, P = 5, 23, 4
 HELD_OUT = 0.2

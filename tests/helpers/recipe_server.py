@@ -15,13 +15,30 @@ import signal
 import sys
 
 MODULES = (
-    "tensorflow_text", "tensorboard.compat.tensorflow_stub.io.gfile", "tensorboard.plugins.text.metadata", "kbert",
-    "kbert.data.pretraining", "kbert.data.records", "kbert.data.report", "kbert.data.unigrams",
-    "kbert.inspection.masked_examples", "kbert.models.classifier", "kbert.models.pretrainer", "kbert.optim.losses",
-    "kbert.optim.metrics", "kbert.pipelines.build", "kbert.tasks.documents", "kbert.tasks.evaluation",
-    "kbert.tasks.finetuning_data", "kbert.training.callbacks", "kbert.training.hardware", "kbert.training.resume",
-    "kbert.training.run_directory", "kbert.weights.load", "kbert.weights.save",
-)  # fmt: skip
+    "tensorflow_text",
+    "tensorboard.compat.tensorflow_stub.io.gfile",
+    "tensorboard.plugins.text.metadata",
+    "kbert",
+    "kbert.pretraining.dataset",
+    "kbert.corpus.records",
+    "kbert.pretraining.dataset_statistics",
+    "kbert.pretraining.unigrams",
+    "kbert.inspection.masked_examples",
+    "kbert.models.classifier",
+    "kbert.models.pretrainer",
+    "kbert.optim.losses",
+    "kbert.optim.metrics",
+    "kbert.pipelines.build",
+    "kbert.tasks.classification.documents",
+    "kbert.tasks.classification.evaluation",
+    "kbert.tasks.classification.dataset",
+    "kbert.training.callbacks",
+    "kbert.training.hardware",
+    "kbert.training.resume",
+    "kbert.training.run_directory",
+    "kbert.weights.load",
+    "kbert.weights.save",
+)
 ACTIONS = {None: 0, "kill": 1, "full": 2, "fail": 3, "signal": 4}  # as in file_faults.c
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from kbert.data.random import fold
+from kbert.stateless_random import fold_in
 
 WORDS = [f"w{i}" for i in range(30)]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *(f"##p{i}" for i in range(20))]
@@ -74,7 +74,7 @@ def reference_walk(units, number):
 def outcome(masking, rows, length, seed=0, spans=None):
     """Per row: chosen positions, the ids they had, the ids they have."""
     batch = make_batch(rows, length)
-    keys = fold(seed, tf.range(len(rows)))
+    keys = fold_in(seed, tf.range(len(rows)))
     if spans is not None:
         spans = tf.constant([list(s) + [0] * (length - len(s)) for s in spans], tf.int32)
     inputs, ids, weights = [x for x in masking(batch, keys=keys, spans=spans)]

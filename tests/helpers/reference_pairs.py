@@ -40,28 +40,28 @@ class KeyedDraws:
     """The numbers kbert draws: SplitMix64 of (seed, epoch, document, sentence), in Python integers."""
 
     def __init__(self, seed, epoch, document_ids):
-        self.keys = [fold(seed, 1, epoch, document_id) for document_id in document_ids]
+        self.keys = [fold_in(seed, 1, epoch, document_id) for document_id in document_ids]
 
     def is_short(self, document, rate):
-        return uniform(fold(self.keys[document], 0), 0) < rate
+        return uniform(fold_in(self.keys[document], 0), 0) < rate
 
     def short_target(self, document, max_tokens):
-        return integer(fold(self.keys[document], 1), 0, 2, max_tokens + 1)
+        return integer(fold_in(self.keys[document], 1), 0, 2, max_tokens + 1)
 
     def a_end(self, document, i, size):
-        return integer(fold(self.keys[document], i, 2), 0, 1, size)
+        return integer(fold_in(self.keys[document], i, 2), 0, 1, size)
 
     def is_random(self, document, i, rate):
-        return uniform(fold(self.keys[document], i, 3), 0) < rate
+        return uniform(fold_in(self.keys[document], i, 3), 0) < rate
 
     def document(self, document, i, attempt, num_documents):
-        return integer(fold(self.keys[document], i, 4), attempt, 0, num_documents)
+        return integer(fold_in(self.keys[document], i, 4), attempt, 0, num_documents)
 
     def start(self, document, i, size):
-        return integer(fold(self.keys[document], i, 5), 0, 0, size)
+        return integer(fold_in(self.keys[document], i, 5), 0, 0, size)
 
     def front(self, document, i, which, cut):
-        return bool(fold(self.keys[document], i, 6 if which == "a" else 7, cut // 64) >> cut % 64 & 1)
+        return bool(fold_in(self.keys[document], i, 6 if which == "a" else 7, cut // 64) >> cut % 64 & 1)
 
 
 def make_pairs(documents, draws, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5):
@@ -131,7 +131,7 @@ def mix(x):
     return x ^ (x >> 31)
 
 
-def fold(key, *data):
+def fold_in(key, *data):
     key &= MASK
     for number in data:
         key = mix((key + (number + 1) * 0x9E3779B97F4A7C15) & MASK)

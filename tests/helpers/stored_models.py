@@ -8,7 +8,7 @@ import numpy as np
 
 import kbert
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
-from kbert.weights.settings import ModelSettings
+from kbert.pipelines.settings import ModelSettings
 
 KERASHUB_HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
 MODELS = {

@@ -5,8 +5,8 @@ import pytest
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.data.text_preprocessor import TextPreprocessor
 from kbert.models.average import average_models
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
 BATCH = {k: v.numpy() for k, v in TextPreprocessor(tiny_tokenizer(), 19)(TEXTS).items()}
 

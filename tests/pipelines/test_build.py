@@ -6,7 +6,7 @@ import pytest
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.weights.settings import ModelSettings
+from kbert.pipelines.settings import ModelSettings
 
 
 def loaded(tmp_path, model, **settings):

@@ -7,7 +7,7 @@ import pytest
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.weights.settings import ModelSettings
+from kbert.pipelines.settings import ModelSettings
 
 ONE = tiny_config(num_layers=1)
 MODELS = {

@@ -9,8 +9,8 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.pipelines.answer_rows import answer_rows
-from kbert.tasks.entity_metrics import entity_chunks
+from kbert.pipelines.answers_to_dicts import answers_to_dicts
+from kbert.tasks.tagging.metrics import entity_chunks
 
 LABELS = ["O", "B-PER", "I-PER"]
 TEXTS = ["Paris is good.", "", "never in the capital of France, London was " * 4, "a film"]
@@ -84,7 +84,7 @@ def test_what_is_stored_is_used(model, pipelines):
 
 
 def test_rows(pipelines, answers):
-    rows = {name: list(answer_rows(pipelines[name], answers[name])) for name in pipelines}
+    rows = {name: list(answers_to_dicts(pipelines[name], answers[name])) for name in pipelines}
     assert json.loads(json.dumps(rows)) == rows
     assert [len(row["words"]) for row in rows["tags"]] == [4, 0, 36, 2]
     assert rows["tags"][0]["words"][0] == {

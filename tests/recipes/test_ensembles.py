@@ -10,7 +10,7 @@ from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokeniz
 
 import kbert
 from kbert.answers.spans import SpanAnswers
-from kbert.tasks.conll import read_conll
+from kbert.tasks.tagging.readers import read_conll
 
 LABELS = ["bad", "good", "so so"]
 TAGS = ["O", "B-X", "I-X"]

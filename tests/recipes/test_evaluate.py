@@ -10,8 +10,8 @@ from helpers.toy_glue import write_toy_glue
 
 import kbert
 from kbert import BertTokenizer
-from kbert.tasks.glue import GLUE_TASKS
-from kbert.weights.settings import ModelSettings
+from kbert.pipelines.settings import ModelSettings
+from kbert.tasks.glue.tasks import GLUE_TASKS
 
 ROWS = sentences(13)
 

@@ -14,9 +14,9 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
 from kbert.files import sha256
-from kbert.tasks import finetuning_data
+from kbert.tasks.classification import dataset as finetuning_data
 from kbert.training.run_directory import open_run
-from kbert.weights.kbert_directory import read_kbert_directory
+from kbert.weights.formats.kbert.directory import read_kbert_directory
 
 QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 2e-3, "--checkpoint-every", 10)
 

@@ -16,8 +16,8 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
 import kbert
-from kbert.tasks import finetuning_data
-from kbert.tasks.glue import GLUE_TASKS, SUBMISSION_FILES
+from kbert.tasks.classification import dataset as finetuning_data
+from kbert.tasks.glue.tasks import GLUE_TASKS, SUBMISSION_FILES
 
 QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 1e-2)
 RESTARTS = ("--train-examples", 40, "--epochs", 1, "--restarts", 2, "--seed", 3, "--dropout", 0)

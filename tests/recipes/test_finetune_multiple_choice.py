@@ -9,7 +9,7 @@ from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
-from kbert.tasks import finetuning_data
+from kbert.tasks.classification import dataset as finetuning_data
 
 QUICK = ("--batch-size", 8, "--sequence-length", 12, "--learning-rate", 2e-3, "--dropout", 0)
 

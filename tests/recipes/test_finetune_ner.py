@@ -9,9 +9,9 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
-from kbert.tasks import tagging_data
-from kbert.tasks.conll import read_conll
-from kbert.tasks.entity_metrics import entity_scores
+from kbert.tasks.tagging import dataset as tagging_data
+from kbert.tasks.tagging.metrics import entity_scores
+from kbert.tasks.tagging.readers import read_conll
 
 QUICK = ("--batch-size", 8, "--sequence-length", 16, "--learning-rate", 3e-3, "--checkpoint-every", 10, "--dropout", 0)
 

@@ -13,9 +13,9 @@ from helpers.run_recipe import RECIPES, read_json, run_recipe
 from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
-from kbert.tasks import window_data
-from kbert.tasks.squad import read_squad
-from kbert.tasks.squad_metrics import squad_scores
+from kbert.tasks.span import dataset as window_data
+from kbert.tasks.span.metrics import squad_scores
+from kbert.tasks.span.readers import read_squad
 
 FILES = ("predictions.json", "nbest.json", "null_odds.json")
 

@@ -127,7 +127,7 @@ def test_a_disk_fault_ends_a_command_with_one_line(command, monkeypatch, capsys)
 
 @pytest.mark.parametrize("kind", ["UnreadableInput", "OutOfMemory"])
 def test_what_befalls_a_training_ends_it_with_one_line(command, kind):
-    from kbert.data.reading_errors import UnreadableInput
+    from kbert.corpus.reading_errors import UnreadableInput
     from kbert.training.batch_memory import OutOfMemory
 
     def main():

@@ -9,7 +9,7 @@ from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
-from kbert.tasks import window_data
+from kbert.tasks.span import dataset as window_data
 
 
 def long_texts(count, start=0):

@@ -7,7 +7,7 @@ import pytest
 from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
-from kbert.data.records import Records
+from kbert.corpus.records import Records
 from kbert.text.vocabulary import write_vocabulary
 
 
@@ -27,7 +27,7 @@ def test_prepares(arguments, tmp_path, capsys):
     assert len(records.training) > 2 and records.held_out
     metrics = read_json(tmp_path / "records" / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == metrics
-    assert metrics["documents"] == 80 and 0.7 < metrics["pipeline"]["mask_share"] < 0.9
+    assert metrics["documents"] == 80 and 0.7 < metrics["pipeline"]["mask_token_rate"] < 0.9
     assert "random next sentence" in printed and "tokens a sequence" in printed
     settings = read_json(tmp_path / "records" / "settings.json")
     assert settings["held_out"] == 0.1 and settings["shard_tokens"] == 500

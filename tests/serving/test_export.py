@@ -11,7 +11,7 @@ import tensorflow as tf
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.data.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.serving.batching import BATCH_SIZES, read_batching_parameters
 from kbert.serving.messages import encode_example
 from kbert.serving.saved_model_file import SavedModelFile

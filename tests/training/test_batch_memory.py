@@ -72,9 +72,9 @@ def test_damaged_records_end_the_run(tmp_path):
     """A shard that is damaged after the run began: one plain error that names it."""
     from helpers.tiny_corpus import make_documents, make_tokenizer
 
-    from kbert.data.pretraining import pretraining_dataset
-    from kbert.data.write_records import write_records
+    from kbert.corpus.write_records import write_records
     from kbert.optim.pretraining import pretraining_losses
+    from kbert.pretraining.dataset import pretraining_dataset
 
     tokenizer = make_tokenizer()
     write_records(make_documents(60), tokenizer, tmp_path / "records", held_out=0.0)

@@ -18,7 +18,7 @@ from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.optim.metrics import Perplexity
 from kbert.optim.tasks import task_losses
-from kbert.tasks.prediction import check_scores
+from kbert.tasks.predict_scores import check_scores
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import is_finite
 from kbert.training.resume import fit_steps

@@ -10,8 +10,8 @@ from helpers.stored_models import load, make_model, save
 from helpers.tiny_bert import tiny_tokenizer
 
 import kbert
-from kbert.weights.checkpoint import Checkpoint
-from kbert.weights.kbert_directory import KbertDirectory
+from kbert.weights.formats.checkpoint import Checkpoint
+from kbert.weights.formats.kbert.directory import KbertDirectory
 from kbert.weights.read_source import read_source
 
 

@@ -19,7 +19,7 @@ from helpers.run_recipe import run_recipe
 from helpers.stored_models import assert_same_weights, load
 
 import kbert
-from kbert.weights.parity import measure_parity
+from kbert.weights.diagnostics.parity import measure_parity
 
 MODELS = ("all-MiniLM-L6-v2", "bert-tiny-mlm")
 SHARED = ROOT.parent / "shared/weights"

@@ -1,0 +1,1 @@
+"""Files of prose → documents of sentences → records."""

@@ -1,0 +1,113 @@
+"""The members of tar and zip archives, one stream at a time; an archive that is cut off is an error, not an end."""
+
+import contextlib
+import struct
+import tarfile
+import zipfile
+from collections.abc import Iterator
+
+from kbert.corpus.compressed import DAMAGED, open_decompressed
+
+# What the two modules raise for damaged archives: their own errors, and whatever else wrong numbers lead to.
+BROKEN = (
+    *DAMAGED, tarfile.TarError, zipfile.BadZipFile, RuntimeError, ValueError, LookupError, ArithmeticError,
+    struct.error,
+)  # fmt: skip
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_LARGEST_HEADER = 1 << 20  # bytes of a member's long name or attributes, which are read whole
+_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+def archive_members(path) -> Iterator[tuple[str, object]] | None:
+    """(name, binary stream) of each file in an archive, told by its first bytes; None if the file is none.
+
+    The members of a tar archive, compressed or not, come in its order, those of a zip sorted by name. Each stream must
+    be used up before the next one is asked for.
+
+    Raises:
+        One of `BROKEN`, at once or later: the archive is damaged, encrypted, or compressed in a way that is not read.
+    """
+    with open_decompressed(path) as stream:
+        start = _read_fully(stream, tarfile.BLOCKSIZE)
+    if start.startswith(_ZIP):
+        return _zip_members(path)
+    return _tar_members(path) if _is_tar(start) else None
+
+
+def _read_fully(stream, size):
+    content = b""
+    while len(content) < size and (more := stream.read(size - len(content))):
+        content += more
+    return content
+
+
+def _is_tar(start):
+    if start[257:262] == b"ustar":
+        return True
+    try:
+        tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
+    except tarfile.EOFHeaderError:
+        return True  # an archive of nothing
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def _zip_members(path):
+    with zipfile.ZipFile(path) as archive:
+        for member in sorted(archive.infolist(), key=lambda member: member.filename):
+            if member.is_dir():
+                continue
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # Python decompresses the others in pieces without bound.
+                raise zipfile.BadZipFile(f"expected members stored or deflated, {member.filename} is neither")
+            with archive.open(member) as stream:
+                yield member.filename, stream
+
+
+def _tar_members(path):
+    with open_decompressed(path) as content:
+        with tarfile.open(fileobj=content, mode="r|", tarinfo=_Member) as archive:
+            for member in archive:
+                archive.members.clear()  # it keeps them all
+                if member.isfile():
+                    with contextlib.closing(archive.extractfile(member)) as stream:
+                        yield member.name, stream
+            _check_rest(archive.fileobj)
+
+
+def _check_rest(stream):
+    """Reads what follows the end mark, to the end, where checksums of the compression stand.
+
+    The rest of the last record may hold anything, unless there is no member. Behind it would be what is not read: a
+    second archive, or a text that begins with zeros.
+    """
+    position = stream.tell()
+    if position > tarfile.BLOCKSIZE:
+        block = tarfile.BLOCKSIZE  # of the end mark's two the first is behind
+        stream.read(-(position + block) % tarfile.RECORDSIZE + block)
+    while rest := stream.read(1 << 20):
+        if rest.strip(b"\0"):
+            raise tarfile.ReadError("there is more behind the end of the archive")
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose damaged header is an error. `tarfile` takes it for the end of the archive."""
+
+    @classmethod
+    def frombuf(cls, buf, encoding, errors):
+        try:
+            member = super().frombuf(buf, encoding, errors)
+        except tarfile.EOFHeaderError:
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"{error} where a member's header or the end of the archive should be") from None
+        if member.size < 0 or (member.type in _HEADERS and member.size > _LARGEST_HEADER):
+            raise tarfile.ReadError(f"a header of {member.size:,} bytes")
+        return member

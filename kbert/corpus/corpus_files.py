@@ -1,0 +1,111 @@
+"""Files of a corpus: patterns → paths → texts, one line at a time, whatever they are packed in."""
+
+import glob
+import io
+import itertools
+import os
+from collections.abc import Iterator
+
+from kbert.corpus.archives import BROKEN, archive_members
+from kbert.corpus.compressed import open_decompressed
+
+LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
+
+
+def find_files(patterns):
+    """The files that paths and glob patterns name, sorted, each once; all are looked at before any is read.
+
+    Args:
+        patterns: a path or glob pattern (`**` crosses directories), or a list of them.
+
+    Raises:
+        ValueError: a pattern that matches no file, a directory, a file that cannot be opened or decompressed, UTF-16,
+            or nothing but empty files. The message names the pattern or file.
+    """
+    patterns = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    paths = set()
+    for pattern in map(os.fspath, patterns):
+        found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+        files = [path for path in found if not os.path.isdir(path)]
+        if not files and found:
+            raise ValueError(f"{pattern} is a directory. A corpus is files: give a pattern such as {pattern}/*.txt")
+        if not files:
+            raise ValueError(f"No file matches {pattern!r}. Give the path of a text file or a glob pattern in quotes.")
+        paths.update(files)
+    if not paths:
+        raise ValueError("The corpus names no file. Received: an empty list of patterns.")
+    for path in paths:
+        _check(path)
+    if all(os.path.getsize(path) == 0 for path in paths):
+        raise ValueError(f"The corpus is empty: {_some(paths)} hold no bytes.")
+    return sorted(paths)
+
+
+def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
+    """Yields (name, lines) for each text of a file: one, or one for each member of a tar or zip archive.
+
+    Gzip, bzip2, xz, tar (compressed or not) and zip are recognised by content. Lines end at "\n" only and come without
+    it; a byte order mark is removed; bytes that are not UTF-8 become U+FFFD, which the tokenizer deletes as it
+    does NUL. Each `lines` must be used up before the next text is asked for. Memory is bounded by the longest line that
+    is allowed, 8 MiB, whatever the files decompress to.
+
+    Raises:
+        ValueError: while reading, if the file is damaged or a line is longer; names the file (and the line).
+    """
+    try:
+        members = archive_members(path)
+        if members is None:
+            with open_decompressed(path) as stream:
+                yield path, _lines(path, stream)
+        else:
+            for name, stream in members:
+                yield f"{path}:{name}", _lines(f"{path}:{name}", stream)
+    except BROKEN as error:
+        raise ValueError(_damaged(path, error)) from error
+
+
+def _lines(name, stream) -> Iterator[str]:
+    with io.BufferedReader(stream, 1 << 20) as reader:
+        for number in itertools.count(1):
+            line = _read_line(reader, name, number)
+            if not line:
+                return
+            if number == 1:
+                if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                    raise ValueError(f"{name} is UTF-16. Convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8.")
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            yield line.removesuffix(b"\n").decode("utf-8", "replace")
+
+
+def _read_line(reader, name, number):
+    try:
+        line = reader.readline(LONGEST_LINE + 1)
+    except BROKEN as error:
+        raise ValueError(_damaged(name, error)) from error
+    if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+        raise ValueError(
+            f"{name}, line {number}: expected text in lines of at most {LONGEST_LINE:,} bytes. Received: a longer one. "
+            "Put line ends into it, where a sentence or paragraph ends."
+        )
+    return line
+
+
+def _check(path):
+    try:
+        members = archive_members(path)
+        if members is not None:
+            next(members, None)
+    except BROKEN as error:
+        raise ValueError(_damaged(path, error)) from error
+
+
+def _damaged(name, error):
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if isinstance(error, ValueError) and str(name) in reason:  # says all there is to say
+        return reason
+    return f"Cannot read {name}: {reason}. The file is damaged, cut short, or not to be read by this user."
+
+
+def _some(paths):
+    paths = sorted(paths)
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

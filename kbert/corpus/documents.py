@@ -1,0 +1,197 @@
+"""Text files → documents, each a list of sentences: plain lines, running prose, or WikiExtractor's output."""
+
+import html
+import itertools
+import re
+import warnings
+from collections.abc import Iterator
+
+from kbert.corpus.corpus_files import find_files, open_texts
+from kbert.corpus.sentences import split_sentences
+
+FORMATS = ("auto", "lines", "prose", "wikiextractor")
+_SAMPLE_LINES, _SAMPLE_CHARACTERS = 2000, 1 << 18
+_NARROWEST_COLUMN = 40  # characters; shorter lines of equal length are rather sentences
+_LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor: it is a paragraph
+_LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
+_LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
+_LONGEST_TEXT = 1 << 23  # characters, likewise
+_FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
+_MARKUP = re.compile(r"[*#|!{}:;=•·]|[-–—] |Section::|BULLET::")  # lists, tables, headings that an extractor left in
+
+
+def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]]:
+    """Reads a corpus of any size, one document at a time.
+
+    Args:
+        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files.
+        format: "lines": one sentence a line, an empty line between documents, as the original's input.
+            "prose": running text, an empty line between paragraphs, lines wrapped or not; each file is a document.
+            "wikiextractor": `<doc …>` elements; prose only, without titles, headings, list items, tables.
+            "auto": decided for each file by `detect_format`.
+        language: of the text, for splitting prose into sentences.
+
+    Yields:
+        Documents: non-empty lists of non-empty sentences (str). A document ends where its file ends, and after 20,000
+        sentences or 8 million characters. Where the marks of a WikiExtractor file do not match (an unclosed document,
+        text outside of documents), all text is kept, and a UserWarning names the file and the line.
+
+    Raises:
+        ValueError: as `find_files`, at once; for a damaged file or a line above 8 MiB, when it is read; at the end, if
+            there was no sentence.
+
+    Example::
+
+        for sentences in read_documents(["wiki/*.gz", "novels.tar.gz"]):
+            ...
+    """
+    return iterate_documents(find_files(patterns), format, language)
+
+
+def iterate_documents(files, format="auto", language="en"):
+    """`read_documents` for files that `find_files` has found, in the order given."""
+    if format not in FORMATS:
+        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
+    return _documents(files, format, language)
+
+
+def detect_format(lines):
+    """Which format a text is in, judged by its first 2,000 lines.
+
+    "wikiextractor" if it opens with `<doc `. "prose" if more than a tenth of its lines hold several sentences, or
+    break off in a sentence where a column is full. "lines" otherwise.
+    """
+    lines = [line.strip() for line in lines]
+    full = [line for line in lines if line]
+    if full and full[0].startswith("<doc "):
+        return "wikiextractor"
+    width = sorted(map(len, full))[len(full) * 9 // 10] if full else 0
+    prose = sum(
+        bool(line) and (len(split_sentences(line)) > 1 or _is_wrapped(line, following, width))
+        for line, following in itertools.pairwise([*lines, ""])
+    )
+    return "prose" if prose > len(full) / 10 else "lines"
+
+
+def _is_wrapped(line, following, width):
+    """Whether a sentence goes on in the next line because its first word had no room in this one."""
+    return (
+        width >= _NARROWEST_COLUMN
+        and not _FINISHED.search(line)
+        and following[:1].islower()
+        and len(line) + 1 + len(following.split()[0]) >= width
+    )
+
+
+def _documents(files, format, language):
+    found = False
+    for path in files:
+        for name, lines in open_texts(path):
+            reader = format
+            if format == "auto":
+                sample = _sample(lines)
+                reader, lines = detect_format(sample), itertools.chain(sample, lines)
+            for document in _gather(_READERS[reader](lines, language, name)):
+                found = True
+                yield document
+    if not found:
+        raise ValueError(
+            f"The corpus holds no sentence. Read: {len(files)} file(s), the first {files[0]}, as {format}."
+        )
+
+
+def _sample(lines):
+    sample, characters = [], 0
+    for line in lines:
+        sample.append(line)
+        characters += len(line)
+        if len(sample) >= _SAMPLE_LINES or characters >= _SAMPLE_CHARACTERS:
+            break
+    return sample
+
+
+def _gather(sentences):
+    """Documents out of a stream of sentences, in which None ends a document. Long ones are divided."""
+    document, size = [], 0
+    for sentence in sentences:
+        if sentence is not None:
+            document.append(sentence)
+            size += len(sentence)
+        if document and (sentence is None or len(document) >= _LONGEST_DOCUMENT or size >= _LONGEST_TEXT):
+            yield document
+            document, size = [], 0
+    if document:
+        yield document
+
+
+def _read_lines(lines, language, name):
+    for line in lines:
+        yield line.strip() or None
+
+
+def _read_prose(lines, language, name):
+    for paragraph in _paragraphs(lines):
+        yield from split_sentences(paragraph, language)
+
+
+def _paragraphs(lines):
+    """Joins wrapped lines. A line end is a paragraph's end beside an empty line or a line too long to be wrapped."""
+    block, characters = [], 0
+    for line in lines:
+        line = line.strip()
+        if block and (not line or max(len(line), len(block[-1])) > _LONGEST_WRAPPED or characters > _LONGEST_BLOCK):
+            yield " ".join(block)
+            block, characters = [], 0
+        if line:
+            block.append(line)
+            characters += len(line)
+    if block:
+        yield " ".join(block)
+
+
+def _read_wikiextractor(lines, language, name):
+    opened = warned = 0  # lines, counted from 1: of the document that is read; of what a warning is about
+    title = False
+    for number, line in enumerate(lines, 1):
+        fault = None
+        if line.startswith("<doc "):
+            fault = opened and f"a <doc>, although that of line {opened:,} is not closed"
+            opened, title = number, True
+            yield None
+        elif line.startswith("</doc>"):
+            fault = not opened and "a </doc> without its <doc>"
+            opened, title = 0, False
+            yield None
+        elif title:
+            title = not line.strip()  # the first line that is not empty
+        else:
+            fault = not opened and line.strip() and "text outside of <doc> and </doc>"
+            yield from _prose_sentences(line, language)
+        if fault and not warned:
+            warned = number
+            _warn_of_marks(name, number, fault)
+    if opened and not warned:
+        _warn_of_marks(name, opened, "a <doc> that is not closed where the file ends: is it cut short?")
+
+
+def _warn_of_marks(name, line, fault):
+    message = f"{name}, line {line:,}: {fault}. All text is kept; no further faults of this file are reported."
+    warnings.warn(message, stacklevel=3)
+
+
+def _prose_sentences(line, language):
+    """The finished sentences of a paragraph: none for a heading or a list item, all but the tail before a lost list."""
+    if "<" in line:
+        line = _TAG.sub(" ", line)
+    if "&" in line:
+        line = html.unescape(line)
+    line = line.strip()
+    if not line or _MARKUP.match(line) or (line.endswith(".") and line.count(" ") < _HEADING_WORDS and len(line) < 60):
+        return []
+    sentences = split_sentences(line, language)
+    return [s for s in sentences if _FINISHED.search(s) and (" " in s or not s.isascii())]  # "12." is no sentence
+
+
+_READERS = {"lines": _read_lines, "prose": _read_prose, "wikiextractor": _read_wikiextractor}

@@ -1,0 +1,186 @@
+"""Records: a corpus tokenised once, in shards that are pools of documents, with an index and a manifest.
+
+A records directory holds
+
+    manifest.json       what made it, the counts, for each shard its size and SHA-256; at its end its own SHA-256
+    vocab.txt           the vocabulary
+    train-00000.tokens  token ids, little-endian uint16 (int32 for more than 65,536 tokens), sentence behind sentence
+    train-00000.index   little-endian int32: n, D, the n sentences' lengths in tokens, the D documents' in sentences
+    held-out-00000.…    the same, for the documents that training never sees
+
+Shapes: n sentences, D documents, T tokens of a shard.
+"""
+
+import hashlib
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.corpus.pool import TokenPool
+from kbert.corpus.records_manifest import MANIFEST, UNFINISHED, VOCABULARY, read_manifest
+from kbert.text.tokenizer import BertTokenizer, resolve_settings
+from kbert.text.vocabulary import read_vocabulary
+
+
+class Records:
+    """A records directory, checked and open for reading.
+
+    Opening checks the manifest, the vocabulary, the size of every file, and every index wholly. The tokens of a shard
+    are checked each time it is read: their SHA-256, and that no id lies beyond the vocabulary.
+
+    Args:
+        directory: written by `write_records` or recipes/prepare_records.py.
+
+    Raises:
+        ValueError: no records there, an unfinished or unknown format, or any damage. Names the file.
+
+    Example::
+
+        records = Records("records")
+        records.check_tokenizer(tokenizer)
+        pool = records.pool(0)  # TokenPool of the first training shard
+    """
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.manifest = read_manifest(self.directory)
+        self.token_type = tf.as_dtype(self.manifest["token_type"])
+        self._check_vocabulary()
+        shards = self.manifest["shards"]
+        for shard in shards:
+            self._check_size(shard["name"] + ".tokens", shard["tokens"] * self.token_type.size)
+            self._check_size(shard["name"] + ".index", (2 + shard["sentences"] + shard["documents"]) * 4)
+        for shard in shards:
+            read_index(self.directory, shard)
+        self.training = [shard for shard in shards if not shard["held_out"]]
+        self.held_out = [shard for shard in shards if shard["held_out"]]
+
+    def tokenizer(self, **kwargs):
+        """The tokenizer that the records were made with."""
+        return BertTokenizer(self.directory / VOCABULARY, **self.manifest["tokenizer"], **kwargs)
+
+    def check_tokenizer(self, tokenizer):
+        """Raises ValueError unless the tokenizer makes the ids that the records hold."""
+        expected = self.manifest["vocabulary"]
+        if tokenizer.vocabulary_size != expected["size"]:
+            raise ValueError(
+                f"{self.directory} was made with a vocabulary of {expected['size']:,} tokens. Received: a tokenizer "
+                f"with {tokenizer.vocabulary_size:,}. Use {self.directory / VOCABULARY}, or prepare the records anew."
+            )
+        if vocabulary_hash(tokenizer.vocabulary) != expected["sha256"]:
+            raise ValueError(
+                f"{self.directory} was made with another vocabulary of the same size. "
+                f"Use {self.directory / VOCABULARY}, or prepare the records anew."
+            )
+        made, received = (resolve_settings(s) for s in (self.manifest["tokenizer"], tokenizer.settings()))
+        different = [name for name in made if made[name] != received.get(name)]
+        if different:
+            raise ValueError(
+                f"{self.directory} was made with a tokenizer of other settings: "
+                + ", ".join(f"{name}={made[name]!r}, received {received.get(name)!r}" for name in different)
+            )
+
+    def check_hashes(self):
+        """Reads every shard and raises ValueError for the first that is not what was written."""
+        for shard in self.manifest["shards"]:
+            read_index(self.directory, shard)
+            self._read_tokens(shard)
+
+    def pool(self, shard, held_out=False):
+        """The `TokenPool` of a shard, by its number (int or int scalar tensor), in graph or eagerly.
+
+        Raises:
+            ValueError: the shard is damaged; in a dataset a `tf.errors.OpError` that holds the same sentence (see
+                `kbert.corpus.reading_errors`).
+        """
+        return self._pool(shard, held_out, with_tokens=True)
+
+    def index(self, shard, held_out=False):
+        """As `pool`, without the tokens: enough to count pairs."""
+        return self._pool(shard, held_out, with_tokens=False)
+
+    def _pool(self, number, held_out, with_tokens):
+        shards = self.held_out if held_out else self.training
+
+        def read(number):
+            shard = shards[number]
+            lengths, sizes = read_index(self.directory, shard)
+            token_ids = self._read_tokens(shard) if with_tokens else np.zeros(0, self.token_type.as_numpy_dtype)
+            documents = shard["first_document"] + np.arange(shard["documents"], dtype=np.int64)
+            return token_ids, lengths, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), documents
+
+        if not tf.is_symbolic_tensor(number):
+            return TokenPool(*map(tf.convert_to_tensor, read(int(number))))
+        parts = tf.numpy_function(read, [number], (self.token_type, tf.int32, tf.int32, tf.int64))
+        return TokenPool(*(tf.ensure_shape(part, [None]) for part in parts))
+
+    def _read_tokens(self, shard):
+        path = self.directory / f"{shard['name']}.tokens"
+        content = _read_hashed(path, shard["tokens_sha256"])
+        token_ids = np.frombuffer(content, np.dtype(self.token_type.as_numpy_dtype).newbyteorder("<"))
+        size = self.manifest["vocabulary"]["size"]
+        if token_ids.min() < 0 or token_ids.max() >= size:
+            raise ValueError(
+                f"{path} is damaged: expected token ids from 0 to {size - 1}. Received: {token_ids.min()} to "
+                f"{token_ids.max()}. Prepare the records anew."
+            )
+        return token_ids
+
+    def _check_vocabulary(self):
+        path, expected = self.directory / VOCABULARY, self.manifest["vocabulary"]
+        if not path.is_file():
+            raise ValueError(f"{path} is missing. Prepare the records anew.")
+        vocabulary = read_vocabulary(path)
+        if len(vocabulary) != expected["size"] or vocabulary_hash(vocabulary) != expected["sha256"]:
+            raise ValueError(
+                f"{path} is damaged or was edited: its {len(vocabulary):,} tokens are not those that the records were "
+                "made with. Prepare the records anew."
+            )
+
+    def _check_size(self, name, expected):
+        path = self.directory / name
+        if not path.is_file():
+            raise ValueError(f"{path} is missing, which {self.directory / MANIFEST} lists. Prepare the records anew.")
+        if path.stat().st_size != expected:
+            raise ValueError(
+                f"{path} is damaged or cut short: expected {expected:,} bytes. Received: {path.stat().st_size:,} "
+                "bytes. Prepare the records anew."
+            )
+
+
+def read_index(directory, shard):
+    """The index of a shard: (lengths of its sentences in tokens [n], of its documents in sentences [D]), int32.
+
+    Raises:
+        ValueError: it is not what was written, or contradicts the manifest.
+    """
+    path = directory / f"{shard['name']}.index"
+    numbers = np.frombuffer(_read_hashed(path, shard["index_sha256"]), "<i4")
+    sentences, documents = shard["sentences"], shard["documents"]
+    lengths, sizes = numbers[2 : 2 + sentences], numbers[2 + sentences :]
+    found = (*numbers[:2].tolist(), len(sizes), int(lengths.sum(dtype=np.int64)), int(sizes.sum(dtype=np.int64)))
+    if found != (sentences, documents, documents, shard["tokens"], sentences) or min(lengths.min(), sizes.min()) < 1:
+        raise ValueError(
+            f"{path} is damaged: expected the lengths of {sentences:,} sentences and {documents:,} documents, none 0, "
+            f"that add up to {shard['tokens']:,} tokens and {sentences:,} sentences. Prepare the records anew."
+        )
+    return lengths, sizes
+
+
+def _read_hashed(path, sha256):
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's. Prepare the records anew.")
+    return content
+
+
+def is_records(path):
+    """Whether a path is a directory made by `write_records`, finished or not."""
+    path = pathlib.Path(path)
+    return path.is_dir() and any((path / name).is_file() for name in (MANIFEST, UNFINISHED))
+
+
+def vocabulary_hash(vocabulary):
+    """SHA-256 of the tokens, one a line."""
+    return hashlib.sha256("\n".join(vocabulary).encode("utf-8", "surrogatepass")).hexdigest()

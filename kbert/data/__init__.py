@@ -1,1 +1,0 @@
-"""Token ids to batches, in graph."""

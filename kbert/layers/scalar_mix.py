@@ -1,0 +1,34 @@
+"""A learned mean of an encoder's layers.
+
+Shapes: B batch, T words, K layers, H hidden.
+"""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("kbert")
+class ScalarMix(keras.layers.Layer):
+    """The weighted sum of K hidden states of a word: softmax of K learned numbers, times a learned scale.
+
+    At the start all layers weigh the same and the scale is 1.
+
+    Inputs: float [..., K, H]. Output: float [..., H].
+
+    Source: Peters et al. 2018 (ELMo), equation 1; Devlin et al. 2018, table 7.
+
+    Example::
+
+        ScalarMix()(keras.ops.ones((2, 5, 4, 12)))  # [2, 5, 12], ones
+    """
+
+    def build(self, input_shape):
+        self.scores = self.add_weight(name="scores", shape=(input_shape[-2],), initializer="zeros")
+        self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
+
+    def call(self, inputs):
+        weights = ops.softmax(self.scores)[:, None]  # [K, 1]
+        return self.scale * ops.sum(weights * inputs, axis=-2)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-2], input_shape[-1])

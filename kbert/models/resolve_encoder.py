@@ -1,0 +1,45 @@
+"""The encoder that a task model stands on."""
+
+import keras
+
+from kbert.config import BertConfig
+from kbert.models.encoder import BertEncoder
+
+
+def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
+    """The encoder a task model stands on: the one given, or a new one of this config.
+
+    Args:
+        config_or_encoder: `BertConfig` or `BertEncoder`; an encoder is shared, not copied.
+        dtype: dtype policy of a new encoder.
+        num_parts: of a new encoder for packed rows.
+        needs: the encoder outputs that the task reads.
+
+    Raises:
+        TypeError: neither a config nor an encoder.
+        ValueError: an encoder that lacks an output the task needs, or that was built otherwise than asked for here.
+    """
+    if isinstance(config_or_encoder, BertConfig):
+        return BertEncoder(
+            config_or_encoder, outputs=needs, num_parts=num_parts, pooler="pooled_output" in needs, dtype=dtype
+        )
+    if not isinstance(config_or_encoder, BertEncoder):
+        raise TypeError(f"Expected a BertConfig or a BertEncoder. Received: {config_or_encoder!r}")
+    encoder = config_or_encoder
+    lacking = [name for name in needs if name not in encoder.output]
+    if lacking:
+        raise ValueError(
+            f"This model reads {list(needs)} from its encoder. Received: an encoder without {lacking}. "
+            f"Build it with BertEncoder(config, outputs={tuple(needs)})."
+        )
+    if num_parts is not None and num_parts != encoder.num_parts:
+        raise ValueError(
+            f"`num_parts` belongs to the encoder. Received: num_parts={num_parts} and an encoder built with "
+            f"num_parts={encoder.num_parts}"
+        )
+    if dtype is not None and keras.dtype_policies.get(dtype) != encoder.dtype_policy:
+        raise ValueError(
+            f"`dtype` belongs to the encoder. Received: dtype={dtype!r} and an encoder with "
+            f"{encoder.dtype_policy.name!r}"
+        )
+    return encoder

@@ -1,0 +1,93 @@
+"""What has to be known beside the architecture to use a model: labels, preprocessing, thresholds."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kbert.preprocessing.default_sequence_length import DEFAULT_SEQUENCE_LENGTH
+
+_PREPROCESSING = (
+    "sequence_length", "pair", "max_masks", "doc_stride", "max_query_length", "windows", "tokenizer",
+)  # fmt: skip
+COUNTS = (
+    "sequence_length", "max_masks", "top_k", "doc_stride", "max_query_length", "n_best", "max_answer_length",
+)  # fmt: skip
+WINDOWS = ("max", "mean")  # how a long document's windows become one answer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Everything of a model that is neither weight nor architecture: what ``config.json`` holds beside those.
+
+    Example::
+
+        settings = ModelSettings(task="classification", labels=["bad", "good"], sequence_length=64)
+        ModelSettings.from_dict(settings.to_dict()) == settings
+
+    Raises:
+        ValueError: an unknown field, a value of the wrong kind; the message names it.
+    """
+
+    task: str | None = None  # None: the model's own
+    labels: list[str] | None = None  # of classes or tags, in the order of the logits; None: "0", "1", ...
+    sequence_length: int = DEFAULT_SEQUENCE_LENGTH  # S of the preprocessor
+    pair: bool = False  # whether the inputs are pairs of texts
+    max_masks: int = 8  # the most [MASK]s of a text that fill-mask answers
+    doc_stride: int = 128  # tokens from one window of a long text to the next
+    max_query_length: int = 64  # the most tokens of a question
+    windows: str | None = None  # long documents: None truncates, "max" or "mean" pools the logits of their windows
+    top_k: int = 5  # how many tokens fill-mask proposes
+    pooling: str = "mean"  # of an encoder's embeddings: see kbert.answers.embedding
+    normalize: bool = False  # whether embeddings are scaled to length 1
+    null_threshold: float | None = None  # span extraction: "no answer" if it beats the best answer by more; None: never
+    n_best: int = 20  # span extraction: starts and ends of a window that are combined, and answers listed
+    max_answer_length: int = 30  # span extraction: tokens
+    tokenizer: dict[str, Any] = dataclasses.field(default_factory=dict)  # BertTokenizer.settings()
+
+    def __post_init__(self):
+        if self.labels is not None:
+            if isinstance(self.labels, (str, bytes)) or not all(isinstance(label, str) for label in self.labels):
+                raise ValueError(f"ModelSettings: `labels` must be a list of strings. Received: {self.labels!r}")
+            if len(set(self.labels)) < len(self.labels):
+                raise ValueError(f"ModelSettings: `labels` must differ from each other. Received: {self.labels!r}")
+            object.__setattr__(self, "labels", list(self.labels))
+        for name in COUNTS:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"ModelSettings: `{name}` must be a positive integer. Received: {value!r}")
+        for name in ("pair", "normalize"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"ModelSettings: `{name}` must be True or False. Received: {getattr(self, name)!r}")
+        if self.windows not in (None, *WINDOWS):
+            raise ValueError(f"ModelSettings: `windows` must be None or one of {WINDOWS}. Received: {self.windows!r}")
+        threshold = self.null_threshold
+        if threshold is not None and (
+            isinstance(threshold, bool) or not isinstance(threshold, int | float) or not abs(threshold) < 1e30
+        ):
+            raise ValueError(f"ModelSettings: `null_threshold` must be a finite number. Received: {threshold!r}")
+        if not isinstance(self.tokenizer, Mapping):
+            raise ValueError(
+                f"ModelSettings: `tokenizer` must be a dict of BertTokenizer's arguments. Received: {self.tokenizer!r}"
+            )
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        """All fields."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``config.json`` has it: what the preprocessor needs stands in an object of its own."""
+        fields = dataclasses.asdict(self)
+        preprocessing = {name: fields.pop(name) for name in _PREPROCESSING}
+        return {**fields, "preprocessing": preprocessing}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "ModelSettings":
+        """The inverse of `to_dict`; missing fields take their defaults, unknown ones are an error."""
+        fields = dict(fields)
+        preprocessing = dict(fields.pop("preprocessing", {}))
+        unknown = sorted(set(fields) - (set(cls.field_names()) - set(_PREPROCESSING)))
+        unknown += sorted(f"preprocessing.{name}" for name in set(preprocessing) - set(_PREPROCESSING))
+        if unknown:
+            raise ValueError(f"ModelSettings: unknown fields {unknown}. Known: {sorted(cls.field_names())}")
+        return cls(**fields, **preprocessing)

@@ -1,0 +1,108 @@
+"""Strings with [MASK] in them → batch with the masks' positions.
+
+Shapes: B batch, S sequence, M masks.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.preprocessing.preprocessor import Preprocessor
+from kbert.preprocessing.strings import string_columns
+from kbert.text.packing import content_length, pack_ranges
+
+
+@keras.saving.register_keras_serializable("kbert")
+class FillMaskPreprocessor(Preprocessor):
+    """Tokenises texts in which ``[MASK]`` stands for a token to guess, and finds the masks.
+
+    A text that does not fit loses its end. Where the cut would leave no mask although the text has one, the part around
+    its first mask is taken instead. The first `max_masks` masks of what is kept are answered, and counted; a text
+    without any is legal and has count 0.
+
+    Args:
+        tokenizer: `kbert.BertTokenizer`; one that reads no special tokens in the text is replaced by one that does.
+        sequence_length: S, static.
+        max_masks: M, static: the most masks of a text that are answered.
+        special_tokens_in_text: what the model's tokenizer does for other tasks, which is stored with the model; None:
+            as `tokenizer`.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        inputs: dict with the string column ``text`` [B], or the strings themselves.
+
+    Returns:
+        dict of ``token_ids``, ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S], ``mask_positions`` int32
+        [B, M] (ascending, then 0) and ``count`` int32 [B].
+
+    Raises:
+        ValueError: a missing column, a single string, no room for text, `max_masks` below 1.
+        TypeError: a column that holds no strings.
+
+    Example::
+
+        preprocessor = FillMaskPreprocessor(kbert.BertTokenizer("vocab.txt"), sequence_length=16)
+        preprocessor(["Paris is the [MASK] of France."])["mask_positions"]  # [[4, 0, 0, 0, 0, 0, 0, 0]]
+    """
+
+    def __init__(self, tokenizer, sequence_length=128, max_masks=8, special_tokens_in_text=None, **kwargs):
+        super().__init__(_reading_special_tokens(tokenizer), sequence_length, **kwargs)
+        content_length(sequence_length, 1)
+        if isinstance(max_masks, bool) or not isinstance(max_masks, int) or max_masks < 1:
+            raise ValueError(f"FillMaskPreprocessor: `max_masks` must be a positive integer. Received: {max_masks!r}")
+        self.max_masks = max_masks
+        given = special_tokens_in_text
+        self.special_tokens_in_text = tokenizer.special_tokens_in_text if given is None else bool(given)
+
+    def call(self, inputs):
+        (text,) = string_columns(inputs, self.input_names, "FillMaskPreprocessor")
+        ids = self.tokenizer.call(text)  # ragged [B, None]
+        room = content_length(self.sequence_length, 1)
+        starts = tf.cast(ids.row_starts(), tf.int32)  # [B]
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        offset = self._window_start(ids, lengths, room)
+        batch = pack_ranges(
+            tf.concat([ids.values, [self.tokenizer.pad_id]], axis=0),  # never empty
+            starts + offset,
+            tf.minimum(lengths - offset, room),
+            sequence_length=self.sequence_length,
+            **self.special_ids,
+        )
+        is_mask = batch["token_ids"] == self.tokenizer.mask_id  # [B, S]
+        # Masks first, in their order: a stable sort of 0 and 1.
+        order = tf.argsort(tf.cast(~is_mask, tf.int32), axis=1, stable=True)
+        order = tf.pad(order, [[0, 0], [0, max(0, self.max_masks - self.sequence_length)]])[
+            :, : self.max_masks
+        ]  # [B, M]
+        count = tf.minimum(tf.math.count_nonzero(is_mask, axis=1, dtype=tf.int32), self.max_masks)  # [B]
+        is_real = tf.range(self.max_masks)[tf.newaxis, :] < count[:, tf.newaxis]
+        return {**batch, "mask_positions": tf.where(is_real, order, 0), "count": count}
+
+    def _window_start(self, ids, lengths, room):
+        """First token kept of each text, int32 [B]: 0, unless all masks lie beyond the first `room` tokens."""
+        first = tf.ragged.range(lengths)  # [B, None] 0, 1, ...
+        beyond = tf.int32.max
+        positions = first.with_values(tf.where(ids.values == self.tokenizer.mask_id, first.values, beyond))
+        first_mask = tf.reduce_min(positions, axis=1)  # [B], `beyond` where there is none
+        is_lost = (first_mask >= room) & (first_mask < beyond)
+        around = tf.maximum(tf.minimum(first_mask - room // 2, lengths - room), 0)
+        return tf.where(is_lost, around, 0)
+
+    def compute_output_spec(self, inputs):
+        column = inputs["text"] if isinstance(inputs, dict) else inputs
+        size = column.shape[0]
+        return {
+            **self.batch_spec(size),
+            "mask_positions": keras.KerasTensor((size, self.max_masks), dtype="int32"),
+            "count": keras.KerasTensor((size,), dtype="int32"),
+        }
+
+    def get_config(self):
+        own = {"max_masks": self.max_masks, "special_tokens_in_text": self.special_tokens_in_text}
+        return {**super().get_config(), **own}
+
+
+def _reading_special_tokens(tokenizer):
+    settings = tokenizer.settings()
+    if settings["special_tokens_in_text"]:
+        return tokenizer
+    return type(tokenizer)(tokenizer.vocabulary, **{**settings, "special_tokens_in_text": True})

@@ -1,0 +1,133 @@
+"""Questions and contexts → windows, for answers that are a span of the context.
+
+Shapes: B questions, W windows of all of them, S sequence.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.preprocessing.limits import limit_rows
+from kbert.preprocessing.preprocessor import Preprocessor
+from kbert.preprocessing.strings import string_columns
+from kbert.preprocessing.windows import max_context, sliding_windows, window_tokens
+from kbert.text.packing import content_length, pack_ranges
+
+
+@keras.saving.register_keras_serializable("kbert")
+class SpanPreprocessor(Preprocessor):
+    """Packs each question with every window of its context into ``[CLS] question [SEP] window [SEP]``.
+
+    A context that does not fit becomes several rows, overlapping windows of it: W is not B. A question longer than
+    `max_query_length` loses its end; where S is so small that no room would be left for the context, it loses more, so
+    that one token of the context fits. Empty questions and contexts are legal: such a context has one window without
+    content.
+
+    Args:
+        tokenizer: `kbert.BertTokenizer`.
+        sequence_length: S, static; at least 5.
+        doc_stride: tokens from one window's start to the next one's.
+        max_query_length: the most tokens of a question that are read.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        inputs: dict with the string columns ``question`` and ``context`` [B].
+        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
+            graph, before memory is taken for them. None: no limit.
+
+    Returns:
+        dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S];
+        ``window_row`` int32 [W], the question each window belongs to, ascending;
+        ``window_token`` int32 [W, S], number of the token among all contexts' tokens, -1 where there is none of a
+        context; ``is_max_context`` bool [W, S], whether this window is the one where the token has the most context;
+        ``token_starts``, ``token_ends`` int32 [W, S], what the token stands for in its context, in code points, 0 where
+        `window_token` is -1; and ``context`` string [B], for the answers to be cut from.
+
+    Raises:
+        ValueError: a missing column, a single string, a length, stride or limit that is no positive integer.
+        TypeError: columns that hold no strings.
+
+    Source: Devlin et al. 2018, section 4.2; google-research/bert run_squad.py, ``convert_examples_to_features``.
+
+    Example::
+
+        preprocessor = SpanPreprocessor(kbert.BertTokenizer("vocab.txt"), sequence_length=64, doc_stride=16)
+        batch = preprocessor({"question": ["Who wrote it?"], "context": ["It was written by Ada Lovelace. " * 30]})
+        batch["token_ids"].shape  # (11, 64)
+    """
+
+    input_names = ("question", "context")
+    makes_windows = True
+
+    def __init__(self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=64, **kwargs):
+        super().__init__(tokenizer, sequence_length, **kwargs)
+        content_length(sequence_length, 2)
+        for name, value in (("doc_stride", doc_stride), ("max_query_length", max_query_length)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"SpanPreprocessor: `{name}` must be a positive integer. Received: {value!r}")
+        self.doc_stride = doc_stride
+        self.max_query_length = max_query_length
+
+    def call(self, inputs, max_windows=None):
+        question, context = string_columns(inputs, self.input_names, "SpanPreprocessor")
+        question_ids = self.tokenizer.call(question)  # ragged [B, None]
+        context_ids, starts, ends = self.tokenizer.tokenize_with_offsets(context)
+        room = self.sequence_length - 3  # for question and window
+        query_length = tf.minimum(_lengths(question_ids), min(self.max_query_length, room - 1))  # [B]
+        windows = sliding_windows(_lengths(context_ids), room - query_length, self.doc_stride)
+        row, start, length = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)  # [W]
+        query_length = tf.gather(query_length, row)  # [W]
+        tokens = window_tokens(row, start, length, room)  # [W, S - 3]
+        is_max = max_context(row, start, length, room)
+        tokens, is_max = self._in_place(tokens, is_max, query_length)  # [W, S]
+        first = 1 + tf.size(question_ids.values)  # behind one filler, which keeps gathers legal without any token
+        batch = pack_ranges(
+            tf.concat([[self.tokenizer.pad_id], question_ids.values, context_ids.values], 0),
+            1 + tf.cast(tf.gather(question_ids.row_starts(), row), tf.int32),
+            query_length,
+            first + tf.cast(tf.gather(context_ids.row_starts(), row), tf.int32) + start,
+            length,
+            sequence_length=self.sequence_length,
+            **self.special_ids,
+        )
+        return {
+            **batch,
+            "window_row": row,
+            "window_token": tokens,
+            "is_max_context": is_max,
+            "token_starts": tf.gather(tf.concat([[0], starts.values], 0), tokens + 1),
+            "token_ends": tf.gather(tf.concat([[0], ends.values], 0), tokens + 1),
+            "context": context,
+        }
+
+    def _in_place(self, tokens, is_max, query_length):
+        """What is known by content position, moved behind [CLS] question [SEP]."""
+        position = tf.range(self.sequence_length)[tf.newaxis, :] - query_length[:, tf.newaxis] - 2  # [W, S]
+        inside = (position >= 0) & (position < self.sequence_length - 3)
+        position = tf.where(inside, position, 0)
+        tokens = tf.where(inside, tf.gather(tokens, position, batch_dims=1), -1)
+        return tokens, inside & tf.gather(is_max, position, batch_dims=1)
+
+    def compute_output_spec(self, inputs, max_windows=None):
+        def windows(dtype):
+            return keras.KerasTensor((None, self.sequence_length), dtype=dtype)
+
+        return {
+            **self.batch_spec(None),
+            "window_row": keras.KerasTensor((None,), dtype="int32"),
+            "window_token": windows("int32"),
+            "is_max_context": windows("bool"),
+            "token_starts": windows("int32"),
+            "token_ends": windows("int32"),
+            "context": keras.KerasTensor(inputs["context"].shape, dtype="string"),
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "doc_stride": self.doc_stride,
+            "max_query_length": self.max_query_length,
+        }
+
+
+def _lengths(ragged):
+    return tf.cast(ragged.row_lengths(), tf.int32)

@@ -1,0 +1,175 @@
+"""Texts of any length → words, and the windows of tokens that a tagger reads them in.
+
+Shapes: B texts, T words of the longest text, W windows of all texts, S sequence, M words of all texts.
+"""
+
+import keras
+import tensorflow as tf
+
+from kbert.preprocessing.limits import at_most, limit_rows
+from kbert.preprocessing.preprocessor import Preprocessor
+from kbert.preprocessing.strings import string_columns
+from kbert.preprocessing.windows import max_context, sliding_windows, window_tokens
+from kbert.text.packing import content_length, pack_ranges
+from kbert.text.words import split_words
+
+# The dense answers [B, T] may have so many places for each token that the limit on windows allows.
+_PLACES_OF_A_TOKEN = 16
+
+
+@keras.saving.register_keras_serializable("kbert")
+class TaggingPreprocessor(Preprocessor):
+    """Splits texts into words and packs their tokens into windows ``[CLS] … [SEP]``, for a label on every word.
+
+    A text that is longer than a window is read in several, which overlap; the windows of all texts make one batch. A
+    word is labelled at its first token, in the window where that token has most context. So a text may be of any
+    length, and a word too: of one that is longer than a window the first tokens are seen. A word without a token
+    (characters that BERT deletes) is read as [UNK].
+
+    Training reads words that are split already: `windows`.
+
+    Args:
+        tokenizer: `kbert.BertTokenizer`.
+        sequence_length: S, static.
+        doc_stride: tokens from one window's start to the next one's; None: half a window, the middle half of each
+            window then is what counts.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        inputs: dict with the string column ``text`` [B], or the strings themselves.
+        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
+            graph, before memory is taken for them. None: no limit.
+
+    Returns:
+        dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
+        window's text; ``window_token`` int32 [W, S], number of the token among those of all texts (-1: none);
+        ``is_max_context`` bool [W, S], whether this is the token's window with most context; ``token_starts``,
+        ``token_ends`` int32 [W, S], its code points in the text (0: none); ``text`` string [B]; ``words`` string [B, T]
+        (fill ""), ``word_starts``, ``word_ends`` int32 [B, T], code points of the text (fill -1), ``word_position``
+        int32 [B, T], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
+
+    Raises:
+        ValueError: a missing column, a single string, no room for text, a stride that is no positive integer.
+        TypeError: a column that holds no strings.
+
+    Source: Devlin et al. 2018, section 5.3; windows as in google-research/bert run_squad.py.
+
+    Example::
+
+        batch = TaggingPreprocessor(kbert.BertTokenizer("vocab.txt"))(["EU rejects German call."])
+        batch["words"]  # [["EU", "rejects", "German", "call", "."]]
+    """
+
+    makes_windows = True
+
+    def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
+        super().__init__(tokenizer, sequence_length, **kwargs)
+        room = content_length(sequence_length, 1)
+        if doc_stride is None:
+            doc_stride = max(1, room // 2)
+        if isinstance(doc_stride, bool) or not isinstance(doc_stride, int) or doc_stride < 1:
+            raise ValueError(
+                f"TaggingPreprocessor: `doc_stride` must be a positive integer or None. Received: {doc_stride!r}"
+            )
+        self.doc_stride = doc_stride
+
+    def call(self, inputs, max_windows=None):
+        (text,) = string_columns(inputs, self.input_names, "TaggingPreprocessor")
+        words, starts, ends = self._limit_places(split_words(text), max_windows)
+        ids, piece_starts, piece_ends = self.tokenizer.tokenize_with_offsets(words.values)
+        lengths = ends.values - starts.values  # [M]
+        pieces = [
+            _or_else(ids, ids, self.tokenizer.unk_id),
+            _or_else(piece_starts, ids, 0) + starts.values[:, tf.newaxis],
+            _or_else(piece_ends, ids, lengths) + starts.values[:, tf.newaxis],
+        ]
+        batch = self._windows(words, *pieces, max_windows=max_windows)
+        return {
+            **batch,
+            "text": text,
+            "words": words.to_tensor(""),
+            "word_starts": starts.to_tensor(-1),
+            "word_ends": ends.to_tensor(-1),
+        }
+
+    def windows(self, words):
+        """The batch of texts that come as words: what a call gives, but for ``text`` and the places in it.
+
+        Args:
+            words: ragged string [B, None].
+        """
+        ids = self.tokenizer.call(words.values)
+        batch = self._windows(words, _or_else(ids, ids, self.tokenizer.unk_id))
+        return {**batch, "words": words.to_tensor("")}
+
+    def _limit_places(self, columns, max_windows):
+        """The ragged columns, once [B, T] is known to be small: one long text fills many short rows."""
+        if max_windows is None:
+            return columns
+        places = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]
+        what = "places of words (texts times the words of the longest one)"
+        advice = "Send long texts by themselves, or export the model with a larger max_request_tokens."
+        limit = _PLACES_OF_A_TOKEN * max_windows * self.sequence_length
+        values = at_most(tf.reduce_prod(places), limit, what, advice, [column.values for column in columns])
+        return [column.with_values(value) for column, value in zip(columns, values, strict=True)]
+
+    def _windows(self, words, ids, token_starts=None, token_ends=None, max_windows=None):
+        """`ids` and places: ragged [M, None], at least one token a word."""
+        room = self.sequence_length - 2
+        pieces = tf.cast(ids.row_lengths(), tf.int32)  # [M]
+        first = tf.cumsum(pieces, exclusive=True)  # [M], of each word, among all tokens
+        text_first = tf.gather(tf.concat([[0], tf.cumsum(pieces)], 0), words.row_splits)  # [B + 1]
+        windows = sliding_windows(text_first[1:] - text_first[:-1], room, self.doc_stride)
+        windows = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)
+        window_row, window_start, window_length = windows
+        batch = pack_ranges(
+            tf.concat([ids.values, [self.tokenizer.pad_id]], 0),  # never empty
+            tf.gather(text_first, window_row) + window_start,
+            window_length,
+            sequence_length=self.sequence_length,
+            **self.special_ids,
+        )
+        around = [[0, 0], [1, 1]]  # [CLS], and the last [SEP]
+        token = tf.pad(window_tokens(*windows, room), around, constant_values=-1)  # [W, S]
+        is_max = tf.pad(max_context(*windows, room), around)
+        # Every token has one place; in their order, those of the words' first tokens are what is looked for.
+        place = tf.cast(tf.where(tf.reshape(is_max, [-1])), tf.int32)  # [tokens, 1]
+        number = tf.gather(tf.reshape(token, [-1]), place[:, 0])  # [tokens]
+        position = tf.scatter_nd(number[:, tf.newaxis], place[:, 0], tf.shape(number))  # [tokens]
+        batch |= {"window_row": window_row, "window_token": token, "is_max_context": is_max}
+        for name, values in (("token_starts", token_starts), ("token_ends", token_ends)):
+            if values is not None:
+                values = tf.concat([values.values, [0]], 0)
+                batch[name] = tf.where(token >= 0, tf.gather(values, tf.maximum(token, 0)), 0)
+        word_position = tf.RaggedTensor.from_row_splits(tf.gather(position, first), words.row_splits, validate=False)
+        batch["word_position"] = word_position.to_tensor(-1)  # [B, T]
+        batch["word_count"] = tf.cast(words.row_lengths(), tf.int32)
+        return batch
+
+    def compute_output_spec(self, inputs, max_windows=None):
+        rows = (inputs["text"] if isinstance(inputs, dict) else inputs).shape[0]
+        window, words = (None, self.sequence_length), (rows, None)
+        shapes = {
+            "int32": {
+                **dict.fromkeys(("window_token", "token_starts", "token_ends"), window),
+                **dict.fromkeys(("word_starts", "word_ends", "word_position"), words),
+                "window_row": (None,),
+                "word_count": (rows,),
+            },
+            "bool": {"is_max_context": window},
+            "string": {"text": (rows,), "words": words},
+        }
+        more = {
+            name: keras.KerasTensor(shape, dtype=dtype) for dtype, of in shapes.items() for name, shape in of.items()
+        }
+        return {**self.batch_spec(None), **more}
+
+    def get_config(self):
+        return {**super().get_config(), "doc_stride": self.doc_stride}
+
+
+def _or_else(values, ids, filler):
+    """`values` of the pieces, ragged [M, None], with `filler` for words that have none."""
+    lacks = tf.cast(ids.row_lengths() == 0, tf.int64)  # [M]
+    filler = tf.repeat(tf.broadcast_to(tf.cast(filler, values.dtype), tf.shape(lacks)), lacks)
+    return tf.concat([values, tf.RaggedTensor.from_row_lengths(filler, lacks, validate=False)], axis=1)

@@ -1,0 +1,1 @@
+"""Documents → sentence pairs → masked batches, and their statistics."""

@@ -1,0 +1,109 @@
+"""What a pre-training pipeline makes, measured on its batches.
+
+Shapes: B batch, S sequence, P predictions.
+"""
+
+import itertools
+import time
+
+import numpy as np
+
+from kbert.corpus.reading_errors import reading_errors
+
+
+def dataset_statistics(dataset, tokenizer, batches=200):
+    """Counts over the first batches of a `pretraining_dataset`.
+
+    Args:
+        dataset: of (inputs, labels, sample_weight).
+        tokenizer: `kbert.BertTokenizer`.
+        batches: how many are looked at.
+
+    Returns:
+        dict of floats and ints: `sequences`; `random_next_share`, the share of pairs whose second segment is random
+        (None without next sentences); `masks_per_sequence`, its smallest and largest value; `mask_token_rate`,
+        `keep_rate`, `random_token_rate` of the masks (a random token that happens to be the right one counts as kept);
+        `tokens_per_sequence`; `padding_share`; `unknown_share` of the tokens that are no mask; `tokens_per_second`
+        made, padding not counted, and `nominal_tokens_per_second`, padding counted, both without the first batch, in
+        which the pipeline starts.
+
+    Raises:
+        ValueError: the dataset gives no batch, or reads a damaged file.
+
+    Example::
+
+        print(format_report(dataset_statistics(dataset, tokenizer)))
+    """
+    counts, masks_of_rows, rate = {}, [], {}
+    iterator = dataset.as_numpy_iterator()
+    started = None
+    with reading_errors():
+        for inputs, labels, weights in itertools.islice(iterator, batches):
+            now = time.perf_counter()
+            _add(counts, _count(inputs, labels, weights, tokenizer))
+            masks_of_rows.append(weights["mlm_logits"].sum(axis=1).astype(int))
+            if started is None:
+                started, first = now, dict(counts)
+            else:
+                rate = {name: (counts[name] - first[name]) / (now - started) for name in ("tokens", "slots")}
+    if not counts:
+        raise ValueError("The pipeline gives no batch: the corpus has fewer pairs than `batch_size`. Make it smaller.")
+    masks, rows = counts["masks"], np.concatenate(masks_of_rows)
+    return {
+        "sequences": len(rows),
+        "random_next_share": counts["random"] / len(rows) if "random" in counts else None,
+        "masks_per_sequence": masks / len(rows),
+        "fewest_masks": int(rows.min()),
+        "most_masks": int(rows.max()),
+        "mask_token_rate": counts["masked"] / masks,
+        "keep_rate": counts["kept"] / masks,
+        "random_token_rate": (masks - counts["masked"] - counts["kept"]) / masks,
+        "tokens_per_sequence": counts["tokens"] / len(rows),
+        "padding_share": 1 - counts["tokens"] / counts["slots"],
+        "unknown_share": counts["unknown"] / max(1, counts["tokens"] - counts["masked"]),
+        "tokens_per_second": rate.get("tokens"),
+        "nominal_tokens_per_second": rate.get("slots"),
+    }
+
+
+def format_report(report):
+    """The report as lines for a person."""
+    of = report.__getitem__
+    lines = [
+        f"sequences looked at   {of('sequences'):,}",
+        f"tokens a sequence     {of('tokens_per_sequence'):.1f}, padding {of('padding_share'):.1%}, "
+        f"[UNK] {of('unknown_share'):.2%}",
+        f"masks a sequence      {of('masks_per_sequence'):.2f} ({of('fewest_masks')} to {of('most_masks')}): "
+        f"{of('mask_token_rate'):.1%} [MASK], {of('keep_rate'):.1%} kept, {of('random_token_rate'):.1%} random",
+    ]
+    if of("random_next_share") is not None:
+        lines.insert(1, f"random next sentence  {of('random_next_share'):.1%}")
+    if of("tokens_per_second") is not None:
+        lines.append(
+            f"tokens a second       {of('tokens_per_second'):,.0f} "
+            f"({of('nominal_tokens_per_second'):,.0f} with padding)"
+        )
+    return "\n".join(lines)
+
+
+def _count(inputs, labels, weights, tokenizer):
+    token_ids, padding_mask, positions = (inputs[n] for n in ("token_ids", "padding_mask", "mask_positions"))
+    is_mask = weights["mlm_logits"] > 0  # [B, P]
+    shown = np.take_along_axis(token_ids, positions, axis=1)  # [B, P]
+    masked = is_mask & (shown == tokenizer.mask_id)
+    counts = {
+        "masks": int(is_mask.sum()),
+        "masked": int(masked.sum()),
+        "kept": int((is_mask & ~masked & (shown == labels["mlm_logits"])).sum()),
+        "tokens": int(padding_mask.sum()),
+        "slots": padding_mask.size,
+        "unknown": int((padding_mask & (token_ids == tokenizer.unk_id)).sum()),
+    }
+    if "nsp_logits" in labels:
+        counts["random"] = int(labels["nsp_logits"].sum())
+    return counts
+
+
+def _add(totals, counts):
+    for name, count in counts.items():
+        totals[name] = totals.get(name, 0) + count

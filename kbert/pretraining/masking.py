@@ -1,0 +1,270 @@
+"""Dynamic masking of whole batches: which tokens the masked language model has to guess.
+
+Shapes: B batch, S sequence, P predictions, V vocabulary, U units (tokens, words or spans) of a row, U = S at most.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from kbert.stateless_random import fold_in, random_integers, uniform
+from kbert.text.deserialize import deserialize
+
+_SELECTION, _CORRUPTION, _REPLACEMENT = 1, 2, 3  # independent streams of numbers under one key
+
+
+@keras.saving.register_keras_serializable("kbert")
+class TokenMasking(keras.layers.Layer):
+    """Chooses tokens and replaces them by [MASK], themselves or random tokens, as BERT's pre-training does.
+
+    A row of n tokens ([CLS] and [SEP] counted) gets ``min(predictions, max(1, round(n * mask_rate)))`` masks (half to
+    even), fewer if it has fewer candidates. Candidates are all tokens but [CLS], [SEP] and padding; [UNK] is one. Each
+    chosen token becomes, independently, [MASK] with probability `mask_token_rate`, itself with `keep_rate`, and a token
+    drawn from the whole vocabulary (special and unused ones included) with `random_token_rate`.
+
+    What is chosen at once is a *unit*, drawn in random order; a unit that would exceed what is left to mask is skipped:
+
+    - by default every token is a unit;
+    - `whole_word`: a word is, "##" pieces joined to what precedes them;
+    - `spans`: an unbroken run of one positive span id is (an entity is masked whole or not at all, whatever it holds;
+      one longer than the row's number of masks never is). Tokens outside of spans are units as above; a word does not
+      reach into or out of a span.
+
+    The result is a function of `keys` alone, row by row: the same whatever the batch, its size or its padding.
+    All is done on whole batches with core ops, eagerly, in tf.data, inside a model, or under XLA.
+
+    Args:
+        tokenizer: `kbert.BertTokenizer`; gives the special ids, the vocabulary size and the "##" pieces.
+        predictions: P, the most masks a row can have.
+        mask_rate: share of the tokens to choose, in (0, 1].
+        mask_token_rate, keep_rate, random_token_rate: what becomes of chosen tokens; they add up to 1.
+        whole_word: whether words are units.
+        seed: int, for the layer's own keys (used where a call gives none). None: a random one.
+        **kwargs: name, dtype, trainable.
+
+    Call arguments:
+        batch: dict with ``token_ids`` int32 [B, S] and ``padding_mask`` bool [B, S]; other entries pass through.
+        keys: int64 [B], e.g. ``fold_in(seed, epoch, example)`` of `kbert.stateless_random`; None: new ones from the
+            layer's seed at every call.
+        spans: int32 [B, S], 0 = outside of any span, or None.
+
+    Returns:
+        ``(inputs, mask_ids, mask_weights)``: `batch` with corrupted ``token_ids`` and with ``mask_positions`` int32
+        [B, P] (ascending, then 0), the original ids int32 [B, P] (then 0), and float32 [B, P] (1 for a mask, then 0).
+
+    Raises:
+        ValueError: rates that are no probabilities or do not add up to 1; a batch without the entries above.
+
+    Source: Devlin et al. 2018, section 3.1 and appendix A.1; google-research/bert create_pretraining_data.py.
+
+    Example::
+
+        batch = TextPreprocessor(tokenizer, sequence_length=16)(["the quick brown fox"])
+        inputs, mask_ids, mask_weights = TokenMasking(tokenizer, predictions=3)(batch, keys=tf.constant([7], tf.int64))
+    """
+
+    def __init__(
+        self,
+        tokenizer,
+        predictions=20,
+        mask_rate=0.15,
+        mask_token_rate=0.8,
+        keep_rate=0.1,
+        random_token_rate=0.1,
+        whole_word=False,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        _check_rates(predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate)
+        self.tokenizer = tokenizer
+        self.predictions = predictions
+        self.mask_rate = mask_rate
+        self.mask_token_rate = mask_token_rate
+        self.keep_rate = keep_rate
+        self.random_token_rate = random_token_rate
+        self.whole_word = whole_word
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        if keras.backend.backend() != "tensorflow":
+            # In a graph of TensorFlow another backend's state would be read once, when the graph is made.
+            with tf.init_scope():
+                self._calls = tf.Variable(0, dtype=tf.int64, trainable=False)
+            self._first_seed = int(keras.ops.convert_to_numpy(self.seed_generator.state.value)[0])
+        self._is_continuation = None  # numpy bool [V], once the vocabulary is known
+        self._convert_input_args = False  # Keras must not cast keys, or move anything to another backend
+
+    def call(self, batch, keys=None, spans=None):
+        for name in ("token_ids", "padding_mask"):
+            if name not in batch:
+                raise ValueError(
+                    f"TokenMasking: the batch needs `token_ids` and `padding_mask`. Received: {list(batch)}"
+                )
+        token_ids = tf.convert_to_tensor(batch["token_ids"], tf.int32)  # [B, S]
+        padding_mask = tf.convert_to_tensor(batch["padding_mask"], tf.bool)  # [B, S]
+        spans = None if spans is None else tf.convert_to_tensor(spans)
+        if keys is None:
+            keys = fold_in(self._next_seed(), tf.range(tf.shape(token_ids)[0]))
+        is_candidate = padding_mask & (token_ids != self.tokenizer.cls_id) & (token_ids != self.tokenizer.sep_id)
+        budget = self._budget(padding_mask, is_candidate)  # [B]
+        noise = uniform(fold_in(keys, _SELECTION), tf.shape(token_ids)[1])  # [B, S]
+        if self.whole_word or spans is not None:
+            starts = self._unit_starts(token_ids, is_candidate, spans)
+            is_chosen = _choose_units(is_candidate, starts, noise, budget)  # [B, S]
+            positions, is_mask = _ascending_positions(is_chosen, self.predictions)
+        else:
+            positions, is_mask = _choose_tokens(is_candidate, noise, budget, self.predictions)  # [B, P]
+        mask_ids = tf.gather(token_ids, positions, batch_dims=1)  # [B, P]
+        change = tf.where(is_mask, self._replacements(mask_ids, keys) - mask_ids, 0)
+        inputs = {
+            **batch,
+            "token_ids": _add_at(token_ids, positions, change),
+            "mask_positions": positions,
+        }
+        return inputs, tf.where(is_mask, mask_ids, 0), tf.cast(is_mask, tf.float32)
+
+    def _next_seed(self):
+        if keras.backend.backend() != "tensorflow":
+            return fold_in(self._first_seed, self._calls.assign_add(1))
+        seed = tf.cast(self.seed_generator.next(), tf.int64)  # [2]
+        return fold_in(seed[0], seed[1])
+
+    def _budget(self, padding_mask, is_candidate):
+        """Number of masks of each row, int32 [B]."""
+        lengths = tf.math.count_nonzero(padding_mask, axis=1, dtype=tf.int32)
+        # float64 and half to even: what Python's round(n * 0.15) does.
+        wanted = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.mask_rate), tf.int32)
+        candidates = tf.math.count_nonzero(is_candidate, axis=1, dtype=tf.int32)
+        return tf.minimum(tf.clip_by_value(wanted, 1, self.predictions), candidates)
+
+    def _unit_starts(self, token_ids, is_candidate, spans):
+        """Where a new unit begins, bool [B, S]."""
+        is_first = is_candidate & (tf.cumsum(tf.cast(is_candidate, tf.int32), axis=1) == 1)
+        starts = tf.ones_like(is_candidate)
+        if self.whole_word:
+            starts = ~tf.gather(self._continuation_table(), token_ids)
+        if spans is not None:
+            # [CLS] and [SEP] stand between tokens but are none: a "##" piece behind one belongs to the word before it.
+            before = tf.pad(spans, [[0, 0], [2, 0]])
+            skipped = ~tf.pad(is_candidate, [[0, 0], [1, 0]])[:, :-1]
+            previous = tf.where(skipped, before[:, :-2], before[:, 1:-1])  # [B, S]
+            adjacent = tf.where(skipped, 0, before[:, 1:-1])
+            starts = tf.where(spans > 0, spans != adjacent, starts | (previous > 0))
+        return is_candidate & (is_first | starts)
+
+    def _continuation_table(self):
+        if self._is_continuation is None:  # not in __init__: a reloaded tokenizer gets its vocabulary later
+            self._is_continuation = np.array([token.startswith("##") for token in self.tokenizer.vocabulary])
+        return tf.constant(self._is_continuation)
+
+    def _replacements(self, mask_ids, keys):
+        """What stands in the place of the chosen tokens, int32 [B, P]."""
+        choice = uniform(fold_in(keys, _CORRUPTION), self.predictions)
+        random_ids = random_integers(fold_in(keys, _REPLACEMENT), self.predictions, 0, self.tokenizer.vocabulary_size)
+        # The limits are written so that a share of 0 never occurs and a share of 1 always does, whatever the rounding.
+        kept_or_random = tf.where(choice >= 1.0 - self.random_token_rate, tf.cast(random_ids, tf.int32), mask_ids)
+        return tf.where(choice < self.mask_token_rate, self.tokenizer.mask_id, kept_or_random)
+
+    def compute_output_spec(self, batch, keys=None, spans=None):
+        size = batch["token_ids"].shape[0]
+        # New symbols also for what passes through: one tensor cannot be input and output of the same layer.
+        inputs = {name: keras.KerasTensor(x.shape, dtype=x.dtype) for name, x in batch.items()}
+        inputs["mask_positions"] = keras.KerasTensor((size, self.predictions), dtype="int32")
+        return (
+            inputs,
+            keras.KerasTensor((size, self.predictions), dtype="int32"),
+            keras.KerasTensor((size, self.predictions), dtype="float32"),
+        )
+
+    def get_config(self):
+        names = ("predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word", "seed")
+        return {
+            **super().get_config(),
+            "tokenizer": self.tokenizer,
+            **{name: getattr(self, name) for name in names},
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
+
+
+def _check_rates(predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate):
+    if isinstance(predictions, bool) or not isinstance(predictions, int) or predictions < 1:
+        raise ValueError(f"TokenMasking: `predictions` must be a positive integer. Received: {predictions!r}")
+    if not 0.0 < mask_rate <= 1.0:
+        raise ValueError(f"TokenMasking: `mask_rate` must be in (0, 1]. Received: {mask_rate!r}")
+    shares = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
+    for name, share in shares.items():
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"TokenMasking: `{name}` must be in [0, 1]. Received: {share!r}")
+    if abs(sum(shares.values()) - 1.0) > 1e-6:
+        raise ValueError(f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {shares}")
+
+
+def _choose_tokens(is_candidate, noise, budget, predictions):
+    """The `budget` candidates with the least noise: positions int32 [B, P] ascending, and which of them are real."""
+    length = tf.shape(noise)[1]
+    size = tf.minimum(predictions, length)
+    _, order = tf.math.top_k(tf.where(is_candidate, -noise, -2.0), size)  # [B, min(P, S)], least noise first
+    is_real = tf.range(size)[tf.newaxis, :] < budget[:, tf.newaxis]
+    positions = tf.sort(tf.where(is_real, order, length), axis=1)
+    return _fixed_width(positions, length, predictions)
+
+
+def _choose_units(is_candidate, starts, noise, budget):
+    """Takes units in the order of their noise while they fit, skips those that do not: chosen tokens, bool [B, S].
+
+    The original walks the shuffled units one by one. Here each pass takes the longest run of units that fits; the unit
+    behind it is too large for what is left, and stays so, since less and less is left. So are all that no later pass
+    takes: dropping every too large unit and repeating gives exactly the walk's choice, in a few passes.
+    """
+    batch, length = tf.unstack(tf.shape(noise))
+    unit = tf.cumsum(tf.cast(starts, tf.int32), axis=1) * tf.cast(is_candidate, tf.int32)  # [B, S], 0 = none
+    row = tf.range(batch)[:, tf.newaxis] * (length + 1)
+    sizes = tf.math.unsorted_segment_sum(
+        tf.reshape(tf.cast(is_candidate, tf.int32), [-1]), tf.reshape(unit + row, [-1]), batch * (length + 1)
+    )
+    sizes = tf.reshape(sizes, [batch, length + 1])  # [B, U + 1] tokens of each unit
+    order = tf.argsort(tf.where(starts, noise, 2.0), axis=1)  # [B, U]: where the units begin, least noise first
+    ordered_units = tf.gather(tf.where(starts, unit, 0), order, batch_dims=1)  # [B, U], 0 behind the last one
+    ordered_sizes = tf.gather(sizes, ordered_units, batch_dims=1)
+
+    def fits(taken, left):
+        return (ordered_units > 0) & ~taken & (ordered_sizes <= left[:, tf.newaxis])
+
+    def one_pass(taken, left):
+        total = tf.cumsum(tf.where(fits(taken, left), ordered_sizes, 0), axis=1)
+        new = fits(taken, left) & (total <= left[:, tf.newaxis])
+        return taken | new, left - tf.reduce_sum(tf.where(new, ordered_sizes, 0), axis=1)
+
+    taken, _ = tf.while_loop(
+        lambda taken, left: tf.reduce_any(fits(taken, left)), one_pass, [tf.zeros_like(is_candidate), budget]
+    )
+    by_unit = tf.math.unsorted_segment_max(
+        tf.reshape(tf.cast(taken, tf.int32), [-1]), tf.reshape(ordered_units + row, [-1]), batch * (length + 1)
+    )
+    return is_candidate & (tf.gather(tf.reshape(by_unit, [batch, length + 1]), unit, batch_dims=1) > 0)
+
+
+def _ascending_positions(is_chosen, predictions):
+    """Positions of the True entries, at most P a row: int32 [B, P] ascending, and which of them are real."""
+    length = tf.shape(is_chosen)[1]
+    positions = tf.where(is_chosen, tf.range(length)[tf.newaxis, :], length)
+    positions = -tf.math.top_k(-positions, tf.minimum(predictions, length))[0]
+    return _fixed_width(positions, length, predictions)
+
+
+def _fixed_width(positions, length, predictions):
+    """Pads [B, min(P, S)] to [B, P]; `length` stands for "none" and becomes 0."""
+    missing = predictions - tf.shape(positions)[1]
+    positions = tf.pad(positions, [[0, 0], [0, missing]], constant_values=length)
+    positions = tf.ensure_shape(positions, [None, predictions])
+    is_real = positions < length
+    return tf.where(is_real, positions, 0), is_real
+
+
+def _add_at(values, positions, change):
+    """`values` [B, S] with `change` [B, P] added at `positions`; empty places add 0, so it does not matter where."""
+    rows = tf.broadcast_to(tf.range(tf.shape(values)[0])[:, tf.newaxis], tf.shape(positions))
+    return tf.tensor_scatter_nd_add(values, tf.stack([rows, positions], axis=-1), change)

@@ -1,0 +1,90 @@
+"""Token frequencies of a corpus, and how well they alone predict masked tokens: the baseline of a language model."""
+
+import os
+
+import numpy as np
+
+from kbert.corpus.pool import text_pools
+from kbert.corpus.reading_errors import reading_errors
+from kbert.corpus.records import Records, is_records
+from kbert.pretraining.dataset import text_documents
+
+
+def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01, format="auto", language="en"):
+    """How often each token occurs in the training documents of a corpus.
+
+    Args:
+        source, held_out, format, language: as for `kbert.pretraining.dataset.pretraining_dataset`.
+        tokenizer: `kbert.BertTokenizer`.
+        max_tokens: where to stop; None: at the end of the corpus.
+
+    Returns:
+        NumPy int64 [V].
+
+    Raises:
+        ValueError: `max_tokens` below 1; otherwise as `pretraining_dataset`.
+
+    Example::
+
+        counts = token_counts("corpus/*.txt", tokenizer)
+    """
+    if max_tokens is not None and max_tokens < 1:
+        raise ValueError(f"`max_tokens` must be at least 1, or None. Received: {max_tokens!r}")
+    counts = np.zeros(tokenizer.vocabulary_size, np.int64)
+    with reading_errors():
+        for token_ids in _token_ids(source, tokenizer, held_out, format, language):
+            counts += np.bincount(token_ids, minlength=len(counts))
+            if max_tokens is not None and counts.sum() >= max_tokens:
+                break
+    return counts
+
+
+def unigram_baseline(counts, evaluation):
+    """Loss and accuracy of predicting each masked token of a held-out set by token frequencies alone.
+
+    Args:
+        counts: integers [V], `token_counts` of the training documents. One is added to each, so that a token never seen
+            has a probability too.
+        evaluation: dataset of (inputs, labels, sample_weight), `pretraining_dataset(..., evaluation=True)`.
+
+    Returns:
+        dict: `cross_entropy`, mean over the masked tokens, in nats, what the MLM loss is to be compared with;
+        `accuracy` of always saying the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`,
+        their number.
+
+    Raises:
+        ValueError: no masked token.
+
+    Example::
+
+        baseline = unigram_baseline(counts, pretraining_dataset(..., evaluation=True))["cross_entropy"]
+    """
+    probabilities = (counts + 1) / (counts.sum() + len(counts))
+    surprise = -np.log(probabilities)
+    most_frequent = int(counts.argmax())
+    total = hits = masks = 0.0
+    for _, labels, weights in evaluation.as_numpy_iterator():
+        ids, weight = labels["mlm_logits"], weights["mlm_logits"]
+        total += float((surprise[ids] * weight).sum())
+        hits += float(((ids == most_frequent) * weight).sum())
+        masks += float(weight.sum())
+    if not masks:
+        raise ValueError("The evaluation set has no masked token.")
+    return {
+        "cross_entropy": total / masks,
+        "accuracy": hits / masks,
+        "entropy": float((probabilities * surprise).sum()),
+        "masks": int(masks),
+    }
+
+
+def _token_ids(source, tokenizer, held_out, format, language):
+    if isinstance(source, str | os.PathLike) and is_records(source):
+        records = Records(source)
+        records.check_tokenizer(tokenizer)
+        for shard in range(len(records.training)):
+            yield records.pool(shard).token_ids.numpy()
+    else:
+        documents = text_documents(source, format, language, 0, 1, False, held_out)
+        for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator():
+            yield pool.token_ids

@@ -1,0 +1,98 @@
+"""Labelled examples → the batches of fine-tuning, through the preprocessor that the pipeline keeps.
+
+Shapes: B batch, S sequence.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.optim.cross_entropy import check_labels
+from kbert.preprocessing.buckets import trim_padding
+from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.epoch_permutation import row_batches
+
+
+def training_steps(examples: int, batch_size: int, epochs: float) -> int:
+    """Weight updates of a fine-tuning, as the original counts them: int(examples / batch size × epochs), at least 1."""
+    return max(1, int(examples / batch_size * epochs))
+
+
+def training_dataset(
+    examples: LabelledText,
+    preprocessor,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    start_step: int = 0,
+    num_labels: int | None = None,
+    padding: str = "bucket",
+    group_by_length: bool = False,
+) -> tf.data.Dataset:
+    """Endless full batches for `model.fit`, in another order each epoch.
+
+    The epochs follow each other without a gap, as in the original: a batch may hold the last examples of one epoch
+    and the first of the next, so every batch is full and no example is left out. Batch n depends on the examples,
+    `batch_size`, `seed` and n alone, so a run that is taken up at `start_step` sees what it would have seen.
+
+    Args:
+        examples: what to learn; `LabelledText`, or `LabelledChoices` for multiple choice.
+        preprocessor: the pipeline's, for the columns that the examples have.
+        batch_size, seed: the run's.
+        start_step: number of the first batch.
+        num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
+        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`), which changes nothing but the
+            time it takes. S is static with "full" alone, which a TPU needs.
+        group_by_length: deal the rows of up to 50 batches out to them by their number of tokens. Faster still, but
+            other batches than drawn at random; all examples are tokenized once more, at the start.
+
+    Returns:
+        tf.data.Dataset of ``(inputs, labels)``: inputs a batch dict [B, S]; labels ``{"logits": int32 [B]}``, or for
+        regression ``{"score": float32 [B]}``.
+
+    Example::
+
+        data = training_dataset(examples, TextPreprocessor(tokenizer), batch_size=32)
+        model.fit(data, steps_per_epoch=training_steps(len(examples), 32, epochs=3))
+    """
+    if num_labels is not None:
+        check_labels(examples.labels, num_labels)
+
+    sizes = token_counts(examples, preprocessor) if group_by_length else None
+    rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
+    return _batches(rows, examples, preprocessor, padding)
+
+
+def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:
+    """Tokens of an example that are not padding, on the mean of `sample` examples spread evenly: for speeds."""
+    some = np.linspace(0, len(examples) - 1, min(sample, len(examples)), dtype="int64")
+    tokens = 0
+    for start in range(0, len(some), 64):  # few at once: long documents have many windows each
+        columns = examples.take(some[start : start + 64]).columns
+        batch = preprocessor({name: tf.constant(column) for name, column in columns.items()})
+        tokens += int(tf.math.count_nonzero(batch["padding_mask"]))
+    return tokens / len(some)
+
+
+def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
+    """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenized."""
+    texts = {name: tf.constant(column) for name, column in examples.columns.items()}
+
+    def count(rows):  # [up to 1024]
+        batch = preprocessor({name: tf.gather(column, rows) for name, column in texts.items()})
+        tokens = tf.math.count_nonzero(batch["padding_mask"], axis=-1, dtype=tf.int32)
+        return tokens if tokens.shape.rank == 1 else tf.reduce_max(tokens, axis=-1)
+
+    counts = tf.data.Dataset.range(len(examples)).batch(1024).map(count, num_parallel_calls=tf.data.AUTOTUNE)
+    return np.concatenate(list(counts.as_numpy_iterator()))
+
+
+def _batches(rows, examples, preprocessor, padding):
+    texts = {name: tf.constant(column) for name, column in examples.columns.items()}
+    output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
+    labels = tf.constant(examples.labels, kind)
+
+    def batch(indices):  # [B]
+        inputs = preprocessor({name: tf.gather(column, indices) for name, column in texts.items()})
+        return trim_padding(inputs, padding), {output: tf.gather(labels, indices)}
+
+    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

@@ -1,0 +1,59 @@
+"""Labelled long texts, learnt window by window and judged as a whole.
+
+Shapes: W windows of all texts, N labels.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.optim.cross_entropy import check_labels
+from kbert.preprocessing.buckets import longest_first, text_sizes
+from kbert.tasks.classification.evaluation import compare
+from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.window_store import WindowStore
+
+_TEXTS = 256  # preprocessed at a time
+
+
+def document_windows(examples: LabelledText, preprocessor, num_labels: int | None = None):
+    """All windows of the texts, each with its text's label.
+
+    Args:
+        examples: what to learn, single texts.
+        preprocessor: `DocumentPreprocessor`.
+        num_labels: N of the model. If given, labels outside [0, N) are an error.
+
+    Returns:
+        (`WindowStore`, {"logits": int32 [W]} or, for regression, {"score": float32 [W]}), for
+        `kbert.tasks.span.dataset.window_dataset`.
+
+    Example::
+
+        store, labels = document_windows(examples, DocumentPreprocessor(tokenizer))
+        model.fit(window_dataset(store, labels, batch_size=32), steps_per_epoch=1000)
+    """
+    if num_labels is not None:
+        check_labels(examples.labels, num_labels)
+    texts = examples.texts
+    chunks = (list(texts[n : n + _TEXTS]) for n in range(0, len(texts), _TEXTS))
+    store = WindowStore.from_batches(
+        (preprocessor(tf.constant(chunk)) for chunk in chunks),
+        sequence_length=preprocessor.sequence_length, pad_id=preprocessor.tokenizer.pad_id,
+    )  # fmt: skip
+    return store, {"score" if examples.regression else "logits": examples.labels[store.rows]}
+
+
+def evaluate_documents(pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32) -> dict:
+    """`evaluate` of whole texts: by the answers that the pipeline pools over their windows.
+
+    Args:
+        pipeline: with ``windows``.
+        examples, metrics: as `evaluate`.
+        batch_size: texts a time.
+    """
+    order, place = longest_first(text_sizes([examples.texts]))
+    answers = pipeline.predict([examples.texts[i] for i in order], batch_size=batch_size, verbose=0)
+    scores = answers["score" if examples.regression else "probabilities"].astype("float64")[place]
+    return compare(examples, np.asarray(scores), metrics)

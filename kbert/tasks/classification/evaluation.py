@@ -1,0 +1,62 @@
+"""A model's score on labelled examples.
+
+Shapes: N labels or choices, n examples.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.optim.cross_entropy import check_labels
+from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.classification.metrics import METRICS, mean_squared_error
+from kbert.tasks.predict_scores import predict_scores
+
+
+def evaluate(model, preprocessor, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32,
+             static: bool = False) -> dict:  # fmt: skip
+    """Predicts every example and compares.
+
+    Args:
+        model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
+        preprocessor: the pipeline's, from strings to the model's batch.
+        examples: `LabelledText`, or `LabelledChoices` for multiple choice.
+        metrics: names of `kbert.tasks.classification.metrics.METRICS`.
+        batch_size, static: see `predict_scores`; no metric depends on them.
+
+    Returns:
+        ``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, floats.
+
+    Raises:
+        ValueError: a label that is not in [0, N).
+
+    Example::
+
+        evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])  # {"examples": 872, "loss": …}
+    """
+    if model.task == "classification":  # before the work of predicting
+        check_labels(examples.labels, model.num_labels)
+    scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
+    return compare(examples, scores, metrics)
+
+
+def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str]) -> dict:
+    """What `evaluate` returns, of scores that are there: one model's, or the mean of several.
+
+    Args:
+        examples: with n labels.
+        scores: probabilities [n, N], or for regression [n].
+        metrics: names of `kbert.tasks.classification.metrics.METRICS`.
+
+    Raises:
+        ValueError: a label that is not in [0, N).
+    """
+    labels = examples.labels
+    if examples.regression:
+        loss, predictions = mean_squared_error(labels, scores), scores
+    else:
+        check_labels(labels, scores.shape[-1])
+        likelihoods = scores[np.arange(len(labels)), labels]
+        loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
+        predictions = np.argmax(scores, axis=-1)
+    return {"examples": len(examples), "loss": loss, **{name: METRICS[name](labels, predictions) for name in metrics}}

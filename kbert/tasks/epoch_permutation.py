@@ -1,0 +1,43 @@
+"""Which rows every batch of a fine-tuning takes.
+
+Shapes: B batch, n rows.
+"""
+
+import tensorflow as tf
+
+from kbert.preprocessing.buckets import grouped_by_length
+from kbert.stateless_random import fold_in, permutation
+
+
+def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int = 0, sizes=None) -> tf.data.Dataset:
+    """Endless full batches of row numbers, in another order each epoch.
+
+    The epochs follow each other without a gap, as in the original: a batch may hold the last rows of one epoch and the
+    first of the next, so every batch is full and no row is left out. Batch n is a function of the arguments and n
+    alone, so a run that is taken up at `start_step` sees what it would have seen.
+
+    Args:
+        count: n.
+        batch_size, seed: the run's.
+        start_step: number of the first batch.
+        sizes: ints [n], the tokens of each row, to deal rows of like length into one batch
+            (`kbert.preprocessing.buckets.grouped_by_length`). None: batches are drawn at random.
+
+    Returns:
+        tf.data.Dataset of int [B].
+
+    Example::
+
+        row_batches(3668, batch_size=32).map(lambda rows: tf.gather(token_ids, rows))
+    """
+
+    def rows_from(step):
+        first_epoch, done = divmod(step * batch_size, count)
+        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_order).skip(done)
+
+    def epoch_order(epoch):
+        return tf.data.Dataset.from_tensor_slices(permutation(fold_in(seed, epoch), count))
+
+    if sizes is None:
+        return rows_from(start_step).batch(batch_size, drop_remainder=True)
+    return grouped_by_length(rows_from, sizes, batch_size=batch_size, seed=seed, start_step=start_step)

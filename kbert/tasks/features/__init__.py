@@ -1,0 +1,1 @@
+"""The feature-based approach: fixed hidden states, and a tagger on them."""

@@ -1,0 +1,98 @@
+"""Cached features of words → batches of sentences for the tagger of the feature-based approach.
+
+Shapes: B batch, T words of the longest sentence, K layers, H hidden, M words of all sentences.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.tasks.epoch_permutation import row_batches
+from kbert.tasks.tagging.tagged_text import TaggedText
+
+
+class FeatureSentences:
+    """Sentences with the features of their words, read from a file as they are needed.
+
+    Args:
+        path: of what `write_word_features` wrote for this text, float16 [M, L, H].
+        tagged: the text.
+        tags: the tagger's labels.
+        columns: which of the file's layers are wanted, K of them.
+
+    Raises:
+        ValueError: the file holds another number of words.
+
+    Example::
+
+        FeatureSentences("features/dev.npy", dev, tags, [5, 6]).batch(np.array([0, 3]))["features"].shape
+    """
+
+    def __init__(self, path, tagged: TaggedText, tags: Sequence[str], columns: Sequence[int]):
+        self.features = np.load(path, mmap_mode="r")
+        self.tagged = tagged
+        self.columns = list(columns)
+        self.lengths = np.array([len(words) for words in tagged.words], "int32")
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        if len(self.features) != self.lengths.sum():
+            raise ValueError(
+                f"{path}: expected the features of {self.lengths.sum():,} words. Received: {len(self.features):,}; "
+                "delete the file, and it is written anew."
+            )
+        index = {tag: n for n, tag in enumerate(tags)}
+        self.labels = np.array([index.get(tag, -1) for sentence in tagged.tags for tag in sentence], "int32")
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def batch(self, rows) -> dict[str, np.ndarray]:
+        """``features`` float32 [B, T, K, H], ``mask`` bool [B, T], ``labels`` int32 [B, T] (-1: none)."""
+        size = int(self.lengths[rows].max())
+        features = np.zeros((len(rows), size, len(self.columns), self.features.shape[-1]), "float32")
+        labels = np.full((len(rows), size), -1, "int32")
+        for n, row in enumerate(rows):
+            words = slice(self.starts[row], self.starts[row] + self.lengths[row])
+            features[n, : self.lengths[row]] = self.features[words][:, self.columns]
+            labels[n, : self.lengths[row]] = self.labels[words]
+        return {"features": features, "mask": np.arange(size) < self.lengths[rows][:, None], "labels": labels}
+
+
+def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int = 0, start_step: int = 0):
+    """Endless batches for `model.fit`, of sentences of like length, in another order each epoch.
+
+    Batch n depends on the sentences, `batch_size`, `seed` and n alone, so a run that is taken up at `start_step` sees
+    what it would have seen.
+
+    Returns:
+        tf.data.Dataset of ``(inputs, labels)``: inputs ``features`` [B, T, K, H] and ``mask`` [B, T], labels
+        ``{"logits": int32 [B, T]}``, -1 behind the end, which the loss leaves out.
+    """
+
+    def read(rows):
+        batch = sentences.batch(rows)
+        return batch["features"], batch["mask"], batch["labels"]
+
+    def batch(rows):  # [B]
+        features, mask, labels = tf.numpy_function(read, [rows], [tf.float32, tf.bool, tf.int32])
+        features.set_shape((batch_size, None, len(sentences.columns), sentences.features.shape[-1]))
+        mask.set_shape((batch_size, None))
+        labels.set_shape((batch_size, None))
+        return {"features": features, "mask": mask}, {"logits": labels}
+
+    rows = row_batches(len(sentences), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sentences.lengths)
+    return rows.map(batch, num_parallel_calls=1).prefetch(2)
+
+
+def predict_tags(model, sentences: FeatureSentences, tags: Sequence[str], *, batch_size: int = 32) -> list[list[str]]:
+    """The tags of every sentence, by the tagger of `kbert.models.feature_tagger`."""
+    predicted = [[] for _ in range(len(sentences))]
+    order = np.argsort(-sentences.lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        batch = sentences.batch(rows)
+        inputs = {name: tf.constant(batch[name]) for name in ("features", "mask")}
+        ids = np.asarray(model.predict_on_batch(inputs)["logits"]).argmax(axis=-1)
+        for row, of_sentence in zip(rows, ids, strict=True):
+            predicted[row] = [tags[n] for n in of_sentence[: sentences.lengths[row]]]
+    return predicted

@@ -1,0 +1,1 @@
+"""The nine tasks of GLUE."""

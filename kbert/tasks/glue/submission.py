@@ -1,0 +1,92 @@
+"""What the GLUE server takes: a file of answers for each test file, zipped.
+
+Shapes: N labels, n rows.
+"""
+
+import pathlib
+import zipfile
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kbert.files import atomic_file
+from kbert.tasks.glue.tasks import SUBMISSION_FILES, GlueTask
+from kbert.tasks.predict_scores import predict_scores
+
+HEADER = "index\tprediction\n"
+_MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers make the same zip
+
+
+def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: int = 32) -> dict[str, list[str]]:
+    """The answers to a task's test files: of one model, or of the mean over several.
+
+    Args:
+        pipelines: `kbert.Pipeline`s of models of this task, with its labels.
+        task: an entry of `GLUE_TASKS`.
+        directory: the GLUE files.
+        batch_size: texts a forward pass.
+
+    Returns:
+        {submission file, such as "MNLI-mm": lines "index<tab>prediction", in the order of the test file}.
+
+    Raises:
+        FileNotFoundError, ValueError: as `GlueTask.read_test`.
+    """
+    answers = {}
+    for file in task.tests:
+        test = task.read_test(directory, file)
+        columns = {"text": test.texts} | ({"text_pair": test.text_pairs} if task.pair else {})
+        scores = [predict_scores(p.model, p.preprocessor, columns, batch_size=batch_size) for p in pipelines]
+        answers[file] = _lines(test.index, predictions(task, np.mean(scores, axis=0)))
+    return answers
+
+
+def constant_answers(task: GlueTask, directory) -> dict[str, list[str]]:
+    """Answers to a task's test files without a model: the most frequent label of its training file, or the mean."""
+    labels = task.read(directory, "train").labels
+    answer = (
+        np.array([labels.mean()]) if task.regression else np.bincount(labels, minlength=len(task.labels))[np.newaxis]
+    )
+    answers = {}
+    for file in task.tests:
+        index = task.read_test(directory, file).index
+        answers[file] = _lines(index, predictions(task, np.repeat(answer, len(index), axis=0)))
+    return answers
+
+
+def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
+    """Scores as the server wants them: the label of the highest [n, N], or numbers [n] inside the range of labels."""
+    if task.regression:
+        return [f"{score:.3f}" for score in np.clip(scores, *task.score_range)]
+    return [task.labels[i] for i in np.argmax(scores, axis=-1)]
+
+
+def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[pathlib.Path, list[str]]:
+    """Writes ``<file>.tsv`` for each file, and all of them as ``submission.zip``, ready to upload.
+
+    Args:
+        directory: where to; made if need be.
+        answers: {submission file: lines}, as `answer_tests` gives them.
+
+    Returns:
+        The zip's path, and the names of the files that the server wants and that are not in it.
+
+    Raises:
+        ValueError: a file that the server does not know.
+    """
+    if unknown := sorted(set(answers) - set(SUBMISSION_FILES)):
+        raise ValueError(f"A submission has the files {list(SUBMISSION_FILES)}. Received: {unknown}")
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    contents = {f"{file}.tsv": HEADER + "".join(line + "\n" for line in lines) for file, lines in answers.items()}
+    for name, content in contents.items():
+        (directory / name).write_text(content, encoding="utf-8", newline="\n")
+    path = directory / "submission.zip"
+    with atomic_file(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(name, _MIDNIGHT), content, zipfile.ZIP_DEFLATED)
+    return path, [file for file in SUBMISSION_FILES if file not in answers]
+
+
+def _lines(index, answers):
+    return [f"{number}\t{answer}" for number, answer in zip(index, answers, strict=True)]

@@ -1,0 +1,226 @@
+"""The GLUE tasks (Wang et al. 2018) as data: columns and labels of each file, official metrics, the paper's figures."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kbert.tasks.classification.labelled_text import LabelledText, from_table
+from kbert.tasks.table import read_table
+
+
+class UnlabelledTexts(NamedTuple):
+    """The texts of a test file, whose labels only the GLUE server has."""
+
+    index: Sequence[str]  # as the server numbers the rows
+    texts: Sequence[str]
+    text_pairs: Sequence[str] | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GlueTask:
+    """One task of GLUE.
+
+    Its files are tab separated without quoting, in the layout of the official download. A new task is one entry in
+    `GLUE_TASKS`.
+
+    Example::
+
+        task = GLUE_TASKS["SST-2"]
+        train = task.read("glue", "train")  # of glue/SST-2/train.tsv
+        task.read_test("glue", "SST-2").texts  # of glue/SST-2/test.tsv
+    """
+
+    name: str  # also the folder's name
+    text: str = "sentence1"  # column of the (first) text
+    text_pair: str | None = None
+    label: str = "label"
+    labels: tuple[str, ...] | None = ("0", "1")  # as files and server have them; None: regression
+    score_range: tuple[float, float] = (-float("inf"), float("inf"))  # of a regression's labels
+    header: tuple[str, ...] | None = None  # column names of labelled files that have no header line
+    skip_short: bool = False  # labelled rows without all cells are left out and counted
+    splits: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"train": "train.tsv", "dev": "dev.tsv"}
+    )  # labelled files; "dev" chooses, every other "dev_…" is reported beside it
+    tests: Mapping[str, tuple[str, ...]] | None = None  # submission file -> where its texts may lie; None: test.tsv
+    index: str = "index"  # column of the test files; where it is missing rows are counted from 0
+    metrics: tuple[str, ...] = ("accuracy",)  # official; the first decides which run is best
+    paper: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)  # row -> metric -> percent
+
+    def __post_init__(self):
+        if self.tests is None:
+            object.__setattr__(self, "tests", {self.name: (f"{self.name}/test.tsv", "test.tsv")})
+
+    @property
+    def pair(self) -> bool:
+        """Whether each example is a pair of texts."""
+        return self.text_pair is not None
+
+    @property
+    def regression(self) -> bool:
+        """Whether labels are numbers."""
+        return self.labels is None
+
+    @property
+    def dev_splits(self) -> tuple[str, ...]:
+        """The labelled splits to evaluate on: "dev", and "dev_mm" for MNLI."""
+        return tuple(split for split in self.splits if split != "train")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The metrics of all dev splits, as `metrics.json` and the printed table name them: those of "dev_mm" end in
+        "_mm"."""
+        return tuple(metric + split.removeprefix("dev") for split in self.dev_splits for metric in self.metrics)
+
+    def path(self, directory, split: str) -> pathlib.Path:
+        """The split's file in the GLUE directory, or in the task's own."""
+        if split not in self.splits:
+            raise ValueError(f"{self.name} has the labelled splits {list(self.splits)}. Received: {split!r}")
+        file = self.splits[split]
+        return _find(directory, (f"{self.name}/{file}", file))
+
+    def read(self, directory, split: str) -> LabelledText:
+        """The labelled texts of a split; `skipped` of them counts the rows that were left out.
+
+        Raises:
+            FileNotFoundError: the file is not there.
+            ValueError: the file is not in the official layout; the message names file and line.
+        """
+        columns = [c for c in (self.text, self.text_pair, self.label) if c is not None]
+        short_rows = "skip" if self.skip_short else "error"
+        path = self.path(directory, split)
+        table = read_table(path, columns, format="tsv", header=self.header, short_rows=short_rows)
+        return from_table(
+            table, text=self.text, text_pair=self.text_pair, label=self.label, labels=self.labels,
+            score_range=self.score_range,
+        )  # fmt: skip
+
+    def test_path(self, directory, file: str) -> pathlib.Path:
+        """The texts behind one file of the submission, in the GLUE directory or in the task's own."""
+        if file not in self.tests:
+            raise ValueError(f"{self.name} answers the test files {list(self.tests)}. Received: {file!r}")
+        return _find(directory, self.tests[file])
+
+    def read_test(self, directory, file: str) -> UnlabelledTexts:
+        """The texts behind one file of the submission, such as "MNLI-mm". Every row is kept, as the server wants them.
+
+        Raises:
+            FileNotFoundError: the file is not there.
+            ValueError: the file is not in the official layout; the message names file and line.
+        """
+        path = self.test_path(directory, file)
+        table = read_table(path, format="tsv", short_rows="fill" if self.skip_short else "error")
+        wanted = [c for c in (self.text, self.text_pair) if c is not None]
+        if missing := [name for name in wanted if name not in table]:
+            raise ValueError(
+                f"{path}, line 1: expected the columns {wanted}. Received: {list(table)}; missing: {missing}."
+            )
+        index = table.get(self.index) or [str(row) for row in range(len(table.lines))]
+        return UnlabelledTexts(index, table[self.text], table[self.text_pair] if self.pair else None)
+
+
+def _find(directory, files):
+    """The first of the files that is there."""
+    directory = pathlib.Path(directory)
+    for file in files:
+        if (directory / file).is_file():
+            return directory / file
+    others = " or ".join(files[1:])
+    raise FileNotFoundError(
+        f"Expected the GLUE directory, with {files[0]} in it{f' (or {others})' if others else ''}. "
+        f"Received: {str(directory)!r}"
+    )
+
+
+def _paper(metric, base, large, base_dev=None, three_layers=None, dev_metric=None):
+    """A task's rows: "test" is Table 1, "dev" Table 5, the smaller model Table 6 (dev, mean of 5 restarts)."""
+    rows = {"BERT-base, test": {metric: base}, "BERT-large, test": {metric: large}}
+    if base_dev is not None:
+        rows["BERT-base, dev"] = {dev_metric or metric: base_dev}
+    if three_layers is not None:
+        rows["3 layers of 768, dev"] = {dev_metric or metric: three_layers}
+    return rows
+
+
+# QNLI: the paper's figures are of version 1 of the data, today's download is version 2.
+GLUE_TASKS = {
+    task.name: task
+    for task in (
+        GlueTask(
+            name="CoLA",
+            text="sentence",
+            header=("source", "label", "original", "sentence"),  # of train and dev; the test file has its own
+            metrics=("matthews",),
+            paper=_paper("matthews", 52.1, 60.5),
+        ),
+        GlueTask(name="SST-2", text="sentence", paper=_paper("accuracy", 93.5, 94.9, 92.7, 88.4)),
+        GlueTask(
+            name="MRPC",
+            text="#1 String",
+            text_pair="#2 String",
+            label="Quality",
+            tests={
+                "MRPC": (
+                    "MRPC/test.tsv",
+                    "test.tsv",
+                    "MRPC/msr_paraphrase_test.txt",
+                    "msr_paraphrase_test.txt",
+                )
+            },  # fmt: skip
+            metrics=("f1", "accuracy"),
+            paper=_paper("f1", 88.9, 89.3, 86.7, 79.8, dev_metric="accuracy"),
+        ),
+        GlueTask(
+            name="STS-B",
+            text_pair="sentence2",
+            label="score",
+            labels=None,
+            score_range=(0.0, 5.0),
+            metrics=("spearman", "pearson"),
+            paper=_paper("spearman", 85.8, 86.5),
+        ),
+        GlueTask(
+            name="QQP",
+            text="question1",
+            text_pair="question2",
+            label="is_duplicate",
+            index="id",
+            skip_short=True,  # a few rows of the official file are broken; the baseline's reader leaves them out too
+            metrics=("f1", "accuracy"),
+            paper=_paper("f1", 71.2, 72.1),
+        ),
+        GlueTask(
+            name="MNLI",
+            text_pair="sentence2",
+            label="gold_label",
+            labels=("contradiction", "entailment", "neutral"),
+            splits={"train": "train.tsv", "dev": "dev_matched.tsv", "dev_mm": "dev_mismatched.tsv"},
+            tests={
+                "MNLI-m": ("MNLI/test_matched.tsv", "test_matched.tsv"),
+                "MNLI-mm": ("MNLI/test_mismatched.tsv", "test_mismatched.tsv"),
+                "AX": ("diagnostic/diagnostic.tsv", "AX/AX.tsv", "AX.tsv", "diagnostic.tsv", "AX/test.tsv"),
+            },
+            paper={
+                "BERT-base, test": {"accuracy": 84.6, "accuracy_mm": 83.4},
+                "BERT-large, test": {"accuracy": 86.7, "accuracy_mm": 85.9},
+                "BERT-base, dev": {"accuracy": 84.4},
+                "3 layers of 768, dev": {"accuracy": 77.9},
+            },
+        ),
+        GlueTask(
+            name="QNLI",
+            text="question",
+            text_pair="sentence",
+            labels=("entailment", "not_entailment"),
+            paper=_paper("accuracy", 90.5, 92.7, 88.4),
+        ),
+        GlueTask(
+            name="RTE",
+            text_pair="sentence2",
+            labels=("entailment", "not_entailment"),
+            paper=_paper("accuracy", 66.4, 70.1),
+        ),
+        GlueTask(name="WNLI", text_pair="sentence2", paper={"the majority class, test": {"accuracy": 65.1}}),
+    )
+}
+SUBMISSION_FILES = {file: task for task in GLUE_TASKS.values() for file in task.tests}  # AX is answered by MNLI's model

@@ -1,0 +1,196 @@
+"""Files of multiple-choice questions: SWAG, DREAM, and one's own CSV, TSV or JSON lines."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.files import read_json
+from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices
+from kbert.tasks.table import read_json_lines, read_table
+from kbert.tasks.text_files import check_characters
+
+SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
+PAPER_SWAG = {  # Table 4, accuracy in percent
+    "ESIM+ELMo, dev": 59.1, "BERT-base, dev": 81.6, "BERT-large, dev": 86.6, "BERT-large, test": 86.3,
+    "human expert, test": 85.0,
+}  # fmt: skip
+
+
+def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choices",), label: str = "label"):
+    """One's own questions as `LabelledChoices`.
+
+    A .csv or .tsv file has a column for each choice; an empty cell is no choice. A .jsonl file has either that or one
+    list of strings. The label is the right choice: its text as it stands, or where it is none of the texts its number
+    counted from 0. Of equal choices (they occur) a text means the first.
+
+    Args:
+        path: the file; see `kbert.tasks.table.read_table` for its rules.
+        prompt: column of what the choices belong to; it may be blank.
+        choices: columns of the choices; in .jsonl also a single key that holds lists.
+        label: column of the right choice.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: as `read_table`; fewer than two choices, a blank one, a label that is no choice; the
+            message names file and line.
+
+    Example::
+
+        read_choices("quiz.csv", "question", ["a", "b", "c"], "right")
+    """
+    prompts, lists, labels, places = _read(path, prompt, choices, label)
+    return LabelledChoices(prompts, lists, _numbers(lists, labels, places))
+
+
+def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
+    """Prompts and lists of choices alone, to be answered; as `read_questions`, but tables and SWAG need no labels."""
+    if format == "swag":
+        table, choices, _ = _swag(path, SWAG_COLUMNS[:-1])
+        return table["sent1"], choices
+    if format in READERS:
+        examples = READERS[format](path)
+        return examples.prompts, examples.choices
+    return _read(path, prompt, choices, None)[:2]
+
+
+def read_questions(path, format="table", prompt="prompt", choices=("choices",), label=None) -> LabelledChoices:
+    """Questions in one of the formats "swag", "dream" and "table", the last with the columns as for `read_choices`."""
+    if format in READERS:
+        return READERS[format](path)
+    return read_choices(path, prompt, choices, label or "label")
+
+
+def _read(path, prompt, choices, label):
+    """Prompts, lists of choices, labels (None without a column) and "file, line" of each."""
+    columns = [prompt, *choices, *([label] if label else [])]
+    if len(choices) == 1 and pathlib.Path(path).suffix.lower() not in (".jsonl", ".ndjson"):
+        raise ValueError(f"{path}: expected the names of the columns, one a choice, at least two. Received: {choices}")
+    if len(choices) == 1:
+        rows = _listed_rows(path, columns)
+    else:
+        table = read_table(path, columns)
+        cells = zip(*(table[name] for name in columns), strict=True)
+        rows = [(table.where(n), row[0], list(row[1 : len(choices) + 1]), row[-1]) for n, row in enumerate(cells)]
+    for where, _, texts, _ in rows:
+        _check_choices(where, texts)
+    places, prompts, lists, labels = (list(part) for part in zip(*rows, strict=True))
+    return prompts, [_without_end(texts) for texts in lists], labels if label else None, places
+
+
+def read_swag(path) -> LabelledChoices:
+    """SWAG's csv (Zellers et al. 2018): the second sentence has begun, which of four endings follows?
+
+    The prompt is the first sentence, each choice the beginning of the second with an ending (paper, section 4.4).
+
+    Raises:
+        FileNotFoundError, ValueError: as `read_table`; a label that is none of 0 to 3.
+    """
+    table, choices, places = _swag(path, SWAG_COLUMNS)
+    return LabelledChoices(
+        table["sent1"], choices, _numbers([["0", "1", "2", "3"]] * len(choices), table["label"], places)
+    )
+
+
+def _swag(path, columns):
+    """The table, the choices and "file, line" of each row."""
+    table = read_table(path, columns, format="csv")
+    endings = zip(*(table[f"ending{i}"] for i in range(4)), strict=True)
+    choices = [[f"{start} {e}".strip() for e in four] for start, four in zip(table["sent2"], endings, strict=True)]
+    places = [table.where(n) for n in range(len(choices))]
+    for where, four in zip(places, choices, strict=True):
+        _check_choices(where, four)
+    return table, choices, places
+
+
+def read_dream(path) -> LabelledChoices:
+    """DREAM's JSON (Sun et al. 2019): questions about dialogues, three choices each.
+
+    The prompt is the dialogue, its turns joined by spaces; each choice is the question and an answer. So what is cut
+    where a row is too long, the end of the longer text, is the end of the dialogue, never the question.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not DREAM's layout, or an answer that is no choice; the message names the file and the dialogue.
+    """
+    dialogues = read_json(path, object)
+    prompts, choices, labels, places = [], [], [], []
+    for number, entry in enumerate(dialogues if isinstance(dialogues, list) else [dialogues]):
+        where = f"{path}, dialogue {number + 1}"
+        for question, answers, answer, turns in _questions(entry, where):
+            prompts.append(" ".join(turns))
+            choices.append([f"{question} {text}" for text in answers])
+            labels.append(f"{question} {answer}")
+            places.append(where)
+    if not prompts:
+        raise ValueError(f"{path}: expected at least one question. Received: none")
+    return LabelledChoices(prompts, choices, _numbers(choices, labels, places))
+
+
+def _questions(entry, where):
+    try:
+        turns, questions, _ = entry
+        for one in questions:
+            for text in (one["question"], one["answer"], *one["choice"], *turns):
+                if not isinstance(text, str):
+                    raise TypeError("texts must be strings")
+                check_characters(text, where)
+            _check_choices(where, one["choice"])
+            yield one["question"], one["choice"], one["answer"], turns
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and str(error).startswith(where):
+            raise
+        raise ValueError(
+            f"{where}: expected [turns, [{{question, choice, answer}}, …], name]. Received: {str(entry)[:80]} ({error})"
+        ) from error
+
+
+def _listed_rows(path, columns):
+    """(where, prompt, list of choices, label) of each line of a JSON-lines file with choices in a list."""
+    rows = []
+    for number, entry in read_json_lines(path):
+        where = f"{path}, line {number}"
+        if missing := [name for name in columns if name not in entry]:
+            raise ValueError(f"{where}: expected the keys {columns}. Received: {list(entry)}; missing: {missing}.")
+        prompt, texts, label = entry[columns[0]], entry[columns[1]], entry[columns[-1]]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in [prompt, *texts]):
+            raise ValueError(
+                f"{where}: expected a string in {columns[0]!r} and a list of strings in {columns[1]!r}. "
+                f"Received: {json.dumps(texts)[:80]} (choices in columns of their own? then name them all)"
+            )
+        for text in (prompt, *texts):
+            check_characters(text, where)
+        rows.append((where, prompt, texts, label))
+    return rows
+
+
+def _check_choices(where, texts):
+    there = [text for text in texts if text]
+    if len(there) < 2 or any(not text.strip() for text in there):
+        raise ValueError(f"{where}: expected at least two choices, none of them blank. Received: {texts}")
+
+
+def _without_end(texts):
+    """Without the empty strings at the end; one between choices keeps its place, so that numbers stay right."""
+    last = max(i for i, text in enumerate(texts) if text)
+    return texts[: last + 1]
+
+
+def _numbers(choices, labels, places):
+    """Each label's number among its choices, int32."""
+    numbers = np.empty(len(labels), "int32")
+    for row, (texts, label, where) in enumerate(zip(choices, labels, places, strict=True)):
+        text = label if isinstance(label, str) else json.dumps(label)
+        if text and text in texts:
+            numbers[row] = texts.index(text)
+        elif text.strip().isdecimal() and len(text) < 10 and int(text) < len(texts) and texts[int(text)]:
+            numbers[row] = int(text)
+        else:
+            raise ValueError(
+                f"{where}: expected the text of a choice or its number from 0, of {texts}. Received: {text!r}"
+            )
+    return numbers
+
+
+READERS = {"swag": read_swag, "dream": read_dream}

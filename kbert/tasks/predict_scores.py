@@ -1,0 +1,72 @@
+"""A model's scores for columns of strings, as fast as encoding allows.
+
+Shapes: B batch, N labels, C choices, n rows.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
+
+
+def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
+    """What a classifier, regressor or multiple-choice model says of every row.
+
+    Rows run in the order of their length, in full batches cut to their longest row, and come back in their own order:
+    the scores are those of padded batches, up to the order of floating-point sums.
+
+    Args:
+        model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
+        preprocessor: the pipeline's, from strings to the model's batch.
+        columns: {name: list of n strings, or of n equally long lists of strings}, as the preprocessor names them.
+        batch_size: rows a forward pass.
+        static: keep every batch at the preprocessor's length, as a TPU needs it.
+
+    Returns:
+        float64: probabilities [n, N] or [n, C], or scores [n].
+
+    Raises:
+        FloatingPointError: scores that are infinite or NaN.
+
+    Example::
+
+        predict_scores(pipeline.model, pipeline.preprocessor, {"text": ["fine", "dull"]})  # [[0.1, 0.9], [0.8, 0.2]]
+    """
+    order, place = longest_first(text_sizes(columns.values()))
+    if not static:
+        batch_size = limit_batch_size(batch_size, len(order))
+    data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
+    outputs = model.predict(data, verbose=0)
+    scores = np.asarray(outputs["score" if model.task == "regression" else "logits"])[place].astype("float64")
+    check_scores(scores)
+    return scores if model.task == "regression" else softmax(scores)
+
+
+def check_scores(scores):
+    """Raise a FloatingPointError if a model's scores [n, ...] are infinite or NaN: their largest would mean nothing."""
+    bad = np.argwhere(~np.isfinite(scores))
+    if len(bad):
+        raise FloatingPointError(
+            f"Expected a model with finite scores. Received: for row {bad[0][0]} {scores[tuple(bad[0])]}. "
+            "Its weights are damaged, or it needs --precision float32."
+        )
+
+
+def softmax(logits):
+    """Probabilities of logits [..., N]."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _batches(order, columns, preprocessor, batch_size, padding):
+    """The rows in the given order; the last batch is filled up with its last row, so that all batches are full: no
+    second compilation, even shares for replicas."""
+    missing = -len(order) % batch_size
+    rows = np.concatenate([order, np.repeat(order[-1:], missing)]).reshape(-1, batch_size)
+    columns = {name: tf.constant(column) for name, column in columns.items()}
+
+    def batch(indices):  # [B]
+        inputs = preprocessor({name: tf.gather(column, indices) for name, column in columns.items()})
+        return trim_padding(inputs, padding)
+
+    return tf.data.Dataset.from_tensor_slices(rows).map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

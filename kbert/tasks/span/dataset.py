@@ -1,0 +1,96 @@
+"""Windows of long texts → the batches of fine-tuning.
+
+Shapes: B batch, S sequence, W windows.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.preprocessing.buckets import trim_padding
+from kbert.tasks.epoch_permutation import row_batches
+from kbert.tasks.span.positions import span_positions
+from kbert.tasks.span.questions import Questions
+from kbert.tasks.window_store import WindowStore
+
+_TEXTS = 256  # preprocessed at a time
+
+
+def window_dataset(
+    store: WindowStore, labels, *, batch_size: int, seed: int = 0, start_step: int = 0, padding: str = "bucket",
+    group_by_length: bool = False,
+) -> tf.data.Dataset:  # fmt: skip
+    """Endless full batches of windows for `model.fit`, in another order each epoch, as `training_dataset` of texts.
+
+    Batch n depends on the windows, `batch_size`, `seed`, `group_by_length` and n alone.
+
+    Args:
+        store: the windows.
+        labels: {output: integers [W] or [W, ...]}.
+        batch_size, seed: the run's.
+        start_step: number of the first batch.
+        padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.
+
+    Returns:
+        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S]; the labels' rows.
+
+    Example::
+
+        store, labels = span_windows(questions, preprocessor)
+        model.fit(window_dataset(store, labels, batch_size=16), steps_per_epoch=1000)
+    """
+    labels = {name: tf.constant(values) for name, values in labels.items()}
+
+    def batch(windows):  # [B]
+        inputs = store.batch(windows)
+        return trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
+
+    sizes = store.lengths if group_by_length else None
+    rows = row_batches(len(store), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
+    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+
+def span_windows(questions: Questions, preprocessor):
+    """All windows of the questions, and where each holds its answer.
+
+    Args:
+        questions: what to learn; none of them lost (`Questions.is_lost`), which would teach that there is no answer.
+        preprocessor: `SpanPreprocessor`.
+
+    Returns:
+        (`WindowStore`, {"start_logits", "end_logits"}): int32 [W, 2], the answer's first or last token and the length
+        of the window, behind which the loss does not look (`kbert.optim.losses.SpanLoss`).
+
+    Raises:
+        ValueError: lost questions.
+    """
+    if questions.is_lost.any():
+        lost = [questions.ids[i] for i in np.flatnonzero(questions.is_lost)[:3]]
+        raise ValueError(
+            f"span_windows: expected contexts that hold their answers. Received: {int(questions.is_lost.sum())} that "
+            f"do not, such as {lost}; take the others"
+        )
+    positions = []
+
+    def batches():
+        for rows in _chunks(len(questions)):
+            some = questions.take(rows)
+            batch = preprocessor({name: tf.constant(column) for name, column in some.columns.items()})
+            positions.append(span_positions(batch, some.answer_starts, some.answer_ends))
+            yield batch
+
+    store = _store(batches(), preprocessor)
+    starts, ends = (np.concatenate([np.asarray(pair[i]) for pair in positions]) for i in (0, 1))
+    return store, {
+        "start_logits": np.stack([starts, store.lengths], 1),
+        "end_logits": np.stack([ends, store.lengths], 1),
+    }
+
+
+def _store(batches, preprocessor):
+    return WindowStore.from_batches(
+        batches, sequence_length=preprocessor.sequence_length, pad_id=preprocessor.tokenizer.pad_id
+    )
+
+
+def _chunks(count):
+    return (np.arange(first, min(first + _TEXTS, count)) for first in range(0, count, _TEXTS))

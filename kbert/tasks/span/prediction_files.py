@@ -1,0 +1,41 @@
+"""What the official evaluation of SQuAD reads: predictions.json, and beside it n-best lists and null odds."""
+
+import json
+import pathlib
+
+from kbert.tasks.span.questions import Questions
+
+
+def write_squad_files(directory, questions: Questions, answers, odds, n_best) -> None:
+    """Writes ``predictions.json`` ({id: answer}, "" for none), ``null_odds.json`` ({id: number}) and ``nbest.json``
+    ({id: [{"text", "probability"}, …]}, best first).
+
+    ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them: the threshold has been applied.
+    With ``--na-prob-file null_odds.json`` it also looks for the best threshold, and needs ``--na-prob-thresh``, the
+    threshold of the run: its own is 1.0, and odds are differences of logits.
+
+    Args:
+        directory: made if needed.
+        questions: what was asked.
+        answers: strings [questions].
+        odds: floats [questions], ``null_score - score``.
+        n_best: (texts [questions, N], probabilities [questions, N]), "" and 0 where there is no entry.
+
+    Example::
+
+        write_squad_files("runs/squad", dev, answers, odds, (texts, probabilities))
+    """
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    lists = [
+        [{"text": str(t), "probability": float(p)} for t, p in zip(*entries, strict=True) if t or p]
+        for entries in zip(*n_best, strict=True)
+    ]
+    files = {
+        "predictions.json": [str(answer) for answer in answers],
+        "null_odds.json": [float(value) for value in odds],
+        "nbest.json": lists,
+    }
+    for name, values in files.items():
+        content = json.dumps(dict(zip(questions.ids, values, strict=True)), indent=1, ensure_ascii=False)
+        (directory / name).write_text(content + "\n", encoding="utf-8")

@@ -1,0 +1,160 @@
+"""Files of questions: SQuAD's JSON, version 1.1 and 2.0, and tables of one's own."""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+
+from kbert.files import read_json
+from kbert.tasks.span.questions import Questions, locate
+from kbert.tasks.table import read_table
+from kbert.tasks.text_files import check_characters
+
+# reference: Devlin et al. 2018, tables 2 and 3, in percent
+SQUAD_PAPER = {
+    "1.1": {
+        "BERT-base, dev": {"exact": 80.8, "f1": 88.5},
+        "BERT-large, dev": {"exact": 84.1, "f1": 90.9},
+        "BERT-large, 7 models, dev": {"exact": 85.8, "f1": 91.8},
+        "BERT-large, first TriviaQA, dev": {"exact": 84.2, "f1": 91.1},
+        "BERT-large, first TriviaQA, test": {"exact": 85.1, "f1": 91.8},
+        "BERT-large, 7 models, first TriviaQA, dev": {"exact": 86.2, "f1": 92.2},
+        "BERT-large, 7 models, first TriviaQA, test": {"exact": 87.4, "f1": 93.2},
+    },
+    "2.0": {
+        "BERT-large, dev": {"exact": 78.7, "f1": 81.9},
+        "BERT-large, test": {"exact": 80.0, "f1": 83.1},
+    },
+}
+
+
+def read_questions(path) -> Questions:
+    """Reads questions from a file: `.json` as `read_squad`, a table (.csv, .tsv, .jsonl) by its columns.
+
+    A table has the columns ``question``, ``context`` and ``answer``, and may have ``answer_start`` (code points; empty:
+    not known) and ``id`` (empty: the number of the row, from 1). An empty answer says that there is none.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: missing columns, an ``answer_start`` that is no place in the context, ids that are there twice, and
+            what `read_squad` and `kbert.tasks.table.read_table` raise; the message names file and line.
+
+    Example::
+
+        train = read_questions("questions.csv")
+    """
+    if pathlib.Path(path).suffix.lower() == ".json":
+        return read_squad(path)
+    table = read_table(path, ("question", "context", "answer"), optional=("answer_start", "id"))
+    rows = range(len(table.lines))
+    ids = [given or str(row + 1) for row, given in zip(rows, table.get("id", [""] * len(rows)), strict=True)]
+    _check_ids(ids, table.where)
+    answers = [(text,) if text.strip() else () for text in table["answer"]]
+    starts = [
+        _located(table.where(row), table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1
+        for row in rows
+    ]
+    return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
+
+
+def read_squad(path, *, labelled: bool = True) -> Questions:
+    """Reads SQuAD's JSON: ``data``, ``paragraphs``, ``context``, ``qas``, ``answers``.
+
+    A question whose ``is_impossible`` is true, or whose list of answers is empty, is not answerable (2.0). An answer
+    that does not stand at its ``answer_start`` is looked for nearby; where the context does not hold it at all, the
+    question is marked as lost (`Questions.is_lost`): it counts when scored, and cannot be learnt.
+
+    Args:
+        path: the file.
+        labelled: whether each question must have ``answers`` (or ``is_impossible``); without, they may be missing.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not JSON, a part that is missing or of the wrong kind, an ``answer_start`` outside the context, ids
+            that are there twice, no questions; the message names file and place.
+
+    Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
+
+    Example::
+
+        dev = read_squad("dev-v2.0.json")
+    """
+    rows = list(_squad_rows(path, read_json(path, object), labelled))
+    if not rows:
+        raise ValueError(f"{path} holds no question: expected data[…].paragraphs[…].qas[…].")
+    ids, questions, contexts, answers, starts, places = zip(*rows, strict=True)
+    _check_ids(ids, lambda row: f"{path}, {places[row]}")
+    return Questions(ids, questions, contexts, answers, np.array(starts, "int32"))
+
+
+def _squad_rows(path, content, labelled):
+    for a, article in enumerate(_part(path, "", content, "data", list)):
+        at = f"data[{a}]"
+        for p, paragraph in enumerate(_part(path, at, article, "paragraphs", list)):
+            inside = f"{at}.paragraphs[{p}]"
+            context = _part(path, inside, paragraph, "context", str)
+            for q, question in enumerate(_part(path, inside, paragraph, "qas", list)):
+                place = f"{inside}.qas[{q}]"
+                identifier = _part(path, place, question, "id", (str, int))
+                text = _part(path, place, question, "question", str)
+                yield str(identifier), text, context, *_answers(path, place, question, context, labelled), place
+
+
+def _answers(path, place, question, context, labelled):
+    """(texts, start of the first)."""
+    impossible = question.get("is_impossible")
+    if not isinstance(impossible, bool | None):
+        raise ValueError(f"{path}, {place}: expected true or false in 'is_impossible'. Received: {impossible!r}")
+    if impossible or ("answers" not in question and not labelled):
+        return (), -1
+    texts, start = [], None
+    for n, answer in enumerate(_part(path, place, question, "answers", list)):
+        at = f"{place}.answers[{n}]"
+        text = _part(path, at, answer, "text", str)
+        if not text.strip():
+            continue
+        if not texts and "answer_start" in answer:
+            start = _part(path, at, answer, "answer_start", int)
+        texts.append(text)
+    return tuple(texts), _located(f"{path}, {place}", context, texts[0], start) if texts else -1
+
+
+def _located(where, context, answer, start):
+    """`locate`, of a start in the context (or None)."""
+    if start is not None and not 0 <= start < len(context):
+        raise ValueError(
+            f"{where}: expected 'answer_start' to be a place in the context, which has {len(context)} characters, "
+            f"counted from 0. Received: {start}"
+        )
+    return locate(context, answer, start)
+
+
+def _part(path, place, parent, name, kind):
+    value = parent.get(name) if isinstance(parent, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        shown = json.dumps(parent, ensure_ascii=False)[:80]
+        kinds = {list: "a list", str: "a string", int: "a whole number"}.get(kind, "a string")
+        raise ValueError(
+            f"{path}, {place or 'the whole'}: expected {name!r}, {kinds}, as in SQuAD's JSON. Received: {shown}"
+        )
+    return check_characters(value, f"{path}, {place}, {name!r}") if isinstance(value, str) else value
+
+
+def _start(table, row):
+    text = table["answer_start"][row].strip() if "answer_start" in table else ""
+    if not text:
+        return None
+    if not re.fullmatch(r"-?\d{1,9}", text):
+        raise ValueError(f"{table.where(row)}: expected a whole number in 'answer_start'. Received: {text!r}")
+    return int(text)
+
+
+def _check_ids(ids, where):
+    first = {}
+    for row, identifier in enumerate(ids):
+        if identifier in first:
+            raise ValueError(
+                f"{where(row)}: expected ids that differ. Received: {identifier!r}, also at {where(first[identifier])}"
+            )
+        first[identifier] = row

@@ -1,0 +1,103 @@
+"""TriviaQA's questions and documents → SQuAD's form: more to learn from before SQuAD, as the paper did."""
+
+import pathlib
+import re
+from collections.abc import Iterator
+
+from kbert.files import read_json
+from kbert.tasks.text_files import check_characters
+
+_WORD = re.compile(r"\S+")
+
+
+def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
+    """Each question with each of its documents whose beginning holds an answer, as an article of SQuAD's JSON.
+
+    TriviaQA says what the answer is, not where: as in the paper a document is cut to its beginning, and is used if at
+    least one of the answer's aliases is there. The longest alias that is found is the answer, where it stands first;
+    upper and lower case count alike, and an alias inside a longer word is none.
+
+    Args:
+        questions: path of TriviaQA's JSON (``wikipedia-train.json``, ``web-train.json``).
+        evidence: its directory ``evidence``, with ``wikipedia/`` and ``web/``, or one of these.
+        words: how much of a document is kept, in words between white space.
+
+    Yields:
+        dicts with ``title`` and ``paragraphs``, one question each; the ids are question and document.
+
+    Raises:
+        FileNotFoundError: the questions are not there, or none of the documents.
+        ValueError: not TriviaQA's JSON.
+
+    Source: Devlin et al. 2018, section 4.2, footnote 5; Joshi et al. 2017 for the layout.
+
+    Example::
+
+        articles = list(triviaqa_questions("triviaqa/qa/wikipedia-train.json", "triviaqa/evidence"))
+    """
+    path, evidence = pathlib.Path(questions), pathlib.Path(evidence)
+    content = read_json(path, object)
+    if not isinstance(content, dict) or not isinstance(content.get("Data"), list):
+        raise ValueError(f"{path}: expected TriviaQA's JSON, with 'Data', a list of questions.")
+    found, done = 0, set()
+    for number, question in enumerate(content["Data"]):
+        aliases = _aliases(path, number, question)
+        for kind, name in _documents(question):
+            if not (evidence / name).resolve().is_relative_to(evidence.resolve()):
+                raise ValueError(f"{path}, Data[{number}]: expected documents inside {evidence}. Received: {name!r}")
+            file = next((p for p in (evidence / kind / name, evidence / name) if p.is_file()), None)
+            if file is None:
+                continue
+            found += 1
+            if (key := (str(question["QuestionId"]), name)) in done:  # listed twice; ids must differ
+                continue
+            done.add(key)
+            context = first_words(file.read_text(encoding="utf-8", errors="replace"), words)
+            start, end = find_answer(context, aliases)
+            if start >= 0:
+                yield _article(question, name, context, start, end)
+    if not found:
+        raise FileNotFoundError(f"{evidence} holds none of the documents that {path} names: expected wikipedia/, web/.")
+
+
+def first_words(text: str, count: int) -> str:
+    """The text up to the end of its word number `count`, unchanged."""
+    for number, word in enumerate(_WORD.finditer(text), start=1):
+        if number == count:
+            return text[: word.end()]
+    return text
+
+
+def find_answer(context: str, aliases) -> tuple[int, int]:
+    """(start, end) of the longest alias in the context, where it stands first; (-1, -1) if there is none."""
+    for alias in sorted(set(filter(str.strip, aliases)), key=lambda text: (-len(text), text)):
+        found = re.search(rf"(?<!\w){re.escape(alias.strip())}(?!\w)", context, re.IGNORECASE)
+        if found:
+            return found.span()
+    return -1, -1
+
+
+def _aliases(path, number, question):
+    answer = question.get("Answer") if isinstance(question, dict) else None
+    if not isinstance(answer, dict) or not {"Question", "QuestionId"} <= question.keys():
+        raise ValueError(f"{path}, Data[{number}]: expected 'Question', 'QuestionId' and 'Answer'.")
+    listed = answer.get("Aliases") or []
+    aliases = [answer.get("Value") or "", *(listed if isinstance(listed, list) else [listed])]
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in (question["Question"], *aliases)):
+        raise ValueError(f"{path}, Data[{number}]: expected strings as 'Question' and 'Value', a list as 'Aliases'.")
+    for text in (question["Question"], *aliases):
+        check_characters(text, f"{path}, Data[{number}]")
+    return aliases
+
+
+def _documents(question):
+    for key, kind in (("EntityPages", "wikipedia"), ("SearchResults", "web")):
+        for page in question.get(key) or []:
+            if isinstance(page, dict) and isinstance(page.get("Filename"), str):
+                yield kind, page["Filename"]
+
+
+def _article(question, name, context, start, end):
+    answer = {"text": context[start:end], "answer_start": start}
+    asked = {"id": f"{question['QuestionId']}--{name}", "question": question["Question"], "answers": [answer]}
+    return {"title": name, "paragraphs": [{"context": context, "qas": [asked]}]}

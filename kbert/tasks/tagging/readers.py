@@ -1,0 +1,117 @@
+"""Tagged files → tagged words: CoNLL columns, and JSON lines with spans."""
+
+import pathlib
+import re
+
+from kbert.tasks.tagging.span_reader import read_span_lines
+from kbert.tasks.tagging.tag_scheme import BrokenTags, recognise_scheme, split_tag, to_iob2
+from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.text_files import read_lines
+
+DOCUMENT_START = "-DOCSTART-"
+
+
+def read_tagged(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
+    """A tagged file of either kind: .jsonl and .ndjson by `read_span_lines`, all others by `read_conll`."""
+    if pathlib.Path(path).suffix.lower() in (".jsonl", ".ndjson"):
+        return read_span_lines(path)
+    return read_conll(path, tag_column=tag_column, scheme=scheme)
+
+
+def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
+    """Reads a file in CoNLL columns: one word a line, an empty line behind every sentence.
+
+    The word is the first column and the tag the last, or the one chosen; columns are separated by tabs or, in lines
+    without one, by spaces. Lines end in LF or CRLF. A line that begins with ``-DOCSTART-`` begins a document; in a file
+    without such lines nothing is known of documents, and every sentence is one. Tags in IOB1, IOB2, BIOES or BILOU
+    become IOB2, exactly; a sequence that breaks its scheme is an error, not repaired.
+
+    Args:
+        path: the file, UTF-8, with or without byte order mark.
+        tag_column: index of the tag's column; negative from the end.
+        scheme: "iob1", "iob2", "bioes" or "bilou". None: recognised from the whole file.
+
+    Returns:
+        `TaggedText`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no words, invalid UTF-8, a carriage return inside a line, a line with another number of columns than
+            the first, something that is no tag, tags that break their scheme; the message names file and line.
+
+    Source: Tjong Kim Sang and De Meulder 2003 (CoNLL-2003).
+
+    Example::
+
+        tagged = read_conll("eng.train")
+        tagged.words[0][:2], tagged.tags[0][:2]  # (["EU", "rejects"], ["B-ORG", "O"])
+    """
+    path = pathlib.Path(path)
+    words, tags, documents, lines = [], [], [], []
+    for document, sentence in _sentences(path, tag_column):
+        words.append([word for _, word, _ in sentence])
+        tags.append([tag for _, _, tag in sentence])
+        documents.append(document)
+        lines.append(sentence[0][0])
+    if not words:
+        raise ValueError(f"{path}: expected words in columns. Received: a file without any")
+    for first, sentence in zip(lines, tags, strict=True):
+        for n, tag in enumerate(sentence):
+            try:
+                split_tag(tag)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {first + n}: {error}") from None
+    tags = _converted(path, tags, lines, scheme)
+    if len(set(documents)) == 1 and documents[0] == 0:  # no line said where one begins
+        documents = list(range(len(words)))
+    return TaggedText(words, tags, documents, str(path), lines)
+
+
+def _converted(path, sentences, lines, scheme):
+    given = scheme
+    scheme = scheme or recognise_scheme(sentences)
+    converted = []
+    for first, tags in zip(lines, sentences, strict=True):
+        try:
+            converted.append(to_iob2(tags, scheme))
+        except BrokenTags as error:
+            why = "" if given else f" (the file's tags look like {scheme.upper()})"
+            raise ValueError(f"{path}, line {first + error.word}: {error}{why}") from None
+    return converted
+
+
+def _sentences(path, tag_column):
+    """Yields (document number, [(line number, word, tag), …]); document 0 is what stands before any -DOCSTART-."""
+    document, sentence, columns = 0, [], None
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip(" \t"):
+            if sentence:
+                yield document, sentence
+            sentence = []
+            continue
+        if "\r" in line:
+            raise ValueError(f"{path}, line {number}: a carriage return inside the line. Save the file with LF.")
+        cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+        if cells[0] == DOCUMENT_START:
+            if sentence:
+                yield document, sentence
+            sentence, document = [], document + 1
+            continue
+        columns = columns or len(cells)
+        _check_cells(path, number, cells, columns, tag_column)
+        sentence.append((number, cells[0], cells[tag_column].strip(" ")))
+    if sentence:
+        yield document, sentence
+
+
+def _check_cells(path, number, cells, columns, tag_column):
+    if len(cells) != columns or len(cells) < 2:
+        wanted = f"{columns} columns, as in the first line" if columns > 1 else "a word and its tag at least"
+        raise ValueError(f"{path}, line {number}: expected {wanted}. Received: {cells}")
+    if not -columns <= tag_column < columns or tag_column % columns == 0:
+        raise ValueError(
+            f"{path}, line {number}: expected a tag in column {tag_column} (from 0, which is the word's; negative from "
+            f"the end). Received: {columns} columns"
+        )
+    if not cells[0].strip(" "):
+        raise ValueError(f"{path}, line {number}: expected a word in the first column. Received: {cells}")

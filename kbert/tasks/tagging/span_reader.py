@@ -1,0 +1,105 @@
+"""Tagged texts of one's own: JSON lines with a text and the spans of its entities."""
+
+import pathlib
+
+from kbert.files import parse_json
+from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.text_files import check_characters, read_lines
+from kbert.text.words import split_words
+
+
+def read_span_lines(path) -> TaggedText:
+    """Reads JSON lines such as ``{"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}, …]}``.
+
+    Positions are code points of the text, end exclusive; a span may also be written ``[0, 5, "PER"]``. The words are
+    those that a tagger splits texts into (`kbert.text.words.split_words`), cut once more where a span begins or ends
+    inside one, so that every span is whole words. Each line is a document; other keys are ignored; empty lines are
+    skipped. Overlapping spans cannot be written as tags and are an error.
+
+    Args:
+        path: the file, UTF-8, LF or CRLF.
+
+    Returns:
+        `TaggedText`, a sentence for each line.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no JSON, a key that is missing, a text without a word, a span that is empty, outside the text or
+            without a type, spans that overlap; the message names file and line.
+
+    Example::
+
+        read_span_lines("mine.jsonl").tags[0]  # ["B-PER", "O", "B-LOC", "O"]
+    """
+    path = pathlib.Path(path)
+    lines, texts, spans = [], [], []
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            text, found = _row(where, line)
+            lines.append(number)
+            texts.append(text)
+            spans.append(_checked(where, text, found))
+    if not texts:
+        raise ValueError(f"{path}: expected lines with a text and its spans. Received: a file without any")
+    words, tags = [], []
+    _, starts, ends = split_words(texts)
+    places = zip(starts.to_list(), ends.to_list(), strict=True)
+    for number, text, found, place in zip(lines, texts, spans, places, strict=True):
+        pieces = _cut(list(zip(*place, strict=True)), {end for span in found for end in span[:2]})
+        if not pieces:
+            raise ValueError(f"{path}, line {number}: expected a text with a word in it. Received: {text[:80]!r}")
+        words.append([text[start:end] for start, end in pieces])
+        tags.append(_tags(f"{path}, line {number}", text, pieces, found))
+    return TaggedText(words, tags, list(range(len(words))), str(path), lines, one_line=True)
+
+
+def _row(where, line):
+    row = parse_json(line, where)
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("spans"), list):
+        raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {line[:80]!r}')
+    return check_characters(row["text"], where), row["spans"]
+
+
+def _checked(where, text, spans):
+    """[(start, end, type), …], ascending."""
+    checked = []
+    for span in spans:
+        start, end, type_ = _parts(where, span)
+        if not 0 <= start < end <= len(text):
+            raise ValueError(f"{where}: expected a span inside the text, 0 to {len(text)}. Received: {span}")
+        checked.append((start, end, type_))
+    checked.sort()
+    for one, other in zip(checked, checked[1:], strict=False):
+        if other[0] < one[1]:
+            raise ValueError(f"{where}: spans must not overlap. Received: {one} and {other}")
+    return checked
+
+
+def _parts(where, span):
+    if isinstance(span, dict):
+        span = [span.get(name) for name in ("start", "end", "type")]
+    is_int = [isinstance(n, int) and not isinstance(n, bool) for n in span] if isinstance(span, list) else []
+    if is_int[:2] != [True, True] or len(span) != 3 or not isinstance(span[2], str) or not span[2].strip():
+        raise ValueError(f'{where}: expected a span {{"start": 0, "end": 5, "type": "PER"}}. Received: {span}')
+    return span[0], span[1], check_characters(span[2].strip(), where)
+
+
+def _cut(places, borders):
+    """Words [(start, end), …], cut at the borders that lie inside them."""
+    pieces = []
+    for start, end in places:
+        cuts = sorted({start, end} | {border for border in borders if start < border < end})
+        pieces += zip(cuts, cuts[1:], strict=False)
+    return pieces
+
+
+def _tags(where, text, pieces, spans):
+    tags = ["O"] * len(pieces)
+    for start, end, type_ in spans:
+        inside = [n for n, (a, b) in enumerate(pieces) if start <= a and b <= end]
+        if not inside:
+            raise ValueError(f"{where}: expected a span with a word in it. Received: {text[start:end]!r}")
+        for n in inside:
+            tags[n] = f"{'B' if n == inside[0] else 'I'}-{type_}"
+    return tags

@@ -1,0 +1,1 @@
+"""How far a loaded model is from the original's computation."""

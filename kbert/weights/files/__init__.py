@@ -1,0 +1,1 @@
+"""Files of tensors: safetensors, pickles, HDF5, TensorFlow checkpoints."""

@@ -1,0 +1,189 @@
+"""Keras' `.weights.h5` files: checked whole, then read variable by variable."""
+
+import contextlib
+import mmap
+import pathlib
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+from kbert.weights.files.tensor_file import TensorInfo, checked_file
+from kbert.weights.formats.name_table import layer_variables, without_number
+
+_HEAP = b"GCOL\x01\x00\x00\x00"  # how a heap begins: its size follows, then its blocks
+# The attribute "name" as h5py writes it: the types of its value, then length and heap of a string of any length.
+_NAME = re.compile(rb"name\0{4}.{32}(.{4})(.{8})", re.DOTALL)
+_LONGEST_NAME = 1000
+
+
+class H5File:
+    """Keras' `.weights.h5` files as one `kbert.weights.files.tensor_file.TensorFile`, by the paths of the variables.
+
+    Args:
+        paths: the files.
+        family: "kbert" or "kerashub": whose names the layers have.
+
+    Attributes:
+        tensors: those variables of the family that the files hold; none of files whose Keras did not name layers.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: what `check_h5` refuses.
+
+    Example::
+
+        H5File(["model/model.weights.h5"], "kbert").tensors["pooler/dense/bias"].shape  # (768,)
+    """
+
+    def __init__(self, paths: Iterable, family: str):
+        paths = [pathlib.Path(path) for path in paths]
+        self.path = paths[0]
+        self._variables = layer_variables(family)
+        self._places, self.tensors = {}, {}
+        for path in paths:
+            check_h5(path)
+            with opened_h5(path) as file:
+                self._walk(file, "", path)
+
+    def read(self, name: str) -> np.ndarray:
+        path, place = self._places[name]
+        with opened_h5(path) as file:
+            dataset = file[place]
+            if _is_bfloat16(dataset):
+                import ml_dtypes
+
+                return np.array(dataset, dtype=ml_dtypes.bfloat16).astype(np.float32)
+            return dataset[...]
+
+    def _walk(self, group, layer, path):
+        """Notes the variables of a layer, whose name Keras keeps beside them, and of the layers in it."""
+        import h5py
+
+        own = group.get("vars")
+        if own is not None and "layers" not in group:  # a model's name is in no path
+            layer = "/".join(filter(None, (layer, str(own.attrs.get("name", "")))))
+            variables = self._variables.get(without_number(layer), ())
+            if len(own) < len(variables):  # the table of a masked LM that is tied is no variable
+                variables = variables[len(variables) - len(own) :]
+            for number, variable in enumerate(variables):
+                if str(number) in own:
+                    self._add(f"{layer}/{variable}", own[str(number)], path)
+        for key in group:
+            if key != "vars" and isinstance(group[key], h5py.Group):
+                self._walk(group[key], layer, path)
+
+    def _add(self, name, dataset, path):
+        if name in self.tensors:
+            raise ValueError(f"two variables {name}")
+        self._places[name] = path, dataset.name
+        dtype = "bfloat16" if _is_bfloat16(dataset) else dataset.dtype.name
+        self.tensors[name] = TensorInfo(tuple(dataset.shape), dtype)
+
+
+def check_h5(path) -> None:
+    """Checks that a file holds all its data itself, as Keras writes them: one block of numbers for each variable.
+
+    So nothing is read out of another file, and what is read takes no more memory than the file has bytes.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no HDF5 file, damaged, a link, a virtual, external, chunked or compressed dataset, or one of other
+            things than numbers.
+    """
+    path = checked_file(path)
+    _check_heaps(path)
+    with opened_h5(path) as file:
+        needed = sum(_checked_size(dataset, path) for dataset in _datasets(file, path))
+    if needed > path.stat().st_size:
+        raise ValueError(f"{path} is corrupted: its variables take {needed} bytes, more than the file has.")
+
+
+def _check_heaps(path):
+    """Of the heaps that hold the names of layers: in damaged ones, the HDF5 library itself never ends."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start, heaps = content.find(_HEAP), set()
+        while start >= 0:
+            heaps.add(start)
+            end = min(start + int.from_bytes(content[start + 8 : start + 16], "little"), len(content))
+            block = start + 16
+            while block + 16 <= end:
+                index = int.from_bytes(content[block : block + 2], "little")
+                size = int.from_bytes(content[block + 8 : block + 16], "little")
+                step = size if index == 0 else 16 + (size + 7) // 8 * 8
+                if step < 16:
+                    raise ValueError(f"{path} is corrupted: a block of {size} bytes at byte {block}.")
+                block += step
+            start = content.find(_HEAP, start + len(_HEAP))
+        for name in _NAME.finditer(content):
+            length, heap = (int.from_bytes(field, "little") for field in name.groups())
+            if length and length <= _LONGEST_NAME and heap >= len(content):
+                raise ValueError(f"{path} is truncated or no HDF5 file: it ends before byte {heap}. Download it again.")
+            if length > _LONGEST_NAME or (length and heap not in heaps):
+                raise ValueError(f"{path} is corrupted: a name of {length} bytes that is kept at byte {heap}.")
+
+
+def _datasets(file, path):
+    """All datasets, each once, whatever its groups are called and whether they are in themselves."""
+    import h5py
+
+    groups, seen = [file], set()
+    while groups:
+        group = groups.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                raise ValueError(f"{path}: {name!r} is a link ({type(link).__name__}), maybe to another file. Refused.")
+            found = group[name]
+            place = h5py.h5o.get_info(found.id).addr
+            if place in seen:
+                raise ValueError(f"{path}: {name!r} stands in two groups. Refused: Keras never writes that.")
+            seen.add(place)
+            if isinstance(found, h5py.Dataset):
+                yield found
+            elif isinstance(found, h5py.Group):
+                groups.append(found)
+            else:
+                raise ValueError(f"{path}: {name!r} is neither a group nor a dataset. Refused.")
+
+
+def _checked_size(dataset, path):
+    import h5py
+
+    name = dataset.name
+    if dataset.is_virtual or dataset.external:
+        raise ValueError(f"{path}: the data of {name!r} are in another file. Refused: weights are in one file.")
+    layout = dataset.id.get_create_plist().get_layout()
+    if layout not in (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT):
+        raise ValueError(f"{path}: the data of {name!r} are chunked or compressed, which Keras never does. Refused.")
+    if dataset.dtype.kind not in "fiub" and not _is_bfloat16(dataset):
+        raise ValueError(f"{path}: {name!r} must hold numbers. Received: {dataset.dtype}")
+    size = dataset.size * dataset.dtype.itemsize if dataset.shape is not None else -1
+    if dataset.id.get_storage_size() != size:
+        raise ValueError(
+            f"{path}: {name!r} of shape {dataset.shape} takes {size} bytes. Received: "
+            f"{dataset.id.get_storage_size()} bytes. The file is corrupted."
+        )
+    return size
+
+
+def _is_bfloat16(dataset):
+    return dataset.dtype.itemsize == 2 and str(dataset.attrs.get("dtype")) == "bfloat16"
+
+
+@contextlib.contextmanager
+def opened_h5(path):
+    """The file, open for reading; what is raised of a damaged file in the block is a ValueError that names it."""
+    import h5py
+
+    try:
+        file = h5py.File(path, "r")
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{path} is truncated or no HDF5 file: {error}. Download or write it again.") from None
+    with file:
+        try:
+            yield file
+        except (OSError, RuntimeError, LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            if isinstance(error, ValueError) and str(path) in str(error):
+                raise
+            raise ValueError(f"{path} is corrupted: {error}. Download or write it again.") from None

@@ -1,0 +1,78 @@
+"""TensorFlow's checkpoints by name (`bert_model.ckpt.index`, `.data-…`), read tensor by tensor."""
+
+import math
+import os
+import pathlib
+import re
+
+import numpy as np
+
+from kbert.weights.files.tensor_file import TensorInfo
+
+_SHARD = re.compile(r"\.data-\d{5}-of-(\d{5})$")
+
+
+class TFCheckpointFile:
+    """A TensorFlow checkpoint as a `kbert.weights.files.tensor_file.TensorFile`.
+
+    Args:
+        prefix: the path without ``.index``.
+
+    Raises:
+        FileNotFoundError: the index or a data file is missing.
+        ValueError: truncated or corrupted files.
+
+    Example::
+
+        TFCheckpointFile("uncased_L-2_H-128_A-2/bert_model.ckpt").read("bert/pooler/dense/bias")
+    """
+
+    def __init__(self, prefix: str | os.PathLike):
+        import tensorflow as tf
+
+        self.path = pathlib.Path(prefix)
+        shards = self._shards()
+        self._errors = (tf.errors.OpError, RuntimeError, IndexError)
+        try:
+            self._reader = tf.train.load_checkpoint(str(prefix))
+            shapes, dtypes = self._reader.get_variable_to_shape_map(), self._reader.get_variable_to_dtype_map()
+        except self._errors as error:
+            raise ValueError(
+                f"{prefix}.index cannot be read: {_first_line(error)}. Download or write it again."
+            ) from None
+        self.tensors = {name: TensorInfo(tuple(shapes[name]), dtypes[name].name) for name in sorted(shapes)}
+        sizes = {name: math.prod(shapes[name]) * dtypes[name].size for name in shapes}
+        needed, found = sum(sizes.values()), sum(shard.stat().st_size for shard in shards)
+        if found < needed:
+            raise ValueError(
+                f"{shards[0]} is truncated: the tensors named in the index take {needed} bytes. Received: {found} "
+                "bytes. Download or write it again."
+            )
+
+    def read(self, name: str) -> np.ndarray:
+        try:
+            return self._reader.get_tensor(name)
+        except self._errors as error:
+            raise ValueError(f"{self.path}: the tensor {name!r} cannot be read: {_first_line(error)}") from None
+
+    def _shards(self):
+        if not self.path.with_name(self.path.name + ".index").is_file():
+            raise FileNotFoundError(
+                f"No TensorFlow checkpoint at {str(self.path)!r}: there is no {self.path.name}.index."
+            )
+        shards = sorted(p for p in self.path.parent.glob(f"{_escaped(self.path.name)}.data-*") if _SHARD.search(p.name))
+        announced = int(_SHARD.search(shards[0].name)[1]) if shards else 1
+        if len(shards) != announced:
+            raise FileNotFoundError(
+                f"{self.path}.index is there, but not the weights beside it: expected {announced} files "
+                f"{self.path.name}.data-…. Received: {[shard.name for shard in shards]}"
+            )
+        return shards
+
+
+def _escaped(name):
+    return re.sub(r"([*?[])", r"[\1]", name)
+
+
+def _first_line(error):
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,299 @@
+"""PyTorch's pickled checkpoints (`pytorch_model.bin`), read without executing what is pickled in them.
+
+A pickle is a program: what it names, it may call. `torch.save` needs a handful of names to describe tensors; here these
+few are known, stand for plain records, and every other name is refused before anything is called.
+"""
+
+import dataclasses
+import io
+import math
+import os
+import pickle
+import reprlib
+import zipfile
+import zlib
+
+import numpy as np
+
+from kbert.weights.files.plain_pickle import RefusedPickle, read_pickle
+from kbert.weights.files.tensor_file import TensorInfo, checked_file, widened
+
+_DTYPES = {
+    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8", "BoolStorage": "bool",
+}  # fmt: skip
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
+_LARGEST_PICKLE = 1_000_000  # bytes; the names in BERT-large take a tenth
+_MOST_AXES = 8
+_DAMAGE = (  # what zipfile and pickle raise of files that are truncated, altered, or something else
+    pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, LookupError, TypeError, AttributeError,
+    ArithmeticError, MemoryError, RuntimeError, NotImplementedError, ValueError, OSError,
+)  # fmt: skip
+
+
+class TorchPickleFile:
+    """A `pytorch_model.bin` as a `TensorFile`; needs no torch and runs nothing of the file.
+
+    Reads the zip form (PyTorch ≥ 1.6) and the older single stream.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the pickle names anything but what describes tensors (the name is told), or the file is truncated,
+            of another kind, compressed (torch never does), or describes tensors that are not its data.
+
+    Example::
+
+        TorchPickleFile("pytorch_model.bin").read("bert.pooler.dense.bias")
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = checked_file(path)
+        try:
+            self._zip = zipfile.is_zipfile(self.path)
+            contents = self._open_zip() if self._zip else self._open_stream()
+        except RefusedPickle as error:
+            raise ValueError(
+                f"{str(self.path)!r} is refused: {error}, which no file of weights needs; loading it could run any "
+                "program. Nothing of it was executed. Get the weights as safetensors, or from somebody you trust."
+            ) from None
+        except _DAMAGE as error:
+            if isinstance(error, ValueError) and str(self.path) in str(error):
+                raise
+            raise ValueError(
+                f"{str(self.path)!r} cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
+                "something else than a saved state_dict."
+            ) from None
+        if not isinstance(contents, dict) or not all(isinstance(value, _Tensor) for value in contents.values()):
+            kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
+            raise ValueError(
+                f"{str(self.path)!r} must hold a state_dict: a dict of tensors and nothing else. Received: {kind}. "
+                "Save `model.state_dict()` alone, or better as safetensors."
+            )
+        if not all(isinstance(name, str) for name in contents):
+            raise ValueError(f"{str(self.path)!r} must hold a state_dict, whose keys are names. Received: a number.")
+        self._views = contents
+        self.tensors = {name: self._checked(name, view) for name, view in contents.items()}
+        sizes = {storage.key: storage.size for storage in _storages(contents)}
+        if len(sizes) < len(_storages(contents)):
+            raise ValueError(f"{str(self.path)!r} is corrupted: it reads the same data as of two types or sizes.")
+        stored = sum(sizes.values())
+        described = sum(math.prod(info.shape) for info in self.tensors.values())
+        if described > 2 * stored:  # a tied table stands there twice
+            raise ValueError(
+                f"{str(self.path)!r}: its tensors have {described} elements. Received: a file with {stored}. "
+                "It is corrupted, or made to take memory."
+            )
+
+    def read(self, name: str) -> np.ndarray:
+        view = self._views[name]
+        storage = view.storage
+        stored = np.dtype("<u2" if storage.dtype == "bfloat16" else storage.dtype).newbyteorder(self._order)
+        try:
+            data = np.frombuffer(self._bytes(storage, stored.itemsize), dtype=stored)
+        except _DAMAGE as error:
+            raise ValueError(
+                f"{str(self.path)!r}: the tensor {name!r} cannot be read: {error!r}. The file is corrupted."
+            ) from None
+        strides = tuple(stride * stored.itemsize for stride in view.strides)
+        # In bounds: `_checked` has compared the last element's place with the number of elements.
+        values = np.lib.stride_tricks.as_strided(data[view.offset :], view.shape, strides)
+        values = np.array(values, dtype=stored.newbyteorder("="), order="C")
+        return widened(values) if storage.dtype == "bfloat16" else values
+
+    def _checked(self, name, view):
+        numbers = (view.offset, *view.shape, *view.strides)
+        if len(view.shape) != len(view.strides) or not all(0 <= n < 2**63 for n in numbers):
+            raise ValueError(f"{str(self.path)!r}: the tensor {name!r} makes no sense. Received: {view}")
+        empty = 0 in view.shape
+        last = view.offset + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
+        if not empty and last >= view.storage.size:
+            raise ValueError(
+                f"{str(self.path)!r}: the tensor {name!r} reaches to element {last} of data that has "
+                f"{view.storage.size}. The file is corrupted."
+            )
+        if not empty and math.prod(view.shape) > view.storage.size:
+            raise ValueError(
+                f"{str(self.path)!r}: the tensor {name!r} of shape {view.shape} has more elements than its data, "
+                f"{view.storage.size}. The file is corrupted."
+            )
+        return TensorInfo(view.shape, view.storage.dtype)
+
+    def _open_zip(self):
+        with zipfile.ZipFile(self.path) as archive:
+            self._sizes = self._member_sizes(archive)
+            pickles = [name for name in self._sizes if name == "data.pkl" or name.endswith("/data.pkl")]
+            if len(pickles) != 1:
+                raise ValueError(f"{str(self.path)!r} is a zip file, but not a PyTorch checkpoint: it has no data.pkl.")
+            self._root = pickles[0].removesuffix("data.pkl")
+            order = b"little"
+            if self._root + "byteorder" in self._sizes:
+                order = self._read_member(archive, self._root + "byteorder", len("little"))
+            if order not in (b"little", b"big"):
+                raise ValueError(f"{str(self.path)!r}: byteorder must be little or big. Received: {order!r}")
+            self._order = ">" if order == b"big" else "<"
+            contents = self._unpickle(io.BytesIO(self._read_member(archive, pickles[0], _LARGEST_PICKLE)))
+        for storage in _storages(contents):
+            name, needed = self._root + "data/" + storage.key, storage.size * _item_size(storage)
+            if self._sizes.get(name, -1) != needed:
+                raise ValueError(
+                    f"{str(self.path)!r} is truncated or corrupted: {name} should have {needed} bytes. Received: "
+                    f"{self._sizes.get(name, 'no such entry')}"
+                )
+        return contents
+
+    def _member_sizes(self, archive):
+        """Sizes of the entries, each stored as it is: together they take no more than the file."""
+        sizes = {}
+        for info in archive.infolist():
+            if info.filename in sizes:
+                raise ValueError(f"{str(self.path)!r}: the entry {info.filename!r} stands there twice. Refused.")
+            if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+                raise ValueError(
+                    f"{str(self.path)!r}: the entry {info.filename!r} is compressed, which torch never does. Refused."
+                )
+            sizes[info.filename] = info.file_size
+        if sum(sizes.values()) > self.path.stat().st_size:
+            raise ValueError(f"{str(self.path)!r} is corrupted: its entries take more bytes than the file has.")
+        return sizes
+
+    def _read_member(self, archive, name, most):
+        if self._sizes[name] > most:
+            raise ValueError(
+                f"{str(self.path)!r}: the entry {name} must have at most {most} bytes. Received: {self._sizes[name]}"
+            )
+        return archive.read(name)
+
+    def _open_stream(self):
+        self._order, self._places = "<", {}
+        with self.path.open("rb") as file:
+            head = io.BytesIO(file.read(_LARGEST_PICKLE))
+            if self._unpickle(head) != _LEGACY_MAGIC:
+                raise ValueError(f"{str(self.path)!r} is a pickle, but not a PyTorch checkpoint.")
+            self._unpickle(head)  # version of the protocol
+            system = self._unpickle(head)
+            self._order = "<" if system.get("little_endian", True) else ">"
+            contents = self._unpickle(head)
+            keys = self._unpickle(head)
+            file.seek(head.tell())
+            storages = {storage.key: storage for storage in _storages(contents)}
+            for key in keys:
+                size = int.from_bytes(file.read(8), "little" if self._order == "<" else "big")
+                if not isinstance(key, str) or key not in storages or size != storages[key].size:
+                    raise ValueError(f"{str(self.path)!r} is corrupted: the data of its tensors have other sizes.")
+                self._places[key] = file.tell()
+                file.seek(size * _item_size(storages[key]), os.SEEK_CUR)
+            end = file.tell()
+        if end > self.path.stat().st_size or set(storages) - set(self._places):
+            raise ValueError(
+                f"{str(self.path)!r} is truncated: its tensors end at byte {end}. Received: a file of "
+                f"{self.path.stat().st_size} bytes. Download or write it again."
+            )
+        return contents
+
+    def _unpickle(self, file):
+        try:
+            return read_pickle(file, _KNOWN, _storage)
+        except RefusedPickle:
+            raise
+        except ValueError as error:  # of an opcode or a number that is none
+            raise pickle.UnpicklingError(str(error)) from None
+
+    def _bytes(self, storage, item_size):
+        needed = storage.size * item_size
+        if self._zip:
+            name = self._root + "data/" + storage.key
+            with zipfile.ZipFile(self.path) as archive, archive.open(name) as file:
+                return file.read(needed)  # no more than the tensors take, whatever is packed into the file
+        with self.path.open("rb") as file:
+            file.seek(self._places[storage.key])
+            return file.read(needed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Storage:
+    key: str
+    dtype: str
+    size: int  # elements
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tensor:
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+
+
+def _rebuild_tensor(storage, offset, shape, strides, *_):
+    if not isinstance(storage, _Storage):
+        raise pickle.UnpicklingError("a tensor that stands on no data")
+    if any(type(axes) is not tuple or len(axes) > _MOST_AXES for axes in (shape, strides)):
+        raise pickle.UnpicklingError("a tensor of no shape")
+    if any(type(number) is not int for number in (offset, *shape, *strides)):
+        raise pickle.UnpicklingError("a tensor of a shape that is no numbers")
+    return _Tensor(storage, offset, shape, strides)
+
+
+def _rebuild_parameter(tensor, *_):
+    return tensor
+
+
+def _ordered_dict(items=()):
+    """Python 2 gives the entries with the call; the list is emptied, so that no short pickle makes many long dicts."""
+    found = {}
+    for key, value in items:
+        if type(key) is not str:
+            raise pickle.UnpicklingError("a key of a dict that is no string")
+        found[key] = value
+    if items:
+        items.clear()
+    return found
+
+
+def _size(axes=()):
+    return axes
+
+
+def _storage(pid):
+    if type(pid) is not tuple or len(pid) not in (5, 6):
+        raise pickle.UnpicklingError("a persistent id that is none of torch's")
+    kind, dtype, key, _, size, *view = pid
+    strings = all(type(value) is str for value in (kind, dtype, key))
+    if not strings or kind != "storage" or dtype not in _DTYPES or view not in ([], [None]):
+        raise pickle.UnpicklingError("data of an unknown kind")
+    if type(size) is not int or not 0 <= size < 2**60:
+        raise pickle.UnpicklingError(f"data of {size!r} elements")
+    return _Storage(key, _DTYPES[dtype], size)
+
+
+_KNOWN = {
+    ("collections", "OrderedDict"): _ordered_dict,
+    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+    ("torch", "Size"): _size,
+    **{("torch", name): name for name in _DTYPES},  # a string: naming the type of some data, and nothing to call
+}
+
+
+def looks_like_pickle(path: str | os.PathLike) -> bool:
+    """Whether a file begins as torch's files do: a zip with a pickle in it, or a pickle."""
+    with open(path, "rb") as file:
+        start = file.read(2)
+    if start[:1] == b"\x80":
+        return len(start) == 2 and start[1] <= pickle.HIGHEST_PROTOCOL
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("data.pkl") for name in archive.namelist())
+    except _DAMAGE:
+        return False
+
+
+def _storages(contents):
+    values = contents.values() if isinstance(contents, dict) else ()
+    return {value.storage for value in values if isinstance(value, _Tensor)}
+
+
+def _item_size(storage):
+    return 2 if storage.dtype == "bfloat16" else np.dtype(storage.dtype).itemsize

@@ -1,0 +1,93 @@
+"""The optimizer's state in Google's checkpoints: `<variable>/adam_m`, `<variable>/adam_v` and `global_step`."""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from keras import ops
+
+from kbert.optim.adamw import AdamW
+from kbert.weights.formats.export_checkpoint import places
+from kbert.weights.formats.google.read import GLOBAL_STEP, SLOTS, read_google_checkpoint
+from kbert.weights.formats.name_table import sizes_of
+
+
+def load_slots(optimizer, model, source) -> int:
+    """Gives an optimizer the moments and the step that a checkpoint holds, so that training goes on where it stopped.
+
+    The learning rate follows: a schedule reads the step.
+
+    Args:
+        optimizer: `kbert.AdamW` (or Keras' LossScaleOptimizer around one), before its first step.
+        model: the model it trains, with that checkpoint's weights.
+        source: the checkpoint, as for `kbert.load_pretrained`.
+
+    Returns:
+        The number of steps done.
+
+    Raises:
+        ValueError: the checkpoint has no slots (as released ones), or not for all of the model's trainable variables.
+
+    Example::
+
+        model = kbert.load_pretrained("pretraining_output/model.ckpt-20000")
+        model.compile(kbert.AdamW(schedule), ...)
+        load_slots(model.optimizer, model, "pretraining_output/model.ckpt-20000")
+    """
+    adamw = _adamw(optimizer)
+    checkpoint = read_google_checkpoint(source)
+    tensors, where = checkpoint.tensors, places("google", model)
+    variables = model.trainable_variables
+    names = {f"{where[v.path].name}/{slot}" for v in variables for slot in SLOTS} | {GLOBAL_STEP}
+    missing = sorted(names - set(tensors.tensors))
+    if missing:
+        raise ValueError(
+            f"{tensors.path} lacks {len(missing)} of the optimizer's values, such as {missing[0]}. A released "
+            "checkpoint has none of them: start with load_pretrained alone."
+        )
+    optimizer.build(variables)
+    for variable in variables:
+        place = where[variable.path]
+        for slot, target in zip(SLOTS, _moments(adamw, variable), strict=True):
+            values = tensors.read(f"{place.name}/{slot}")
+            target.assign(place.to_kbert(values, variable.shape))
+    step = int(tensors.read(GLOBAL_STEP))
+    optimizer.iterations.assign(step)
+    if adamw is not optimizer:
+        adamw.iterations.assign(step)
+    return step
+
+
+def outgoing_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
+    """The optimizer's state for the writer: name there → function that gives the values.
+
+    Raises:
+        ValueError: not `kbert.AdamW`, or one that has not been built for this model.
+    """
+    adamw = _adamw(optimizer)
+    where, sizes = places("google", model), sizes_of(model.config, getattr(model, "num_labels", None))
+    values = {GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}
+    for variable in model.trainable_variables:
+        place = where[variable.path]
+        for slot, moment in zip(SLOTS, _moments(adamw, variable), strict=True):
+            values[f"{place.name}/{slot}"] = functools.partial(_outgoing, place, moment, sizes)
+    return values
+
+
+def _outgoing(place, moment, sizes):
+    return place.from_kbert(ops.convert_to_numpy(moment), sizes)
+
+
+def _adamw(optimizer):
+    adamw = getattr(optimizer, "inner_optimizer", optimizer)
+    if not isinstance(adamw, AdamW):
+        raise ValueError(f"Google's slots are those of kbert.AdamW. Received: {optimizer!r}")
+    return adamw
+
+
+def _moments(adamw, variable):
+    try:
+        index = adamw._get_variable_index(variable)
+    except (AttributeError, KeyError):
+        raise ValueError(f"The optimizer was not built for the model's variable {variable.path}.") from None
+    return adamw._momentums[index], adamw._velocities[index]

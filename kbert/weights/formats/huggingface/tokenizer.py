@@ -1,0 +1,152 @@
+"""The tokenizer of a Hugging Face directory: vocabulary and settings, out of whichever files are there."""
+
+import dataclasses
+import pathlib
+import reprlib
+from typing import Any
+
+from kbert.files import read_json
+from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary
+from kbert.weights.formats.casing import looks_cased
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, case_remark
+from kbert.weights.json_fields import entry
+
+VOCABULARY, TOKENIZER, CONFIG, ADDED = "vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json"
+MAX_WORD_LENGTH = 100  # characters; the original has 200
+_CLASSES = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+_NAMES = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_TOKENS, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class HuggingFaceTokenizer:
+    """The tokens (None: it is no tokenizer that kbert has), BertTokenizer's arguments, and lines for the report."""
+
+    vocabulary: list[str] | None
+    settings: dict[str, Any]
+    remarks: tuple[str, ...]
+
+
+def read_huggingface_tokenizer(directory, vocabulary=None) -> HuggingFaceTokenizer:
+    """Reads `vocab.txt` or, without it, `tokenizer.json`; settings from `tokenizer_config.json`, then `tokenizer.json`.
+
+    Args:
+        directory: where the files are.
+        vocabulary: path of a vocabulary to use in their place.
+
+    Raises:
+        ValueError: damaged files, a vocabulary that BERT cannot have, special tokens of other names.
+
+    Source: transformers' BertTokenizer, whose own arguments (from `tokenizer_config.json`) go before `tokenizer.json`.
+    """
+    directory = pathlib.Path(directory)
+    config = read_json(directory / CONFIG) if (directory / CONFIG).is_file() else {}
+    fast = _objects(read_json(directory / TOKENIZER), directory) if (directory / TOKENIZER).is_file() else {}
+    reason = None if vocabulary is not None else _unlike_bert(config, fast)
+    if reason is not None:
+        return HuggingFaceTokenizer(None, {}, (f"{reason}: the model takes token ids, but no strings",))
+    remarks = []
+    if vocabulary is not None:
+        tokens = read_vocabulary(vocabulary)
+    elif (directory / VOCABULARY).is_file():
+        tokens = read_vocabulary(directory / VOCABULARY)
+    else:
+        tokens = _vocabulary_of(fast, directory / TOKENIZER)
+    if tokens is None:
+        return HuggingFaceTokenizer(None, {}, (NO_VOCABULARY,))
+    if vocabulary is None:
+        remarks += _append_added(tokens, config, fast, directory)
+    _check_names(config, directory / CONFIG)
+    settings = _settings(config, fast)
+    if "lowercase" not in settings:
+        settings["lowercase"] = not looks_cased(tokens)
+        remarks.append(case_remark(not settings["lowercase"]))
+    return HuggingFaceTokenizer(tokens, settings, tuple(remarks))
+
+
+def _objects(fast, directory):
+    """The content of tokenizer.json whose parts are objects."""
+    parts = {key: entry(fast, key, dict, directory / TOKENIZER, {}) for key in ("model", "normalizer")}
+    return {**fast, **parts, "added_tokens": entry(fast, "added_tokens", list, directory / TOKENIZER, [])}
+
+
+def _unlike_bert(config, fast):
+    """Why no BertTokenizer of kbert's can stand for this one, or None."""
+    name = config.get("tokenizer_class")
+    if name not in _CLASSES:
+        return f"tokenizer_class {name} is no WordPiece tokenizer that kbert has"
+    if config.get("do_basic_tokenize") is False:
+        return "do_basic_tokenize is false, which kbert does not have"
+    kind = fast.get("model", {}).get("type", "WordPiece")
+    if kind != "WordPiece":
+        return f"{TOKENIZER} is a {kind} tokenizer, not WordPiece"
+    return None
+
+
+def _vocabulary_of(fast, path):
+    if not fast:
+        return None
+    ids = entry(fast["model"], "vocab", dict, path, {})
+    if not all(type(i) is int for i in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
+        raise ValueError(f"{path}: expected a vocabulary with the ids 0 … {len(ids) - 1}, each once.")
+    tokens = sorted(ids, key=ids.get)
+    check_vocabulary(tokens, source=str(path))
+    return tokens
+
+
+def _append_added(tokens, config, fast, directory):
+    """Appends tokens that were added to a trained tokenizer: they have rows in the table, but no line in vocab.txt."""
+    decoder = entry(config, "added_tokens_decoder", dict, directory / CONFIG, {})
+    added = {}
+    for path, pairs in (
+        (
+            directory / TOKENIZER,
+            [(_part(token, "id"), _part(token, "content")) for token in fast.get("added_tokens", [])],
+        ),
+        (
+            directory / CONFIG,
+            [(int(i) if i.isdecimal() else i, _part(token, "content")) for i, token in decoder.items()],
+        ),
+        (directory / ADDED, [(i, token) for token, i in _optional(directory / ADDED).items()]),
+    ):
+        if not all(type(i) is int and type(token) is str for i, token in pairs):
+            raise ValueError(f"{path}: every token that was added must have a number and a text.")
+        added |= dict(pairs)
+    known, new = set(tokens), []
+    while len(tokens) in added and added[len(tokens)] not in known:
+        new.append(added[len(tokens)])
+        known.add(new[-1])
+        tokens.append(new[-1])
+    return [f"tokens added after training, appended to the vocabulary: {new}"] if new else []
+
+
+def _optional(path):
+    return read_json(path) if path.is_file() else {}
+
+
+def _part(value, key):
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _check_names(config, path):
+    for name, expected in _NAMES.items():
+        value = config.get(name)
+        value = value.get("content") if isinstance(value, dict) else value
+        if value not in (None, expected):
+            raise ValueError(f"{path}: kbert's {name} is {expected!r}. Received: {reprlib.repr(value)}")
+
+
+def _settings(config, fast):
+    normalizer = fast.get("normalizer", {})
+    if normalizer.get("type") != "BertNormalizer":
+        normalizer = {}
+    settings = {"max_word_length": fast.get("model", {}).get("max_input_chars_per_word", MAX_WORD_LENGTH)}
+    for argument, name, its_name in (
+        ("lowercase", "do_lower_case", "lowercase"),
+        ("strip_accents", "strip_accents", "strip_accents"),
+        ("split_on_cjk", "tokenize_chinese_chars", "handle_chinese_chars"),
+    ):
+        if name in config:
+            settings[argument] = config[name]
+        elif its_name in normalizer:
+            settings[argument] = normalizer[its_name]
+    return settings

@@ -1,0 +1,129 @@
+"""The weights of a Hugging Face directory, in one file or in shards, under the library's current names."""
+
+import pathlib
+import re
+
+import numpy as np
+
+from kbert.files import read_json
+from kbert.weights.files.safetensors_file import SafetensorsFile, looks_like_safetensors
+from kbert.weights.files.tensor_file import TensorFile
+from kbert.weights.files.torch_pickle import TorchPickleFile, looks_like_pickle
+
+WEIGHTS = "model.safetensors"
+_FILES = {  # in the order in which they are looked for
+    WEIGHTS: SafetensorsFile,
+    "model.safetensors.index.json": SafetensorsFile,
+    "pytorch_model.bin": TorchPickleFile,
+    "pytorch_model.bin.index.json": TorchPickleFile,
+}
+_INDEX = ".index.json"
+_OLD_NAMES = (
+    (re.compile(r"LayerNorm\.gamma$"), "LayerNorm.weight"),
+    (re.compile(r"LayerNorm\.beta$"), "LayerNorm.bias"),
+)
+_ENCODER = ("embeddings.", "encoder.", "pooler.")  # as a BertModel saved by itself begins
+_BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
+_TABLE, _DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
+_BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+
+
+def has_huggingface_weights(path) -> bool:
+    """Whether there are weights: in a directory under one of the library's file names, in a file under any name."""
+    return _find(pathlib.Path(path)) is not None
+
+
+def open_huggingface_weights(path) -> TensorFile:
+    """The weights of a directory (safetensors before pickles, one file before shards), or those in the file named.
+
+    Raises:
+        FileNotFoundError: none of the files, or a shard is missing.
+        ValueError: damaged files.
+    """
+    found = _find(pathlib.Path(path))
+    if found is None:
+        raise FileNotFoundError(f"Expected weights in {path}: one of {list(_FILES)}. None is there.")
+    file, reader = found
+    return ShardedFile(file, reader) if file.name.endswith(_INDEX) else reader(file)
+
+
+def _find(path):
+    """The file of weights and what reads it, or None. A file of another kind stands for its directory."""
+    if path.is_file():
+        if path.name.endswith(_INDEX):
+            return path, TorchPickleFile if path.name.endswith(".bin" + _INDEX) else SafetensorsFile
+        for looks_like, reader in ((looks_like_safetensors, SafetensorsFile), (looks_like_pickle, TorchPickleFile)):
+            if looks_like(path):
+                return path, reader
+        if path.name not in (*_FILES, "config.json"):
+            return None
+        path = path.parent
+    return next(((path / name, reader) for name, reader in _FILES.items() if (path / name).is_file()), None)
+
+
+class ShardedFile:
+    """Several files of tensors as one `kbert.weights.files.tensor_file.TensorFile`.
+
+    Args:
+        path: the index, whose ``weight_map`` says which tensor is in which file.
+        reader: class that reads a shard.
+    """
+
+    def __init__(self, path, reader):
+        self.path = pathlib.Path(path)
+        places = read_json(path).get("weight_map")
+        if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+            raise ValueError(f"{path}: expected a `weight_map` from tensors to files.")
+        outside = [name for name in places.values() if pathlib.Path(name).name != name]
+        if outside:
+            raise ValueError(f"{path}: shards must lie beside their index. Received: {outside[0]!r}")
+        missing = sorted({name for name in places.values() if not self.path.with_name(name).is_file()})
+        if missing:
+            raise FileNotFoundError(f"{path} names shards that are not there: {missing}")
+        shards = {name: reader(self.path.with_name(name)) for name in sorted(set(places.values()))}
+        lacking = [tensor for tensor, name in places.items() if tensor not in shards[name].tensors]
+        if lacking:
+            raise ValueError(
+                f"{path}: the tensor {lacking[0]!r} is not in {places[lacking[0]]}. The files do not belong together."
+            )
+        self._shards = {tensor: shards[name] for tensor, name in places.items()}
+        self.tensors = {tensor: shard.tensors[tensor] for tensor, shard in self._shards.items()}
+
+    def read(self, name: str) -> np.ndarray:
+        return self._shards[name].read(name)
+
+
+def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
+    """The library's current names → the names in the file, and those names that hold no weights of their own.
+
+    Undone are: LayerNorm's old ``gamma`` and ``beta``, a missing ``bert.`` prefix, buffers that were saved along. Of
+    the masked LM's bias, which may stand there twice, the decoder's is the one that is computed with.
+    """
+    names, ignored = {}, set()
+    for name in file.tensors:
+        current = name
+        for old, new in _OLD_NAMES:
+            current = old.sub(new, current)
+        if current.startswith(_ENCODER):
+            current = "bert." + current
+        if _BUFFERS.search(name):
+            ignored.add(name)
+        elif current in names:
+            raise ValueError(f"{file.path}: {name!r} and {names[current]!r} are two names of the same variable.")
+        else:
+            names[current] = name
+    if _DECODER_BIAS in names:
+        if _BIAS in names:
+            ignored.add(names[_BIAS])
+        names[_BIAS] = names.pop(_DECODER_BIAS)
+    return names, frozenset(ignored)
+
+
+def is_tied(file: TensorFile, names: dict[str, str], stated: bool) -> bool:
+    """Whether the masked LM reads the word-piece table: as the config states, unless the file holds another table.
+
+    Old files hold the table twice; transformers too takes such a pair as tied only if both are equal.
+    """
+    if _DECODER not in names or _TABLE not in names or not stated:
+        return stated
+    return np.array_equal(file.read(names[_DECODER]), file.read(names[_TABLE]))

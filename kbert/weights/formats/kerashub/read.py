@@ -1,0 +1,149 @@
+"""KerasHub presets: `config.json`, `task.json`, `model.weights.h5`, `task.weights.h5`, the tokenizer and its assets.
+
+The JSON files are read here as plain data: no class is looked up by a name out of a file.
+"""
+
+import dataclasses
+import pathlib
+import reprlib
+
+from kbert.files import read_json
+from kbert.text.vocabulary import read_vocabulary
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, default_settings, described
+from kbert.weights.formats.config_names import config_from
+from kbert.weights.formats.kerashub.weights_file import open_kerashub_weights
+from kbert.weights.formats.settings_file import read_settings_file
+from kbert.weights.json_fields import entry
+
+CONFIG, TASK, TOKENIZER, PREPROCESSOR = "config.json", "task.json", "tokenizer.json", "preprocessor.json"
+VOCABULARY = "assets/tokenizer/vocabulary.txt"
+TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification", "BertClassifier": "classification"}
+# What KerasHub's masked-LM head computes, whatever the backbone does (keras_hub 0.32, bert_masked_lm.py).
+HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
+MAX_WORD_LENGTH = 100  # bytes, of tensorflow-text's FastWordpieceTokenizer as KerasHub uses it
+_TOKENIZER_ARGUMENTS = {
+    "lowercase": "lowercase",
+    "strip_accents": "strip_accents",
+    "split_on_cjk": "split_on_cjk",
+    "special_tokens_in_strings": "special_tokens_in_text",
+}
+
+
+def is_kerashub_preset(path) -> bool:
+    """Whether the path is a preset of KerasHub or KerasNLP, of BERT or another model."""
+    config = pathlib.Path(path) / CONFIG
+    if not config.is_file():
+        return False
+    try:
+        return _class_of(read_json(config)) is not None
+    except ValueError:
+        return False
+
+
+def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
+    """Reads and checks everything but the values.
+
+    Args:
+        path: the preset's directory.
+        vocabulary: path of a vocabulary, in place of the preset's own.
+
+    Raises:
+        ImportError: files of an older Keras, and keras_hub is not installed.
+        FileNotFoundError: a file is missing.
+        ValueError: what kbert cannot represent, with the reason; damaged files; what `Checkpoint.check` refuses.
+    """
+    path = pathlib.Path(path)
+    content = read_json(path / CONFIG)
+    if _class_of(content) != "BertBackbone":
+        raise ValueError(f"{path / CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
+    fields = entry(content, "config", dict, path / CONFIG, {})
+    _refuse_quantised(fields, path / CONFIG)
+    config = config_from("kerashub", fields, str(path / CONFIG))
+    task, arguments, remarks = _task_of(path)
+    tokens, settings, more = _tokenizer_of(path, vocabulary)
+    stored = read_settings_file(path, task) or default_settings(task, config, {}, _length(path))
+    if stored.labels is not None and len(stored.labels) != arguments.get("num_labels"):
+        stored = dataclasses.replace(stored, labels=None)
+    checkpoint = Checkpoint(
+        path=path,
+        config_path=path / CONFIG,
+        family="kerashub",
+        description=described(task, config, pooler=True, **arguments),
+        settings=dataclasses.replace(stored, tokenizer=_merged(stored.tokenizer, settings)),
+        vocabulary=tokens,
+        tensors=None,
+        names={},
+        remarks=(*remarks, *more),
+    )
+    tensors = open_kerashub_weights(path, fields, config, task, arguments.get("num_labels", 1))
+    return dataclasses.replace(checkpoint, tensors=tensors, names={name: name for name in tensors.tensors}).check()
+
+
+def _class_of(content):
+    """The class that a config of KerasHub or KerasNLP names, without the package; None for another config."""
+    for key in ("registered_name", "class_name"):
+        package, _, name = str(content.get(key) or "").rpartition(">")
+        if package in ("keras_hub", "keras_nlp"):
+            return name
+    return None
+
+
+def _refuse_quantised(fields, path):
+    dtype = fields.get("dtype") or {}
+    kind = dtype.get("class_name", "DTypePolicy") if isinstance(dtype, dict) else "DTypePolicy"
+    if kind != "DTypePolicy":
+        raise ValueError(f"{path}: the weights are quantised ({kind}); kbert reads float32, float16 and bfloat16.")
+
+
+def _task_of(path):
+    """Task, constructor arguments, lines for the report."""
+    if not (path / TASK).is_file():
+        return "encoder", {}, ()
+    content = read_json(path / TASK)
+    name, fields = _class_of(content), entry(content, "config", dict, path / TASK, {})
+    task = TASKS.get(name)
+    if task is None:
+        return "encoder", {}, (f"a preset of {name}: its backbone is what kbert loads",)
+    if task == "masked_lm":
+        return task, {"tied": True, **HEAD}, ()
+    if fields.get("activation") not in (None, "linear"):
+        raise ValueError(
+            f"{path / TASK}: a classifier with activation={fields['activation']!r} gives no logits, which kbert's "
+            "does. Rebuild it with activation=None."
+        )
+    number, dropout = fields.get("num_classes"), {"dropout": fields.get("dropout", 0.1)}
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{path / TASK}: `num_classes` must be a positive integer. Received: {reprlib.repr(number)}")
+    return ("regression", dropout, ()) if number == 1 else (task, {"num_labels": number, **dropout}, ())
+
+
+def _tokenizer_of(path, vocabulary):
+    """Tokens, BertTokenizer's arguments, lines for the report."""
+    if vocabulary is not None:
+        tokens = read_vocabulary(vocabulary)
+    elif (path / VOCABULARY).is_file():
+        tokens = read_vocabulary(path / VOCABULARY)
+    else:
+        return None, {}, (NO_VOCABULARY,)
+    content = read_json(path / TOKENIZER) if (path / TOKENIZER).is_file() else {}
+    name, fields = _class_of(content), entry(content, "config", dict, path / TOKENIZER, {})
+    if name not in (None, "BertTokenizer"):
+        return None, {}, (f"its {name} is no tokenizer that kbert has: the model takes token ids, but no strings",)
+    settings = {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
+    return tokens, settings, ()
+
+
+def _merged(stored, stated):
+    """Tokenizer settings: the preset's, and where it has no word for something what kbert wrote beside it."""
+    merged = {"max_word_length": MAX_WORD_LENGTH, **stored, **stated}
+    if "strip_accents" in stored and stored["strip_accents"] is None and merged["strip_accents"] == merged["lowercase"]:
+        merged["strip_accents"] = None  # "as lowercase", which the preset can only spell out
+    return merged
+
+
+def _length(path):
+    """Word pieces of a text that the preset's preprocessor was set to, or None."""
+    if not (path / PREPROCESSOR).is_file():
+        return None
+    fields = entry(read_json(path / PREPROCESSOR), "config", dict, path / PREPROCESSOR, {})
+    return entry(fields, "sequence_length", int, path / PREPROCESSOR)

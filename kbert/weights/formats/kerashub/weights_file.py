@@ -1,0 +1,112 @@
+"""The weights of a KerasHub preset, by KerasHub's variable paths."""
+
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.files import read_json
+from kbert.weights.files.h5_file import H5File, check_h5
+from kbert.weights.files.tensor_file import TensorFile, TensorInfo
+from kbert.weights.formats.sizes import SIZES, parameters_of
+
+WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
+
+
+def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task: str, num_classes: int) -> TensorFile:
+    """Opens a preset's weights.
+
+    Files written since Keras names its layers in them are read tensor by tensor. Others (older ones, and shards) are
+    loaded by KerasHub into its own model, which takes memory for the weights once more.
+
+    Args:
+        path: the preset's directory.
+        fields: the arguments of BertBackbone, as in the preset's config.
+        config: what they mean.
+        task, num_classes: of the model it holds.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is truncated, or does not fit the config.
+    """
+    path = pathlib.Path(path)
+    sharded = (path / SHARDS).is_file()
+    weights = _shards(path / SHARDS) if sharded else [path / WEIGHTS]
+    heads = [] if task == "encoder" else [path / TASK_WEIGHTS]
+    for file in (*weights, *heads):
+        if not file.is_file():
+            raise FileNotFoundError(f"No file at {str(file)!r}: the preset is not whole.")
+        check_h5(file)
+    if not sharded:
+        direct = H5File([*weights, *heads], "kerashub")
+        if direct.tensors:
+            return direct
+    found = sum(file.stat().st_size for file in weights)
+    if found < 2 * parameters_of(config):
+        raise ValueError(
+            f"{path / 'config.json'}: the sizes {SIZES} describe a model of {parameters_of(config)} parameters. "
+            f"Received: {found} bytes of weights."
+        )
+    return LoadedByKerasHub(path, [path / (SHARDS if sharded else WEIGHTS), *heads], fields, task, num_classes)
+
+
+def _shards(path):
+    """The files that an index names, which must lie beside it."""
+    places = read_json(path).get("weight_map")
+    names = [] if not isinstance(places, dict) else [n for v in places.values() for n in (v if _is_list(v) else [v])]
+    if not names or not all(isinstance(name, str) and pathlib.Path(name).name == name for name in names):
+        raise ValueError(f"{path}: expected a `weight_map` from layers to files beside it.")
+    return [path.with_name(name) for name in sorted(set(names))]
+
+
+def _is_list(value):
+    return isinstance(value, list)
+
+
+class LoadedByKerasHub:
+    """The same out of KerasHub's own model."""
+
+    def __init__(self, path, files, fields, task, num_classes):
+        from keras import ops
+
+        self.path = path
+        try:
+            model = kerashub_model(fields, task, num_classes)
+            getattr(model, "backbone", model).load_weights(str(files[0]))
+            if len(files) > 1:
+                model.load_task_weights(str(files[1]))
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise ValueError(f"{path}: the weights do not fit the config beside them: {error}") from error
+        self._variables = {variable.path: variable for variable in model.weights}
+        self._to_numpy = ops.convert_to_numpy
+        self.tensors = {name: TensorInfo(tuple(v.shape), "float32") for name, v in self._variables.items()}
+
+    def read(self, name: str) -> np.ndarray:
+        return self._to_numpy(self._variables[name])
+
+
+def kerashub_model(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
+    """KerasHub's model of a task, newly initialised, in float32.
+
+    Args:
+        fields: the arguments of BertBackbone; its name and dtype are left out.
+        task: encoder, masked_lm, classification or regression (a classifier of one class).
+        num_classes, preprocessor, dropout: of the task's model.
+
+    Raises:
+        ImportError: keras_hub is not installed.
+    """
+    try:
+        import keras_hub
+    except ImportError as error:
+        raise ImportError("this needs keras_hub: pip install keras-nlp", name="keras_hub") from error
+    fields = {k: v for k, v in fields.items() if k not in ("name", "trainable", "dtype")}
+    backbone = keras_hub.models.BertBackbone(**fields, dtype="float32")
+    if task == "encoder":
+        return backbone
+    if task == "masked_lm":
+        return keras_hub.models.BertMaskedLM(backbone, preprocessor=preprocessor)
+    return keras_hub.models.BertTextClassifier(
+        backbone, num_classes=num_classes, preprocessor=preprocessor, dropout=dropout
+    )

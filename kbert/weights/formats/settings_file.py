@@ -1,0 +1,31 @@
+"""`kbert_settings.json`: what another family's format has no place for, kept beside the files of that format."""
+
+import pathlib
+
+from kbert.files import read_json, write_json
+from kbert.pipelines.settings import ModelSettings
+
+NAME = "kbert_settings.json"
+
+
+def write_settings_file(directory, settings: ModelSettings) -> None:
+    """Writes the settings beside a checkpoint of another family. Other programs ignore the file."""
+    write_json(pathlib.Path(directory) / NAME, settings.to_dict())
+
+
+def read_settings_file(directory, task: str) -> ModelSettings | None:
+    """The settings beside a checkpoint of this task, or None: settings of another task are not this checkpoint's.
+
+    Raises:
+        ValueError: a damaged file.
+    """
+    path = pathlib.Path(directory) / NAME
+    if not path.is_file():
+        return None
+    try:
+        settings = ModelSettings.from_dict(read_json(path))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}. Mend or delete it: the checkpoint can be read without."
+        ) from error
+    return settings if settings.task == task else None

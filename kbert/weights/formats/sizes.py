@@ -1,0 +1,169 @@
+"""The sizes that a config states, against the shapes in the file of weights: compared before anything is built."""
+
+import math
+import reprlib
+from collections.abc import Mapping
+
+from kbert.config import BertConfig
+from kbert.pipelines.settings import COUNTS, ModelSettings
+from kbert.weights.description import ModelDescription
+from kbert.weights.formats.name_table import (
+    block_variables,
+    encoder_variables,
+    head_variables,
+    heads_of,
+    row_of,
+    sizes_of,
+)
+
+_MOST = 4096  # of a count, where the position table is shorter
+_SHOWN_BY = {  # field -> the variable whose shape shows it, and the letter there
+    "vocabulary_size": ("embeddings/token_embedding/embeddings", "V"),
+    "hidden_dim": ("embeddings/token_embedding/embeddings", "H"),
+    "num_segments": ("embeddings/segment_embedding/embeddings", "G"),
+    "max_sequence_length": ("embeddings/position_embedding/embeddings", "S"),
+    "intermediate_dim": ("encoder_block_0/feed_forward/intermediate/bias", "F"),
+    "num_heads": ("encoder_block_0/attention/query/bias", "A"),  # where a family keeps the heads apart
+}
+SIZES = ("num_layers", *_SHOWN_BY)
+
+
+def check_sizes(
+    description: ModelDescription,
+    family: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    fields: Mapping[str, str],
+    source: str,
+    weights: str,
+) -> None:
+    """Compares every size with the weights; what the weights lack altogether is left to `check_variables`.
+
+    Args:
+        description: what is stated.
+        family: "kbert" or a name of `name_table.FAMILIES`.
+        shapes: of the tensors there are, by the family's standard names.
+        fields: kbert's name of a size → the name that it has in the file that states it.
+        source: that file, for messages.
+        weights: the file of weights, for messages.
+
+    Raises:
+        ValueError: a size that differs from what the file shows, more blocks than it has; names file and field.
+    """
+    config, num_labels = description.config, description.arguments.get("num_labels")
+    stated = {name: getattr(config, name) for name in _SHOWN_BY}
+    shown = dict(_SHOWN_BY)
+    if num_labels is not None:
+        stated["num_labels"] = num_labels
+        shown["num_labels"] = f"{heads_of(description.task)[0]}/dense/kernel", "N"
+    for field, (variable, letter) in shown.items():
+        place = row_of(variable).place(family)
+        shape = shapes.get(place.name)
+        if letter in place.dims and shape is not None and len(shape) == len(place.dims):
+            size = shape[place.dims.index(letter)]
+            if size != stated[field]:
+                raise ValueError(
+                    f"{source}: `{fields[field]}` is {stated[field]}, but {weights} has {size} "
+                    f"({place.name} of shape {shape})."
+                )
+    blocks = _count_blocks(family, shapes)
+    if config.num_layers > blocks:
+        raise ValueError(f"{source}: `{fields['num_layers']}` is {config.num_layers}, but {weights} has {blocks}.")
+
+
+def check_variables(
+    description: ModelDescription, pooler: bool, family: str, tensors: Mapping, source: str, heads: bool = False
+) -> None:
+    """Checks that the weights are whole, of the config's shapes, and floating-point numbers.
+
+    Args:
+        description: after `check_sizes`.
+        pooler: whether the encoder has one.
+        family: as there.
+        tensors: standard name → `TensorInfo`.
+        source: the file of weights, for messages.
+        heads: whether the heads must be there too.
+
+    Raises:
+        ValueError: a variable is missing, has another shape or is no floating-point one.
+    """
+    sizes = sizes_of(description.config, description.arguments.get("num_labels"))
+    encoder = dict.fromkeys(encoder_variables(description.config, pooler))
+    missing, misshapen, integers = [], [], []
+    for variable in (*encoder, *_head_variables(description)):
+        place = row_of(variable).place(family)
+        info = None if place is None else tensors.get(place.name)
+        if info is None:
+            if heads or variable in encoder:
+                missing.append(f"{variable} (there: {place.name})")
+        elif info.shape != place.shape(sizes):
+            misshapen.append(f"{place.name}: expected {place.shape(sizes)}. Received: {info.shape}")
+        elif "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
+            integers.append(f"{place.name} ({info.dtype})")
+    if missing:
+        raise ValueError(
+            f"{source} lacks {len(missing)} variables of the {'model' if heads else 'encoder'}: {_some(missing)}. "
+            f"It holds {_some(sorted(tensors))}"
+        )
+    if misshapen:
+        raise ValueError(f"{source}: shapes that do not fit the config beside it: {_some(misshapen)}")
+    if integers:
+        raise ValueError(
+            f"{source}: weights that are integers: {_some(integers)}. A quantised model has to be converted back to "
+            "float32, float16 or bfloat16 first."
+        )
+
+
+def _head_variables(description):
+    untied = description.arguments.get("tied") is False
+    names = head_variables(description.task)
+    return [name for name in names if untied or not name.endswith("/output_embeddings")]
+
+
+def check_settings(settings: ModelSettings, description: ModelDescription) -> None:
+    """Bounds the sizes that no file of weights shows, but that memory is taken by.
+
+    Raises:
+        ValueError: `sequence_length`, `num_parts` or `max_masks` beyond the position table, `top_k` beyond the
+            vocabulary (or their defaults, if those are more), another count beyond 4,096; the message names it.
+    """
+    config, counts = description.config, settings.to_dict() | settings.to_dict()["preprocessing"]
+    most = dict.fromkeys(COUNTS, max(config.max_sequence_length, _MOST))
+    most |= {
+        "sequence_length": config.max_sequence_length,
+        "max_masks": max(config.max_sequence_length, ModelSettings.max_masks),
+        "top_k": max(config.vocabulary_size, ModelSettings.top_k),
+    }
+    parts = (description.encoder_arguments or description.arguments).get("num_parts")
+    if parts is not None:
+        most, counts = most | {"num_parts": config.max_sequence_length}, counts | {"num_parts": parts}
+    for name, bound in most.items():
+        if counts[name] > bound:
+            raise ValueError(f"`{name}` must be at most {bound}. Received: {reprlib.repr(counts[name])}")
+
+
+def parameters_of(config: BertConfig) -> int:
+    """The number of parameters of an encoder with pooler; nothing is built for it."""
+    sizes = sizes_of(config)
+
+    def size(variable):
+        return math.prod(row_of(variable).shape(sizes))
+
+    block = sum(size(name.format(i=0)) for name in block_variables())
+    others = [n for n in encoder_variables(_one_layer(config)) if not n.startswith("encoder_block_")]
+    return config.num_layers * block + sum(size(name) for name in others)
+
+
+def _one_layer(config):
+    return BertConfig.from_dict({**config.to_dict(), "num_layers": 1})
+
+
+def _count_blocks(family, shapes):
+    """Blocks 0, 1, … of which there is a variable."""
+    count = 0
+    while any(row_of(name.format(i=count)).place(family).name in shapes for name in block_variables()):
+        count += 1
+    return count
+
+
+def _some(items, most=4):
+    return ", ".join(items[:most]) + (f" … ({len(items)} in all)" if len(items) > most else "")

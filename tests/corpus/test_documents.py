@@ -1,0 +1,221 @@
+"""Corpora: formats, packings and dirt, and errors that name the file before long work."""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+
+import pytest
+
+from kbert.corpus.corpus_files import find_files
+from kbert.corpus.documents import detect_format, read_documents
+
+LINES = "A first line .\nA second one .\n\n\n\nAnother document .\n"
+DOCUMENTS = [["A first line .", "A second one ."], ["Another document ."]]
+WRAPPED = """THE TITLE
+
+Mr. Smith walked slowly over the bridge, which was old and very
+narrow, and looked down. He saw nothing. The river, said St.
+Peter, was high that year.
+
+"What is it?" he asked.
+"""
+WRAPPED_SENTENCES = [
+    "THE TITLE",
+    "Mr. Smith walked slowly over the bridge, which was old and very narrow, and looked down.",
+    "He saw nothing.",
+    "The river, said St. Peter, was high that year.",
+    '"What is it?" he asked.',
+]
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_lines(tmp_path):
+    path = write(tmp_path / "a.txt", LINES)
+    assert list(read_documents(path)) == DOCUMENTS
+    assert list(read_documents([str(path)], "lines")) == DOCUMENTS
+
+
+def test_a_document_ends_with_its_file(tmp_path):
+    write(tmp_path / "b.txt", "Third .")
+    write(tmp_path / "a.txt", LINES)
+    assert list(read_documents(str(tmp_path / "*.txt"))) == [*DOCUMENTS, ["Third ."]]
+
+
+def test_byte_order_mark_and_dos_line_ends(tmp_path):
+    path = write(tmp_path / "a.txt", b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n").encode())
+    assert list(read_documents(path)) == DOCUMENTS
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed(tmp_path, compress):
+    assert list(read_documents(write(tmp_path / "named_anything", compress(LINES.encode())))) == DOCUMENTS
+
+
+def test_archives(tmp_path):
+    for mode, name in (("w", "a.tar"), ("w:gz", "a.tgz")):
+        with tarfile.open(tmp_path / name, mode) as archive:
+            for member, text in (("x/1.txt", LINES), ("x/2.txt", "Third .")):
+                info = tarfile.TarInfo(member)
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text.encode()))
+        assert list(read_documents(tmp_path / name)) == [*DOCUMENTS, ["Third ."]]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("1.txt", LINES)
+        archive.writestr("2.txt", "Third .")
+    assert list(read_documents(tmp_path / "a.zip")) == [*DOCUMENTS, ["Third ."]]
+
+
+def test_globs_recursive_sorted_and_each_file_once(tmp_path):
+    (tmp_path / "sub").mkdir()
+    inner, outer = write(tmp_path / "sub" / "1.txt", "x"), write(tmp_path / "2.txt", "y")
+    assert find_files([str(tmp_path / "**" / "*.txt"), outer]) == sorted([str(inner), str(outer)])
+
+
+def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
+    path = write(tmp_path / "a[1].txt", LINES)
+    assert list(read_documents(path)) == DOCUMENTS
+
+
+def test_dirty_text(tmp_path):
+    path = write(tmp_path / "a.txt", b"caf\xe9 \xff\xfe ok .\nnul\x00in\x00side .\n\x00\n")
+    assert list(read_documents(path, "lines")) == [["caf\ufffd \ufffd\ufffd ok .", "nul\x00in\x00side .", "\x00"]]
+
+
+def test_one_megabyte_line(tmp_path):
+    path = write(tmp_path / "a.txt", "word " * 200_000 + "\nend .\n")
+    [[long, end]] = read_documents(path, "lines")
+    assert len(long) == 999_999 and end == "end ."
+    assert sum(map(len, next(read_documents(path, "prose")))) > 999_000
+
+
+def test_other_line_separators_stay_in_the_line(tmp_path):
+    path = write(tmp_path / "a.txt", "one\u2028two\x0bthree\x85four\rfive .\nsix .\n")
+    assert list(read_documents(path, "lines")) == [["one\u2028two\x0bthree\x85four\rfive .", "six ."]]
+
+
+def test_wrapped_prose(tmp_path):
+    path = write(tmp_path / "a.txt", WRAPPED.replace("\n", "\r\n"))
+    assert list(read_documents(path, "prose")) == [WRAPPED_SENTENCES]
+
+
+def test_prose_of_one_paragraph_a_line(tmp_path):
+    sentence = "It was a long and quiet evening in the old house by the river, and nobody spoke to anybody. "
+    paragraph = 2 * sentence
+    path = write(tmp_path / "a.txt", f"CHAPTER I.\n{paragraph}\nA heading without a stop\n{paragraph}\n")
+    [sentences] = read_documents(path, "prose")
+    assert len(sentences) == 6 and sentences[0] == "CHAPTER I." and sentences[3] == "A heading without a stop"
+
+
+def test_prose_without_an_end_becomes_several_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.corpus.documents._LONGEST_DOCUMENT", 4)
+    path = write(tmp_path / "a.txt", "One is here. Two is here.\n\n" * 5)
+    assert [len(document) for document in read_documents(path, "prose")] == [4, 4, 2]
+
+
+WIKI = """<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Anarchism">
+Anarchism
+
+Anarchism is a philosophy.<br>It has a history; e.g. Proudhon wrote &quot;What is Property?&quot; in 1840.
+
+Early life and education
+
+History.
+* An item of a list is dropped.
+Section::::Notes and more.
+The ports of Alabama are many. They are, from north to south:
+1. Mobile Bay
+<poem>A line of verse,
+</poem>
+</doc>
+<doc id="13" url="u" title="Empty">
+Empty
+
+</doc>
+<doc id="14" url="u" title="T">
+T
+
+Full.
+They were the first of many to come.
+</doc>
+"""
+
+
+def test_wikiextractor(tmp_path):
+    path = write(tmp_path / "wiki_00.gz", gzip.compress(WIKI.encode()))
+    assert list(read_documents(path)) == [
+        [
+            "Anarchism is a philosophy.",
+            'It has a history; e.g. Proudhon wrote "What is Property?" in 1840.',
+            "The ports of Alabama are many.",
+        ],
+        ["They were the first of many to come."],
+    ]
+
+
+def test_detect_format():
+    assert detect_format(WIKI.split("\n")) == "wikiextractor"
+    assert detect_format(["", " ", *WIKI.split("\n")]) == "wikiextractor"
+    assert detect_format(LINES.split("\n")) == "lines"
+    assert detect_format(WRAPPED.split("\n")) == "prose"
+    assert detect_format(["He came. He saw. He won.", "", "Then he left. It was over."]) == "prose"
+    assert detect_format(["no punctuation at all", "but one sentence a line", "or so it seems", "", "x"]) == "lines"
+    assert detect_format([]) == "lines"
+
+
+def test_errors_before_reading(tmp_path):
+    write(tmp_path / "empty.txt", b"")
+    write(tmp_path / "utf16.txt", LINES.encode("utf-16"))
+    cases = [
+        (str(tmp_path / "none*.txt"), "No file matches .*none"),
+        (tmp_path, "is a directory"),
+        ([], "names no file"),
+        (tmp_path / "empty.txt", "empty.txt hold no bytes"),
+        (write(tmp_path / "bad.gz", b"\x1f\x8b not gzip"), "Cannot read .*bad.gz"),
+    ]
+    for patterns, message in cases:
+        with pytest.raises(ValueError, match=message):
+            read_documents(patterns)  # not even iterated over
+    with pytest.raises(ValueError, match="Received: 'csv'"):
+        read_documents(tmp_path / "utf16.txt", "csv")
+    with pytest.raises(ValueError, match="utf16.txt is UTF-16"):
+        list(read_documents(tmp_path / "utf16.txt"))
+
+
+def test_no_sentence(tmp_path):
+    path = write(tmp_path / "blank.txt", b" \n\r\n\t\n")
+    with pytest.raises(ValueError, match="no sentence.*blank.txt"):
+        list(read_documents(path))
+
+
+def test_damaged_in_the_middle(tmp_path):
+    """What comes before the damage is given while the rest is not read yet; then the error names the file."""
+    whole = gzip.compress(b"".join(b"line %d .\n\n" % i for i in range(300_000)))
+    documents = read_documents(write(tmp_path / "cut.gz", whole[: len(whole) // 2]), "lines")
+    assert next(documents) == ["line 0 ."]
+    with pytest.raises(ValueError, match="Cannot read .*cut.gz"):
+        list(documents)
+
+
+def test_real_wikipedia(shared_data):
+    documents = read_documents(shared_data / "wikipedia" / "wiki-00003-of-00020.gz")
+    first = [next(documents) for _ in range(40)]
+    sentences = [sentence for document in first for sentence in document]
+    assert len(sentences) > 2000
+    assert not any("<doc" in s or "</doc" in s or "\n" in s for s in sentences)
+    assert all(s[-1] in ".!?…\"')]”’»" for s in sentences)
+    assert sum(len(s) for s in sentences) / len(sentences) > 80
+
+
+def test_real_novels(shared_data):
+    documents = list(read_documents(shared_data / "novels" / "novels-1.tar.gz"))
+    assert len(documents) > 10 and all(1500 < len(document) <= 25_000 for document in documents)
+    sentences = [sentence for document in documents for sentence in document]
+    assert not any("\r" in s or "\ufeff" in s for s in sentences)
+    assert 40 < sum(map(len, sentences)) / len(sentences) < 160  # neither lines nor paragraphs

@@ -1,0 +1,215 @@
+"""Batches of pre-training: their structure, and that batch n is a function of (seed, n) and nothing else."""
+
+import hashlib
+import importlib.util
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.pretraining_batches import (
+    HELD_OUT,
+    B,
+    P,
+    S,
+    assert_equal,
+    batches,
+    dataset_of,
+    originals,
+    rows,
+)
+from helpers.run_python import run_python
+from helpers.tiny_corpus import VOCABULARY, write_lines
+
+from kbert.corpus.documents import read_documents
+from kbert.corpus.pool import is_held_out
+
+
+@pytest.fixture(scope="module", params=["text", "records"])
+def source(request):
+    return request.getfixturevalue("corpus" if request.param == "text" else "records")
+
+
+@pytest.fixture(scope="module")
+def straight(source, tokenizer):
+    """The first 110 batches of seed 0: more than two epochs."""
+    return batches(dataset_of(source, tokenizer), 110)
+
+
+@pytest.fixture(scope="module")
+def evaluation(source, tokenizer):
+    return dataset_of(source, tokenizer, evaluation=True)
+
+
+def test_structure(evaluation):
+    inputs, labels, weights = evaluation.element_spec
+    whole, slots = tf.TensorShape([B, S]), tf.TensorShape([B, P])
+    assert {name: (spec.shape, spec.dtype) for name, spec in inputs.items()} == {
+        "token_ids": (whole, tf.int32),
+        "segment_ids": (whole, tf.int32),
+        "padding_mask": (whole, tf.bool),
+        "mask_positions": (slots, tf.int32),
+    }
+    assert {name: (spec.shape, spec.dtype) for name, spec in labels.items()} == {
+        "mlm_logits": (slots, tf.int32),
+        "nsp_logits": (tf.TensorShape([B]), tf.int32),
+    }
+    assert {name: (spec.shape, spec.dtype) for name, spec in weights.items()} == {
+        "mlm_logits": (slots, tf.float32),
+        "nsp_logits": (tf.TensorShape([B]), tf.float32),
+    }
+
+
+def test_rows_are_packed_pairs(straight, tokenizer):
+    some = straight[:40]
+    token_ids = originals(some)
+    segments, padding, labels = (
+        np.concatenate([part[name] for part in parts])
+        for parts, name in (
+            ([b[0] for b in some], "segment_ids"),
+            ([b[0] for b in some], "padding_mask"),
+            ([b[1] for b in some], "nsp_logits"),
+        )
+    )
+    assert set(labels) == {0, 1} and 0.5 < labels.mean() < 0.95  # many documents of one sentence here
+    assert (token_ids[:, 0] == tokenizer.cls_id).all()
+    assert ((token_ids == tokenizer.sep_id).sum(1) == 2).all()
+    assert ((token_ids == tokenizer.pad_id) == ~padding).all()
+    for row, segment, length in zip(token_ids, segments, padding.sum(1), strict=True):
+        first, last = np.flatnonzero(row == tokenizer.sep_id)
+        assert last == length - 1 and 1 < first < last - 1
+        assert segment.tolist() == [0] * (first + 1) + [1] * (last - first) + [0] * (S - length)
+
+
+def test_both_segments_are_text_of_the_corpus(straight, corpus, tokenizer):
+    texts = [tokenizer(tf.constant(document)).flat_values.numpy() for document in read_documents(corpus)]
+    texts = [" ".join(map(str, ids)) + " " for ids in texts]
+    for row in originals(straight[:10]):
+        first, last = np.flatnonzero(row == tokenizer.sep_id)
+        for segment in (row[1:first], row[first + 1 : last]):
+            assert any(" ".join(map(str, segment)) + " " in text for text in texts)
+
+
+def test_next_sentence_label(tokenizer, tmp_path):
+    """0 = B really follows A: with words that count upwards, it can be read off."""
+    documents = [[" ".join("abcdefghij"[i % 10] + "bcd"[j] for i in range(3)) for j in range(3)] for _ in range(40)]
+    corpus = write_lines(tmp_path / "a.txt", documents)
+    some = batches(dataset_of(corpus, tokenizer, held_out=0.0, short_sequence_rate=0.0), 10)
+    labels = np.concatenate([labels["nsp_logits"] for _, labels, _ in some])
+    ends, begins = [], []
+    for row in originals(some):
+        first = np.flatnonzero(row == tokenizer.sep_id)[0]
+        ends.append(VOCABULARY[row[first - 1]][-1])
+        begins.append(VOCABULARY[row[first + 2]][-1])
+    follows = np.array([ord(b) - ord(e) == 1 for e, b in zip(ends, begins, strict=True)])
+    assert follows[labels == 0].all() and not follows[labels == 1].all()
+
+
+def test_another_seed_gives_other_batches(source, tokenizer, straight):
+    other = batches(dataset_of(source, tokenizer, seed=4), 12)
+    assert len(set(rows(straight[:12])) & set(rows(other))) < 3
+
+
+@pytest.mark.parametrize("step", [7, 68])
+def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(source, tokenizer, straight, step):
+    """Over ends of pools, shards and epochs."""
+    assert_equal(batches(dataset_of(source, tokenizer, start_step=step), 110 - step), straight[step:])
+
+
+def test_batch_size_changes_no_row(source, tokenizer, straight):
+    """What a row holds does not depend on the batch it stands in."""
+    assert rows(batches(dataset_of(source, tokenizer, batch_size=2 * B), 20)) == rows(straight[:40])
+
+
+PRINT_HASHES = """
+import hashlib, json, pathlib, sys
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from helpers.tiny_corpus import make_tokenizer
+from kbert.pretraining.dataset import pretraining_dataset
+
+source, batch_size, sequence_length, predictions, held_out, start_step = json.loads(sys.argv[1])
+dataset = pretraining_dataset(
+    source, make_tokenizer(), batch_size=batch_size, sequence_length=sequence_length, predictions=predictions,
+    held_out=held_out, pool_sentences=50, start_step=start_step).take(3)
+hashes = [
+    [hashlib.sha256(part[name].tobytes()).hexdigest() for part in batch for name in sorted(part)]
+    for batch in dataset.as_numpy_iterator()]
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+parts = [
+    [part.numpy().tolist() for part in strategy.experimental_local_results(inputs["token_ids"])]
+    for inputs, *_ in strategy.experimental_distribute_dataset(dataset)]
+print(json.dumps({"hashes": hashes, "parts": parts}))
+"""
+
+
+def test_same_batches_in_another_process_and_on_two_replicas(source, records, straight):
+    """With Keras on JAX too: the pipeline is TensorFlow either way."""
+    backend = "jax" if source == records and importlib.util.find_spec("jax") else "tensorflow"
+    found = run_python(PRINT_HASHES, json.dumps([str(source), B, S, P, HELD_OUT, 11]), backend=backend)
+    assert found["hashes"] == [
+        [hashlib.sha256(part[name].tobytes()).hexdigest() for part in batch for name in sorted(part)]
+        for batch in straight[11:14]
+    ]
+    for parts, (inputs, _, _) in zip(found["parts"], straight[11:14], strict=True):
+        assert sorted(map(len, parts)) == [B // 2, B - B // 2]
+        np.testing.assert_array_equal(np.concatenate(parts), inputs["token_ids"])
+
+
+def test_epochs_draw_anew_and_visit_every_document(source, tokenizer, straight):
+    """An epoch's end is no end of a batch; the next epoch has the same documents, but not the same rows."""
+    first = batches(dataset_of(source, tokenizer, epochs=1))
+    assert_equal(straight[: len(first)], first)
+    assert 40 < len(first) < 54
+    second = straight[len(first) + 1 : 2 * len(first)]
+    assert len(set(rows(first)) & set(rows(second))) < 0.1 * len(rows(second))
+
+    def frequencies(some):
+        return np.bincount(originals(some).ravel(), minlength=len(VOCABULARY))[6:]
+
+    assert np.corrcoef(frequencies(first), frequencies(second))[0, 1] > 0.9
+    assert batches(dataset_of(source, tokenizer, epochs=1, start_step=len(first))) == []
+
+
+def test_an_epoch_is_shuffled(source, tokenizer, straight, corpus):
+    """Neighbouring rows are seldom of one document."""
+    texts = [" ".join(map(str, tokenizer(tf.constant(d)).flat_values.numpy())) + " " for d in read_documents(corpus)]
+    owners = []
+    for row in originals(straight[:20]):
+        first = np.flatnonzero(row == tokenizer.sep_id)[0]
+        if first > 5:  # long enough to be told by
+            segment = " ".join(map(str, row[1:first])) + " "
+            owners.append(next(i for i, text in enumerate(texts) if segment in text))
+    assert len(owners) > 40
+    assert np.mean([a == b for a, b in itertools.pairwise(owners)]) < 0.3
+
+
+def test_held_out_documents_are_never_trained_on(corpus, tokenizer, straight, evaluation):
+    documents = list(read_documents(corpus))
+    assert 5 < sum(is_held_out(document, HELD_OUT) for document in documents) < 30
+
+    def grams(some):
+        found = set()
+        for row in originals(some):
+            first, last = np.flatnonzero(row == tokenizer.sep_id)
+            for segment in (row[1:first], row[first + 1 : last]):
+                found |= {tuple(segment[i : i + 8].tolist()) for i in range(len(segment) - 7)}
+        return found
+
+    training, held_out = grams(straight), grams(batches(evaluation))
+    assert len(training) > 500 and len(held_out) > 100 and not training & held_out
+
+
+def test_evaluation_is_fixed_ordered_finite_and_whole(source, tokenizer, evaluation):
+    first = batches(evaluation)
+    assert_equal(first, batches(evaluation))
+    assert len(evaluation) == len(first)
+    assert_equal(first[:2], batches(dataset_of(source, tokenizer, evaluation=True, seed=2, batches=2)))
+    # Filled up to whole batches: every row once, the filling without weight.
+    weights = np.concatenate([weights["nsp_logits"] for *_, weights in first])
+    masks = np.concatenate([weights["mlm_logits"] for *_, weights in first])
+    number = int(weights.sum())
+    assert 0 < number <= len(weights) < number + B and (np.sort(weights)[::-1] == weights).all()
+    assert (masks[:number].sum(1) >= 1).all() and (masks[number:] == 0).all()

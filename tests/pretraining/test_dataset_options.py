@@ -1,0 +1,153 @@
+"""Options of the pre-training pipeline, what it refuses, dirty and real text, and `fit` on its batches."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.pretraining_batches import (
+    B,
+    S,
+    assert_equal,
+    batches,
+    dataset_of,
+    originals,
+)
+from helpers.tiny_corpus import VOCABULARY, write_lines
+
+from kbert.corpus.records import Records
+from kbert.pretraining.dataset import pretraining_dataset
+
+
+def test_without_next_sentence(corpus, tokenizer):
+    some = batches(dataset_of(corpus, tokenizer, next_sentence=False), 20)
+    assert all(set(labels) == set(weights) == {"mlm_logits"} for _, labels, weights in some)
+    token_ids = originals(some)
+    assert ((token_ids == tokenizer.sep_id).sum(1) == 1).all()
+    assert all((inputs["segment_ids"] == 0).all() for inputs, _, _ in some)
+    assert (np.concatenate([inputs["padding_mask"] for inputs, _, _ in some]).sum(1) == S).mean() > 0.4
+
+
+def test_masking_options(corpus, tokenizer):
+    options = {"mask_rate": 0.3, "mask_token_rate": 0.0, "keep_rate": 1.0, "random_token_rate": 0.0, "predictions": 7}
+    for inputs, _, weights in batches(dataset_of(corpus, tokenizer, **options), 5):
+        lengths = inputs["padding_mask"].sum(1)
+        assert weights["mlm_logits"].sum(1).tolist() == np.clip(np.round(lengths * 0.3), 1, 7).tolist()
+        assert not (inputs["token_ids"] == tokenizer.mask_id).any()
+
+
+def test_whole_words(corpus, tokenizer):
+    continuation = np.array([token.startswith("##") for token in VOCABULARY])
+    some = batches(dataset_of(corpus, tokenizer, whole_word=True, predictions=8), 10)
+    split = 0
+    for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(10, B, S), strict=True):
+        for row, positions, weight in zip(token_ids, inputs["mask_positions"], weights["mlm_logits"], strict=True):
+            chosen = set(positions[weight > 0].tolist())
+            for position in chosen:
+                if continuation[row[position]] and row[position - 1] != tokenizer.sep_id and position > 1:
+                    split += position - 1 not in chosen
+    assert split == 0
+
+
+def test_spans(records, tokenizer):
+    """A function of the token ids marks full stops and what precedes them as spans: masked together or not at all."""
+    stop = VOCABULARY.index(".")
+
+    def spans(token_ids):
+        def mark(row):
+            is_end = row == stop
+            return tf.cast(is_end | tf.concat([is_end[1:], [False]], 0), tf.int32)
+
+        return tf.map_fn(mark, token_ids, fn_output_signature=tf.RaggedTensorSpec([None], tf.int32))
+
+    together = alone = 0
+    some = batches(dataset_of(records, tokenizer, spans=spans, predictions=8), 20)
+    for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(20, B, S), strict=True):
+        assert set(inputs) == {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
+        for row, positions, weight in zip(token_ids, inputs["mask_positions"], weights["mlm_logits"], strict=True):
+            chosen = set(positions[weight > 0].tolist())
+            for place in np.flatnonzero(row == stop):
+                if place > 1 and row[place - 1] != tokenizer.sep_id:
+                    pair = {int(place) - 1, int(place)}
+                    together += pair <= chosen
+                    alone += len(pair & chosen) == 1
+    assert together > 5 and alone == 0
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_fit_evaluate(records, tokenizer, next_sentence):
+    from kbert.config import BertConfig
+    from kbert.models.pretrainer import BertPretrainer
+    from kbert.optim.pretraining import pretraining_losses
+
+    config = BertConfig(
+        vocabulary_size=len(VOCABULARY), num_layers=1, hidden_dim=12, num_heads=2, intermediate_dim=20,
+        max_sequence_length=S,
+    )  # fmt: skip
+    model = BertPretrainer(config, next_sentence=next_sentence)
+    model.compile("adam", pretraining_losses(next_sentence))
+    if next_sentence:
+        model.fit(dataset_of(records, tokenizer), steps_per_epoch=3, epochs=2, shuffle=False, verbose=0)
+    evaluation = dataset_of(records, tokenizer, next_sentence=next_sentence, evaluation=True)
+    loss = model.evaluate(evaluation, verbose=0, return_dict=True)["loss"]
+    assert 2 < loss < 8  # near that of saying nothing: log(58), and log(2)
+
+
+def test_bad_arguments(corpus, records, tokenizer, tmp_path):
+    cases = [
+        ({"batch_size": 0}, "`batch_size` must be at least 1"),
+        ({"start_step": -1}, "`start_step` must be at least 0"),
+        ({"epochs": 0}, "`epochs` must be at least 1"),
+        ({"batches": -1}, "`batches` must be at least 1"),  # `take(-1)` would give all
+        ({"pool_sentences": 0}, "`pool_sentences` must be at least 1"),
+        ({"short_sequence_rate": -0.1}, r"`short_sequence_rate` must be in \[0, 1\]"),
+        ({"random_next_rate": 1.5}, r"`random_next_rate` must be in \[0, 1\]"),
+        ({"held_out": float("nan")}, r"`held_out` must be in \[0, 1\)"),
+        ({"sequence_length": 4}, "`sequence_length` must be at least 5"),
+        ({"held_out": 1.0}, "`held_out` must be in"),
+        ({"held_out": 0.0, "evaluation": True}, "held_out=0"),
+        ({"held_out": 1e-9, "evaluation": True}, "No document is held out"),
+        ({"mask_rate": 0.0}, "mask_rate"),
+        ({"format": "csv"}, "Received: 'csv'"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(ValueError, match=message):
+            dataset_of(corpus, tokenizer, **arguments)
+    with pytest.raises(ValueError, match="No file matches"):
+        dataset_of(str(tmp_path / "none"), tokenizer)
+    with pytest.raises(ValueError, match="is a directory"):
+        dataset_of(tmp_path, tokenizer)
+    from kbert.text.tokenizer import BertTokenizer
+
+    with pytest.raises(ValueError, match="another vocabulary of the same size"):
+        dataset_of(records, BertTokenizer([*VOCABULARY[:-2], VOCABULARY[-1], VOCABULARY[-2]]))
+    with pytest.raises(ValueError, match="a vocabulary of 59 tokens"):
+        dataset_of(records, BertTokenizer([*VOCABULARY, "more"]))
+    with pytest.raises(ValueError, match="lowercase=True, received False"):
+        dataset_of(records, BertTokenizer(VOCABULARY, lowercase=False))
+
+
+def test_documents_of_one_sentence_and_no_tokens(tokenizer, tmp_path):
+    corpus = write_lines(tmp_path / "a.txt", [["a b c ."], ["\x00"], ["\x00", "d e ."], ["f"]] * 5)
+    some = batches(dataset_of(corpus, tokenizer, held_out=0.0), 8)
+    assert all((labels["nsp_logits"] == 1).all() for _, labels, _ in some)
+    assert_equal(some[4:], batches(dataset_of(corpus, tokenizer, held_out=0.0, start_step=4), 4))
+
+
+def test_real_text(shared_data):
+    """Wikipedia and a novel with BERT's own vocabulary: the shares that the paper's procedure gives."""
+    from kbert.text.tokenizer import BertTokenizer
+
+    tokenizer = BertTokenizer(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt")
+    source = shared_data / "wikipedia" / "wiki-00005-of-00020.gz"
+    from kbert.pretraining.dataset_statistics import dataset_statistics
+
+    report = dataset_statistics(pretraining_dataset(source, tokenizer, batch_size=64), tokenizer, batches=60)
+    assert 0.5 < report["random_next_share"] < 0.56
+    assert 17 < report["masks_per_sequence"] < 19 and report["most_masks"] == 19
+    assert report["padding_share"] < 0.1 and report["unknown_share"] < 0.005
+    for name, share in (("mask_token_rate", 0.8), ("keep_rate", 0.1), ("random_token_rate", 0.1)):
+        assert abs(report[name] - share) < 0.01
+
+
+def test_records_are_read_with_their_own_tokenizer(records):
+    opened = Records(records)
+    assert len(batches(dataset_of(records, opened.tokenizer()), 2)) == 2

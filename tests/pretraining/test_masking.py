@@ -1,0 +1,205 @@
+"""Masking: how many tokens and which, what becomes of them, and that a row is a function of its key."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.reference_masking import (
+    CLS,
+    MASK,
+    PIECE,
+    SEP,
+    UNK,
+    VOCABULARY,
+    WORD,
+    make_batch,
+    outcome,
+    random_pairs,
+    reference_number,
+)
+
+from kbert import BertTokenizer
+from kbert.pretraining.masking import TokenMasking
+from kbert.stateless_random import fold_in
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BertTokenizer(VOCABULARY)
+
+
+# Rule 8: the number of masks, and the candidates.
+
+
+@pytest.mark.parametrize("rate,predictions", [(0.15, 20), (0.15, 5), (0.5, 9), (1.0, 50)])
+def test_rule_8_number_of_masks(tokenizer, rate, predictions):
+    rows = [[CLS, *[WORD] * n, SEP] for n in range(1, 99)]
+    masking = TokenMasking(tokenizer, predictions=predictions, mask_rate=rate)
+    counts = [len(p) for p, _, _ in outcome(masking, rows, 101)]
+    assert counts == [min(reference_number(row, predictions, rate), len(row) - 2) for row in rows]
+
+
+def test_rule_8_halves_round_to_even(tokenizer):
+    rows = [[CLS, *[WORD] * (n - 2), SEP] for n in (10, 30, 50, 70)]  # 1.5, 4.5, 7.5, 10.5
+    counts = [len(p) for p, _, _ in outcome(TokenMasking(tokenizer), rows, 70)]
+    assert counts == [2, 4, 8, 10]
+
+
+def test_rule_8_candidates_are_all_but_cls_sep_and_padding(tokenizer):
+    row = [CLS, WORD, UNK, MASK, SEP, WORD + 1, PIECE, SEP]
+    seen = set()
+    for p, _, _ in outcome(TokenMasking(tokenizer, predictions=1), [row] * 300, 11):
+        seen.update(p)
+    assert seen == {1, 2, 3, 5, 6}
+
+
+def test_rule_8_candidates_are_equally_likely(tokenizer):
+    n, rows = 13, 6000
+    masking = TokenMasking(tokenizer, predictions=4, mask_rate=0.25)
+    counts = np.zeros(n + 2)
+    for p, _, _ in outcome(masking, [[CLS, *[WORD] * n, SEP]] * rows, n + 4):
+        counts[p] += 1
+    expected = rows * 4 / n
+    assert counts[0] == counts[-1] == 0
+    assert ((counts[1:-1] - expected) ** 2 / expected).sum() < 32.9  # chi-square, 12 degrees of freedom, 0.1 %
+
+
+def test_rows_without_candidates_get_no_mask(tokenizer):
+    assert outcome(TokenMasking(tokenizer), [[CLS, SEP], [], [CLS, WORD, SEP]], 5)[:2] == [([], [], [])] * 2
+
+
+# Rule 9: what becomes of the chosen tokens.
+
+
+def test_rule_9_shares(tokenizer):
+    rows = [[CLS, *[WORD] * 98, SEP]] * 2000
+    flat = [new for _, _, news in outcome(TokenMasking(tokenizer), rows, 100) for new in news]
+    n = len(flat)
+    assert n == 2000 * 15
+    size = len(VOCABULARY)
+    expected = np.full(size, 0.1 / size)
+    expected[MASK] += 0.8
+    expected[WORD] += 0.1
+    counts = np.bincount(flat, minlength=size)
+    # Every id occurs, [PAD], [CLS] and the pieces too: the random token comes from the whole vocabulary.
+    assert (counts > 0).all()
+    assert ((counts - n * expected) ** 2 / (n * expected)).sum() < 93.2  # chi-square, 54 degrees of freedom, 0.1 %
+
+
+def test_rule_9_choices_within_a_row_are_independent(tokenizer):
+    news = np.array([new for _, _, new in outcome(TokenMasking(tokenizer), [[CLS, *[WORD] * 98, SEP]] * 3000, 100)])
+    is_mask = (news == MASK).astype(float)  # [3000, 15]
+    correlation = np.corrcoef(is_mask.T) - np.eye(15)
+    assert abs(correlation).max() < 0.08
+    assert abs(is_mask.mean(axis=0) - 0.8).max() < 0.04
+
+
+@pytest.mark.parametrize("shares", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.2, 0.5, 0.3)])
+def test_rule_9_shares_are_configurable(tokenizer, shares):
+    masking = TokenMasking(tokenizer, mask_token_rate=shares[0], keep_rate=shares[1], random_token_rate=shares[2])
+    news = np.concatenate([new for _, _, new in outcome(masking, [[CLS, *[WORD] * 98, SEP]] * 1500, 100)])
+    size = len(VOCABULARY)
+    assert abs((news == MASK).mean() - shares[0] - shares[2] / size) < 0.012
+    assert abs((news == WORD).mean() - shares[1] - shares[2] / size) < 0.012
+
+
+def test_rule_9_padded_slots_do_not_undo_a_mask_at_position_0(tokenizer):
+    masking = TokenMasking(
+        tokenizer, mask_rate=1.0, mask_token_rate=1.0, keep_rate=0.0, random_token_rate=0.0, predictions=9
+    )
+    assert outcome(masking, [[WORD, WORD + 1]], 4) == [([0, 1], [WORD, WORD + 1], [MASK, MASK])]
+
+
+# Randomness.
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_a_row_does_not_depend_on_its_batch(tokenizer, whole_word):
+    rows = random_pairs(np.random.default_rng(2), 12, 25)
+    masking = TokenMasking(tokenizer, predictions=5, whole_word=whole_word)
+    together = outcome(masking, rows, 25)
+    assert together == outcome(masking, rows, 61)  # other padding
+    assert together[:5] == outcome(masking, rows[:5], 25)  # other batch
+    assert together != outcome(masking, rows, 25, seed=1)
+
+
+def test_fewer_columns_than_predictions(tokenizer):
+    masking = TokenMasking(tokenizer, predictions=20, mask_rate=1.0)
+    assert [p for p, _, _ in outcome(masking, [[CLS, WORD, UNK, SEP]], 4)] == [[1, 2]]
+
+
+def test_the_layer_draws_its_own_keys(tokenizer):
+    batch = make_batch([[CLS, *[WORD] * 60, SEP]] * 4, 64)
+    one, two = TokenMasking(tokenizer, seed=3), TokenMasking(tokenizer, seed=3)
+    first, second = one(batch)[0]["mask_positions"], one(batch)[0]["mask_positions"]
+    assert (first != second).numpy().any()
+    assert len(np.unique(first.numpy(), axis=0)) == 4
+    np.testing.assert_array_equal(first, two(batch)[0]["mask_positions"])
+
+
+def test_own_keys_in_tf_data_and_in_a_model(tokenizer):
+    import keras
+
+    batch = make_batch([[CLS, *[WORD] * 60, SEP]] * 4, 64)
+    dataset = tf.data.Dataset.from_tensors(batch).repeat(2).map(TokenMasking(tokenizer, seed=3))
+    (first, _, _), (second, _, _) = dataset
+    assert (first["mask_positions"] != second["mask_positions"]).numpy().any()
+    inputs = {name: keras.Input([None], dtype=x.dtype.name, name=name) for name, x in batch.items()}
+    model = keras.Model(inputs, TokenMasking(tokenizer, seed=3)(inputs)[0])
+    first, second = model.predict(batch, verbose=0), model.predict(batch, verbose=0)
+    assert (first["mask_positions"] != second["mask_positions"]).any()
+
+
+# Where it works.
+
+
+def test_in_tf_data_and_under_xla(tokenizer):
+    rows = random_pairs(np.random.default_rng(4), 9, 30)
+    batch, keys = make_batch(rows, 30), fold_in(0, tf.range(9))
+    for whole_word in (False, True):
+        masking = TokenMasking(tokenizer, predictions=5, whole_word=whole_word)
+        expected = masking(batch, keys=keys)
+        dataset = tf.data.Dataset.from_tensors((batch, keys)).map(masking.call)
+        assert dataset.element_spec[0]["mask_positions"].shape.as_list() == [9, 5]
+        compiled = tf.function(masking.call, jit_compile=True)(batch, keys)
+        for got in (next(iter(dataset)), compiled):
+            tf.nest.map_structure(np.testing.assert_array_equal, got, expected)
+
+
+def test_inside_a_functional_model(tokenizer, tmp_path):
+    import keras
+
+    inputs = {
+        "token_ids": keras.Input([None], dtype="int32", name="token_ids"),
+        "padding_mask": keras.Input([None], dtype="bool", name="padding_mask"),
+    }
+    keys = keras.Input([], dtype="int64", name="keys")
+    masked, ids, weights = TokenMasking(tokenizer, predictions=4, whole_word=True)(inputs, keys=keys)
+    model = keras.Model([inputs, keys], {"masked": masked, "ids": ids, "weights": weights})
+    batch = make_batch(random_pairs(np.random.default_rng(4), 3, 30), 30)
+    del batch["segment_ids"]
+    expected = model([batch, fold_in(0, tf.range(3))])
+    assert expected["masked"]["mask_positions"].shape == (3, 4)
+    model.save(tmp_path / "masking.keras")
+    loaded = keras.saving.load_model(tmp_path / "masking.keras")
+    tf.nest.map_structure(np.testing.assert_array_equal, loaded([batch, fold_in(0, tf.range(3))]), expected)
+    config = loaded.layers[-1].get_config()
+    assert (config["predictions"], config["whole_word"], config["mask_rate"]) == (4, True, 0.15)
+
+
+@pytest.mark.parametrize(
+    "arguments,message",
+    [
+        ({"mask_rate": 0.0}, "mask_rate.*Received: 0.0"),
+        ({"predictions": 0}, "predictions.*Received: 0"),
+        ({"mask_token_rate": 1.2}, "mask_token_rate.*Received: 1.2"),
+        ({"random_token_rate": 0.2}, "must be 1. Received"),
+    ],
+)
+def test_wrong_rates(tokenizer, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TokenMasking(tokenizer, **arguments)
+
+
+def test_wrong_batch(tokenizer):
+    with pytest.raises(ValueError, match="padding_mask"):
+        TokenMasking(tokenizer)({"token_ids": tf.zeros([1, 3], tf.int32)})

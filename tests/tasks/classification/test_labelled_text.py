@@ -1,0 +1,72 @@
+"""Labelled texts in memory."""
+
+import numpy as np
+import pytest
+
+from kbert.tasks.classification.labelled_text import LabelledText, from_table
+from kbert.tasks.table import Table
+
+EXAMPLES = LabelledText([f"t{n}" for n in range(17)], np.arange(17, dtype="int32"), [f"p{n}" for n in range(17)])
+
+
+def test_rows_stay_together():
+    some = EXAMPLES.take([4, 2])
+    assert (some.texts, some.text_pairs, some.labels.tolist()) == (["t4", "t2"], ["p4", "p2"], [4, 2])
+
+
+def test_a_split_is_a_partition_and_the_same_each_time():
+    few, rest = EXAMPLES.split(5, seed=3)
+    assert (len(few), len(rest)) == (5, 12)
+    assert sorted(few.texts + rest.texts) == sorted(EXAMPLES.texts)
+    assert all(t[1:] == p[1:] == str(n) for t, p, n in zip(few.texts, few.text_pairs, few.labels, strict=True))
+    assert EXAMPLES.split(5, seed=3)[0].texts == few.texts
+    assert EXAMPLES.split(5, seed=4)[0].texts != few.texts
+    assert set(EXAMPLES.split(9, seed=3)[0].texts) > set(few.texts)
+
+
+@pytest.mark.parametrize("count", [0, 17, 18])
+def test_a_split_that_leaves_nothing_is_an_error(count):
+    with pytest.raises(ValueError, match=f"1 to 16 of 17 examples. Received: {count}"):
+        EXAMPLES.split(count)
+
+
+def test_from_a_table():
+    table = Table("a.csv", [2, 3], {"a": ["x", "y"], "b": ["u", "v"], "n": ["1", "0"]})
+    examples = from_table(table, text="a", text_pair="b", label="n", labels=["0", "1"])
+    assert (examples.texts, examples.text_pairs, examples.labels.tolist()) == (["x", "y"], ["u", "v"], [1, 0])
+    assert examples.labels.dtype == np.int32
+    examples = from_table(table, text="b", label="n")
+    assert not examples.pair
+    assert examples.labels.dtype == np.float32
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match="Received: 2, 2 and 1"):
+        LabelledText(["a", "b"], np.zeros(1, "int32"))
+    with pytest.raises(ValueError, match="Received: 2, 1 and 2"):
+        LabelledText(["a", "b"], np.zeros(2, "int32"), ["c"])
+    with pytest.raises(ValueError, match="at least one"):
+        LabelledText([], np.zeros(0, "int32"))
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (np.array([0, 1, -1]), "label of example 2 to be an index into the label list, from 0. Received: -1"),
+        (np.array([0.0, np.nan, 1.0]), "label of example 1 to be a finite number. Received: nan"),
+        (np.array([np.inf, 0.0, 1.0]), "label of example 0 to be a finite number. Received: inf"),
+    ],
+)
+def test_every_example_has_a_label(labels, message):
+    with pytest.raises(ValueError, match=message):
+        LabelledText(["a", "b", "c"], labels)
+
+
+def test_a_table_of_empty_texts_is_an_error():
+    table = Table("t.csv", [2, 3], {"text": ["", " "], "pair": ["", "\t"], "label": ["0", "1"]})
+    with pytest.raises(ValueError, match="t.csv, line 2: expected texts in 'text'. Received: 2 empty ones"):
+        from_table(table, text="text", label="label", labels=["0", "1"])
+    with pytest.raises(ValueError, match="line 2: expected texts in 'text' and 'pair'"):
+        from_table(table, text="text", text_pair="pair", label="label")
+    table["pair"] = ["", "one text will do"]
+    assert len(from_table(table, text="text", text_pair="pair", label="label", labels=["0", "1"])) == 2

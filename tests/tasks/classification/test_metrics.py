@@ -1,0 +1,85 @@
+"""Metrics: hand-made cases, the definitions written out, and scikit-learn and SciPy where they are installed."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kbert.tasks.classification import metrics
+
+
+def _classes(seed, classes=2, n=41):
+    random = np.random.default_rng(seed)
+    truth = random.integers(0, classes, n)
+    return truth, np.where(random.random(n) < 0.6, truth, random.integers(0, classes, n))
+
+
+def _numbers(seed, n=37):
+    random = np.random.default_rng(seed)
+    truth = np.round(random.random(n) * 5, 1)  # with ties
+    return truth, np.round(truth + random.normal(size=n), 1)
+
+
+def test_hand_made_classes():
+    truth, guess = [1, 1, 1, 0, 0], [1, 0, 1, 1, 0]  # 2 true positives, 1 false, 1 missed, 1 true negative
+    assert metrics.accuracy(truth, guess) == 3 / 5
+    assert metrics.f1(truth, guess) == 2 / 3
+    assert metrics.f1(truth, guess, positive=0) == 1 / 2
+    assert metrics.macro_f1(truth, guess) == pytest.approx(7 / 12)
+    assert metrics.matthews(truth, guess) == pytest.approx((2 * 1 - 1 * 1) / math.sqrt(3 * 3 * 2 * 2))
+
+
+def test_hand_made_numbers():
+    assert metrics.pearson([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
+    assert metrics.pearson([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert metrics.spearman([1, 2, 3, 4], [1, 10, 100, 1000]) == pytest.approx(1)
+    assert metrics.spearman([1, 2, 3], [1, 1, 2]) == pytest.approx(math.sqrt(3) / 2)  # ranks 1.5, 1.5, 3
+    assert metrics.mean_squared_error([1, 2], [1, 4]) == 2
+
+
+def test_two_class_matthews_is_the_phi_coefficient():
+    for seed in range(20):
+        truth, guess = _classes(seed)
+        tp, fp = np.sum((truth == 1) & (guess == 1)), np.sum((truth == 0) & (guess == 1))
+        fn, tn = np.sum((truth == 1) & (guess == 0)), np.sum((truth == 0) & (guess == 0))
+        phi = (tp * tn - fp * fn) / math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+        assert metrics.matthews(truth, guess) == pytest.approx(phi, abs=1e-12)
+
+
+def test_where_a_metric_is_undefined_it_is_zero():
+    assert metrics.f1([0, 0], [0, 0]) == 0.0
+    assert metrics.f1([1, 1], [0, 0]) == 0.0
+    assert metrics.matthews([0, 1, 1], [1, 1, 1]) == 0.0
+    assert metrics.pearson([1, 2, 3], [0.1, 0.1, 0.1]) == 0.0
+    assert metrics.spearman([2, 2], [1, 5]) == 0.0
+
+
+@pytest.mark.parametrize("name", sorted(metrics.METRICS))
+def test_series_must_match(name):
+    for truth, guess in (([], []), ([1, 2], [1]), ([[1]], [[1]])):
+        with pytest.raises(ValueError, match="same length, at least 1. Received: shapes"):
+            metrics.METRICS[name](truth, guess)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("seed", range(10))
+def test_scikit_learn_agrees(seed):
+    sklearn = pytest.importorskip("sklearn.metrics")
+    truth, guess = _classes(seed)
+    assert metrics.accuracy(truth, guess) == pytest.approx(sklearn.accuracy_score(truth, guess), abs=1e-12)
+    assert metrics.f1(truth, guess) == pytest.approx(sklearn.f1_score(truth, guess), abs=1e-12)
+    for classes in (2, 3, 5):
+        truth, guess = _classes(seed, classes)
+        assert metrics.macro_f1(truth, guess) == pytest.approx(
+            sklearn.f1_score(truth, guess, average="macro"), abs=1e-12
+        )
+        assert metrics.matthews(truth, guess) == pytest.approx(sklearn.matthews_corrcoef(truth, guess), abs=1e-12)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("seed", range(10))
+def test_scipy_agrees(seed):
+    stats = pytest.importorskip("scipy.stats")
+    truth, guess = _numbers(seed)
+    assert metrics.pearson(truth, guess) == pytest.approx(stats.pearsonr(truth, guess)[0], abs=1e-12)
+    assert metrics.spearman(truth, guess) == pytest.approx(stats.spearmanr(truth, guess)[0], abs=1e-12)

@@ -1,0 +1,82 @@
+"""TriviaQA to SQuAD's form: which documents are used, and where the answer is found."""
+
+import json
+
+import pytest
+from helpers.run_recipe import run_recipe
+
+from kbert.tasks.span.readers import read_squad
+from kbert.tasks.span.triviaqa import find_answer, first_words
+
+ASKED = {"Question": "?", "QuestionId": "1"}
+
+
+@pytest.fixture
+def home(tmp_path):
+    pages = {
+        "wikipedia/Ada.txt": "\ufeffAugusta ADA\n King, Countess of Lovelace, née Byron",
+        "wikipedia/Late.txt": "word " * 12 + "Ada Lovelace",
+        "web/1/x.txt": "Canada and adage. lovelace is ada lovelace \U0001f600",
+    }
+    for name, text in pages.items():
+        path = tmp_path / "evidence" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    question = {
+        "Question": "Who?", "QuestionId": "q1",
+        "Answer": {"Value": "Ada", "Aliases": ["Ada Lovelace", "", "Countess of Lovelace"]},
+        "EntityPages": [{"Filename": "Ada.txt"}, {"Filename": "Late.txt"}, {"Filename": "Gone.txt"},
+                        {"Filename": "Ada.txt"}],
+        "SearchResults": [{"Filename": "1/x.txt"}, {"Title": "no file"}, {"Filename": None}],
+    }  # fmt: skip
+    (tmp_path / "qa.json").write_text(json.dumps({"Data": [question]}), encoding="utf-8")
+    return tmp_path
+
+
+def convert(home, *more):
+    arguments = ("--questions", home / "qa.json", "--evidence", home / "evidence", "--output", home / "out.json")
+    run_recipe("convert_triviaqa", *arguments, "--words", 10, *more)
+    return read_squad(home / "out.json")
+
+
+def test_documents_that_hold_an_answer(home):
+    asked = convert(home)
+    assert asked.ids == ("q1--Ada.txt", "q1--1/x.txt")
+    assert asked.answers == (("Countess of Lovelace",), ("ada lovelace",))
+    for context, start, answers in zip(asked.contexts, asked.answer_starts, asked.answers, strict=True):
+        assert context[start:].startswith(answers[0])
+
+
+def test_what_is_there_stays(home, capsys):
+    convert(home)
+    with pytest.raises(SystemExit):
+        convert(home)
+    assert "--overwrite replaces it" in capsys.readouterr().err
+    convert(home, "--overwrite")
+
+
+@pytest.mark.parametrize("content, message", [
+    ('{"Data":\n[}', "qa.json, line 2: not JSON"),
+    ({"data": []}, "expected TriviaQA's JSON"),
+    ({"Data": [{**ASKED, "Answer": {"Value": None, "Aliases": [None]}}]}, r"Data\[0\]: expected strings as"),
+    ({"Data": [{**ASKED, "Answer": {"Aliases": "Ada"}}]}, r"Data\[0\]: expected .* a list as 'Aliases'"),
+    ({"Data": [{**ASKED, "Answer": {"Value": "\ud83d"}}]}, r"Data\[0\]: expected characters"),
+    ({"Data": [{"Question": "?"}]}, r"Data\[0\]: expected 'Question', 'QuestionId' and 'Answer'"),
+    ({"Data": [{**ASKED, "Answer": {}}]}, "holds none of the documents"),
+    ({"Data": [{**ASKED, "Answer": {"Value": "zzz"}, "EntityPages": [{"Filename": "Ada.txt"}]}]},
+     "no document holds an answer in its first 10 words"),
+    ({"Data": [{**ASKED, "Answer": {"Value": "a"}, "EntityPages": [{"Filename": "../secret.txt"}]}]},
+     "expected documents inside .*secret.txt"),
+])  # fmt: skip
+def test_what_is_wrong_is_named(home, content, message):
+    (home / "qa.json").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        convert(home)
+    assert not (home / "out.json").exists()
+
+
+def test_first_words_and_answers():
+    assert first_words(" a  b\nc d ", 3) == " a  b\nc"
+    assert first_words("a b", 3) == "a b"
+    assert find_answer("Adage, C++ (x)", ["c++"]) == (7, 10)
+    assert find_answer("Adage", ["Ada", " "]) == (-1, -1)

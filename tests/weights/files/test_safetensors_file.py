@@ -1,0 +1,111 @@
+"""The safetensors format: what is written is read, and nothing false is believed."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.hf_directory import GOLDEN
+
+from kbert.weights.files.safetensors_file import SafetensorsFile, write_safetensors
+
+
+def write_raw(path, header, data):
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_round_trip(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "a": rng.normal(size=(3, 5)),
+        "b.c": rng.normal(size=7),
+        "scalar": np.float32(2.5),
+        "none": np.zeros((0, 4)),
+    }
+    arrays = {name: np.asarray(value, "float32") for name, value in arrays.items()}
+    reads = []
+    tensors = {n: (v.shape, lambda n=n, v=v: reads.append(n) or v[...]) for n, v in arrays.items()}
+    write_safetensors(tmp_path / "it.safetensors", tensors, format="pt")
+    assert reads == list(arrays)  # one at a time, in order
+    file = SafetensorsFile(tmp_path / "it.safetensors")
+    assert {name: info.shape for name, info in file.tensors.items()} == {n: v.shape for n, v in arrays.items()}
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(file.read(name), value)
+
+
+def test_transposed_arrays_are_written_row_by_row(tmp_path):
+    array = np.arange(6, dtype="float32").reshape(2, 3).T
+    write_safetensors(tmp_path / "it", {"x": (array.shape, lambda: array)})
+    np.testing.assert_array_equal(SafetensorsFile(tmp_path / "it").read("x"), array)
+
+
+def test_a_wrong_announcement(tmp_path):
+    with pytest.raises(ValueError, match=r"announced with shape \(3,\). Received: \(2,\)"):
+        write_safetensors(tmp_path / "it", {"x": ((3,), lambda: np.zeros(2))})
+
+
+@pytest.mark.parametrize("name,dtype", [("F64", "<f8"), ("F16", "<f2"), ("I64", "<i8"), ("U8", "u1"), ("BOOL", "?")])
+def test_other_types(tmp_path, name, dtype):
+    array = np.array([[1, 0], [0, 1], [1, 1]]).astype(dtype)
+    header = {"x": {"dtype": name, "shape": [3, 2], "data_offsets": [0, array.nbytes]}}
+    write_raw(tmp_path / "it", header, array.tobytes())
+    found = SafetensorsFile(tmp_path / "it").read("x")
+    np.testing.assert_array_equal(found, array)
+
+
+def test_bfloat16_is_widened_exactly(tmp_path):
+    exact = np.array([1.0, -2.5, 3.140625, 1e-30, np.inf], "float32")  # of which bfloat16 holds the first three
+    bits = (exact.view("<u4") >> 16).astype("<u2")
+    write_raw(tmp_path / "it", {"x": {"dtype": "BF16", "shape": [5], "data_offsets": [0, 10]}}, bits.tobytes())
+    found = SafetensorsFile(tmp_path / "it").read("x")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found[:3], exact[:3])
+    np.testing.assert_allclose(found[3], exact[3], rtol=2**-7)
+    assert np.isinf(found[4])
+
+
+@pytest.mark.parametrize(
+    "entry,data,message",
+    [
+        ({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, 8, "takes 8 bytes. Received: 4"),
+        ({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, 12, "truncated"),
+        ({"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}, 12, "makes no sense"),
+        ({"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}, 12, "makes no sense"),
+        ({"dtype": "F32", "shape": [1]}, 12, "makes no sense"),
+        ({"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}, 1, "which kbert does not read.*[Qq]uantised"),
+    ],
+)
+def test_a_false_header(tmp_path, entry, data, message):
+    write_raw(tmp_path / "it", {"x": entry}, b"\0" * data)
+    with pytest.raises(ValueError, match=message):
+        SafetensorsFile(tmp_path / "it")
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+    path = tmp_path / "it"
+    write_safetensors(path, {"x": ((9,), lambda: np.zeros(9))})
+    file = SafetensorsFile(path)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(ValueError, match="ends within the tensor 'x'"):
+        file.read("x")
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="No file at"):
+        SafetensorsFile(tmp_path / "nothing")
+
+
+@pytest.mark.parity
+def test_the_formats_own_library_agrees(tmp_path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    rng = np.random.default_rng(0)
+    array = rng.normal(size=(5, 3)).astype("float32")
+    write_safetensors(tmp_path / "ours", {"x": (array.shape, lambda: array)}, format="pt")
+    np.testing.assert_array_equal(numpy.load_file(tmp_path / "ours")["x"], array)
+    numpy.save_file({"y": array}, tmp_path / "theirs")
+    np.testing.assert_array_equal(SafetensorsFile(tmp_path / "theirs").read("y"), array)
+    theirs, ours = numpy.load_file(GOLDEN / "hf_safetensors/model.safetensors"), None
+    ours = SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors")
+    assert set(theirs) == set(ours.tensors)
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours.read(name), value)

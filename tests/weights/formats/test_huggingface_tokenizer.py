@@ -1,0 +1,141 @@
+"""The tokenizer of a Hugging Face directory, out of whichever files are there."""
+
+import json
+
+import pytest
+from golden.google_make import VOCABULARY
+from helpers.hf_directory import GOLDEN, edit
+from helpers.stored_models import assert_same_weights, load
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.weights.formats.huggingface.tokenizer import read_huggingface_tokenizer
+
+CASED = [token.capitalize() if token.isalpha() else token for token in VOCABULARY]
+
+
+def write_vocabulary(directory, tokens):
+    (directory / "vocab.txt").write_text("\n".join(tokens) + "\n")
+
+
+def test_what_transformers_wrote():
+    """There is no vocab.txt, only tokenizer.json."""
+    found = read_huggingface_tokenizer(GOLDEN / "hf_safetensors")
+    assert found.vocabulary == VOCABULARY and not found.remarks
+    settings = {"lowercase": True, "strip_accents": None, "split_on_cjk": True, "max_word_length": 100}
+    assert found.settings == settings
+    tokenizer = kbert.BertTokenizer(found.vocabulary, **found.settings)
+    assert tokenizer(["Paris is big."]).to_list() == [[VOCABULARY.index(t) for t in ("paris", "is", "big", ".")]]
+
+
+def test_no_tokenizer_at_all():
+    found = read_huggingface_tokenizer(GOLDEN / "hf_bin")
+    assert found.vocabulary is None and "no vocabulary" in found.remarks[0]
+    given = read_huggingface_tokenizer(GOLDEN / "hf_bin", GOLDEN / "google_pretraining/vocab.txt")
+    assert given.vocabulary == VOCABULARY and given.settings["lowercase"]
+
+
+def test_its_settings(directory):
+    config, fast = directory / "tokenizer_config.json", directory / "tokenizer.json"
+    edit(config, do_lower_case=False, strip_accents=True, tokenize_chinese_chars=False)
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": False, "strip_accents": True, "split_on_cjk": False, "max_word_length": 100}
+    edit(config, do_lower_case=..., strip_accents=..., tokenize_chinese_chars=...)
+    content = json.loads(fast.read_text())
+    content["normalizer"] |= {"lowercase": True, "strip_accents": False}
+    content["model"]["max_input_chars_per_word"] = 77
+    fast.write_text(json.dumps(content))
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": True, "strip_accents": False, "split_on_cjk": True, "max_word_length": 77}
+
+
+def test_settings_can_be_overridden(directory):
+    edit(directory / "tokenizer_config.json", strip_accents=False)
+    assert load(directory, strip_accents=True, task="encoder").pretrained.tokenizer.strip_accents is True
+
+
+@pytest.mark.parametrize("tokens,lowercase", [(VOCABULARY, True), (CASED, False)])
+def test_a_vocabulary_alone_says_its_case(directory, tokens, lowercase):
+    (directory / "tokenizer.json").unlink()
+    (directory / "tokenizer_config.json").unlink()
+    write_vocabulary(directory, tokens)
+    found = read_huggingface_tokenizer(directory)
+    assert found.settings["lowercase"] is lowercase and "does not say so" in found.remarks[0]
+
+
+def test_the_classic_mistake_is_named(directory):
+    (directory / "tokenizer.json").unlink()
+    write_vocabulary(directory, CASED)
+    with pytest.warns(UserWarning, match="it is a cased one, but the tokenizer lower-cases"):
+        load(directory)
+
+
+@pytest.mark.parametrize("count", [27, 30])
+def test_a_vocabulary_of_the_wrong_size(directory, count, monkeypatch):
+    write_vocabulary(directory, [*VOCABULARY, "x"][:count])
+    edit(directory / "tokenizer.json", added_tokens=[])
+    monkeypatch.setattr(kbert.BertEncoder, "__init__", None)  # nothing is built
+    with pytest.raises(ValueError, match=rf"\(29\). Received: {count} tokens"):
+        load(directory)
+
+
+def test_tokens_that_were_added_after_training(directory):
+    write_vocabulary(directory, VOCABULARY[:27])
+    (directory / "added_tokens.json").write_text(json.dumps({VOCABULARY[28]: 28, VOCABULARY[27]: 27}))
+    found = read_huggingface_tokenizer(directory)
+    assert found.vocabulary == VOCABULARY and "added after training" in found.remarks[0]
+
+
+@pytest.mark.parametrize(
+    "change,remark",
+    [
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer is no WordPiece tokenizer"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize is false"),
+    ],
+)
+def test_another_tokenizer_is_none_that_kbert_has(directory, change, remark):
+    edit(directory / "tokenizer_config.json", **change)
+    found = read_huggingface_tokenizer(directory)
+    assert found.vocabulary is None and remark in found.remarks[0] and "but no strings" in found.remarks[0]
+    assert read_huggingface_tokenizer(directory, GOLDEN / "google_pretraining/vocab.txt").vocabulary == VOCABULARY
+
+
+def test_a_bpe_tokenizer_is_none_that_kbert_has(directory):
+    edit(directory / "tokenizer.json", model={"type": "BPE", "vocab": {}})
+    assert "BPE tokenizer, not WordPiece" in read_huggingface_tokenizer(directory).remarks[0]
+
+
+def test_a_model_without_a_tokenizer(directory):
+    (directory / "tokenizer.json").unlink()
+    model = load(directory)
+    assert model.pretrained.tokenizer is None
+    for use in (kbert.build_pipeline, lambda model: kbert.save_pretrained(model, directory.parent / "out")):
+        with pytest.raises(ValueError, match="tokenizer"):
+            use(model)
+    kbert.save_pretrained(model, directory.parent / "out", format="huggingface")
+    assert_same_weights(load(directory.parent / "out"), model)
+
+
+def test_special_tokens_of_other_names(directory):
+    edit(directory / "tokenizer_config.json", mask_token={"content": "<mask>"})
+    with pytest.raises(ValueError, match="kbert's mask_token is '\\[MASK\\]'. Received: '<mask>'"):
+        read_huggingface_tokenizer(directory)
+
+
+def test_holes_in_the_vocabulary(directory):
+    content = json.loads((directory / "tokenizer.json").read_text())
+    content["model"]["vocab"]["new"] = 40
+    (directory / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="ids 0 … 28, each once"):
+        read_huggingface_tokenizer(directory)
+
+
+def test_what_kbert_writes_comes_back(tmp_path):
+    tokenizer = tiny_tokenizer(lowercase=True, strip_accents=False, split_on_cjk=False, max_word_length=55)
+    encoder = kbert.BertEncoder(tiny_config())
+    kbert.save_pretrained(encoder, tmp_path / "out", format="huggingface", tokenizer=tokenizer)
+    assert load(tmp_path / "out").pretrained.tokenizer.settings() == tokenizer.settings()
+    (tmp_path / "out/vocab.txt").unlink()
+    found = read_huggingface_tokenizer(tmp_path / "out")
+    assert found.vocabulary == tokenizer.vocabulary
+    assert {**tokenizer.settings(), **found.settings} == tokenizer.settings()

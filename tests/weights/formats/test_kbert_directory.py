@@ -1,0 +1,259 @@
+"""kbert directories: round trips, other tasks, overrides, and what is written."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.paths import ROOT
+from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.pipelines.settings import ModelSettings
+from kbert.weights.formats.kbert.directory import check_target
+
+FILES = ["config.json", "manifest.json", "model.weights.h5", "vocab.txt"]
+
+
+def weights(model):
+    return {variable.path: variable.numpy() for variable in model.weights}
+
+
+def same_weights(one, other, only=None):
+    one, other = weights(one), weights(other)
+    for path, value in one.items():
+        if only is None or path.startswith(only):
+            np.testing.assert_array_equal(value, other[path], err_msg=path)
+
+
+MODELS = {
+    "encoder": lambda c: kbert.BertEncoder(c, outputs=("hidden_states", "pooled_output")),
+    "pretraining": lambda c: kbert.BertPretrainer(c, tied=False),
+    "masked_lm": lambda c: kbert.BertPretrainer(c, next_sentence=False),
+    "next_sentence": lambda c: kbert.BertPretrainer(c, masked_lm=False),
+    "classification": lambda c: kbert.BertClassifier(c, num_labels=3, dropout=0.2),
+    "regression": kbert.BertRegressor,
+    "span": kbert.BertSpanExtractor,
+    "tagging": lambda c: kbert.BertTagger(c, num_labels=5),
+    "multiple_choice": kbert.BertMultipleChoice,
+}
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_every_model_comes_back(task, tmp_path):
+    config = tiny_config(activation="gelu_erf", hidden_dropout=0.3)
+    model, tokenizer = randomise(MODELS[task](config)), tiny_tokenizer(max_word_length=77)
+    settings = ModelSettings(sequence_length=17, pair=True, null_threshold=-1.5)
+    kbert.save_pretrained(model, tmp_path / "model", tokenizer=tokenizer, settings=settings, made_by={"seed": 3})
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == FILES
+    loaded = kbert.load_pretrained(tmp_path / "model")
+    assert (type(loaded), loaded.task, loaded.config) == (type(model), task, config)
+    ours, theirs = loaded.get_config(), model.get_config()
+    assert {k: v for k, v in ours.items() if k not in ("name", "encoder")} == {
+        k: v for k, v in theirs.items() if k not in ("name", "encoder")
+    }
+    same_weights(loaded, model)
+    found = loaded.pretrained.settings
+    assert (found.task, found.sequence_length, found.pair, found.null_threshold) == (task, 17, True, -1.5)
+    assert loaded.pretrained.tokenizer.settings() == tokenizer.settings()
+    assert loaded.pretrained.tokenizer.vocabulary == VOCABULARY
+    report = loaded.pretrained.report
+    assert not report.newly_initialised and not report.unused and len(report.rows) == len(model.weights)
+    manifest = json.loads((tmp_path / "model/manifest.json").read_text())
+    assert manifest["made_by"] == {"seed": 3} and manifest["parameters"] == model.count_params()
+    assert set(manifest["files"]) == set(FILES) - {"manifest.json"}
+    assert {"kbert", "keras", "tensorflow", "python"} <= set(manifest["versions"])
+
+
+def test_a_pipeline_comes_back_in_another_process(tmp_path):
+    model = randomise(kbert.BertClassifier(tiny_config(), num_labels=2))
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["no", "yes ß"], sequence_length=13, pair=True)
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+    program = """
+import sys, json, kbert
+pipeline = kbert.build_pipeline(kbert.load_pretrained(sys.argv[1]))
+answers = pipeline.predict(json.loads(sys.argv[2]), verbose=0)
+print(json.dumps({"label": answers["label"].tolist(), "probabilities": answers["probabilities"].tolist()}))
+"""
+    columns = {"text": TEXTS, "text_pair": PAIRS}
+    command = [sys.executable, "-c", program, str(tmp_path / "model"), json.dumps(columns)]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    answers, expected = json.loads(output.splitlines()[-1]), pipeline.predict(columns, verbose=0)
+    assert answers["label"] == expected["label"].tolist()
+    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5)
+
+
+def test_a_fill_mask_pipeline_keeps_the_plain_tokenizer(tmp_path):
+    pipeline = kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tiny_tokenizer(), max_masks=3, top_k=2)
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+    loaded = kbert.load_pretrained(tmp_path / "model")
+    assert loaded.pretrained.settings.tokenizer["special_tokens_in_text"] is False
+    assert kbert.build_pipeline(loaded).settings() == pipeline.settings()
+
+
+# Other tasks.
+
+
+def test_pretraining_to_classification(pretrained, capsys):
+    path, original = pretrained
+    model = kbert.load_pretrained(path, task="classification", labels=["a", "b", "c"], hidden_dropout=0.25)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: 39 loaded, 2 newly initialised, 7 unused",
+        f"classifier_head: newly initialised (2 variables not in {path})",
+        "masked_lm_head: unused (5 variables)",
+        "next_sentence_head: unused (2 variables)",
+    ]
+    assert model.num_labels == 3 and model.pretrained.settings.labels == ["a", "b", "c"]
+    assert (model.config.hidden_dropout, model.dropout, model.config.attention_dropout) == (0.25, 0.25, 0.1)
+    same_weights(original.encoder, model.encoder)
+    report = model.pretrained.report
+    assert [row.variable for row in report.newly_initialised] == [
+        "classifier_head/dense/kernel",
+        "classifier_head/dense/bias",
+    ]
+    assert {row.source.split("/")[0] for row in report.unused} == {"masked_lm_head", "next_sentence_head"}
+    assert len(report.rows) == len(model.weights) + len(report.unused)
+    assert "classifier_head/dense/bias" in str(report)
+    kbert.build_pipeline(model).predict(TEXTS, verbose=0)
+
+
+@pytest.mark.parametrize("task", MODELS)
+def test_pretraining_to_every_task(pretrained, task):
+    path, original = pretrained
+    labels = {"labels": ["x", "y"]} if task in ("classification", "tagging") else {}
+    model = kbert.load_pretrained(path, task=task, **labels)
+    assert model.task == task
+    same_weights(model.encoder, original.encoder)
+    for head in ("masked_lm_head", "next_sentence_head"):
+        same_weights(model, original, only=head) if any(p.startswith(head) for p in weights(model)) else None
+    new = {row.variable.split("/")[0] for row in model.pretrained.report.newly_initialised}
+    expected = {"encoder", "pretraining", "masked_lm", "next_sentence"}
+    assert (not new) if task in expected else (len(new) == 1 and new.pop().endswith("head"))
+
+
+def test_a_missing_pooler_is_new_and_named(tmp_path, capsys):
+    encoder = kbert.BertEncoder(tiny_config(), pooler=False)
+    kbert.save_pretrained(randomise(encoder), tmp_path / "model", tokenizer=tiny_tokenizer())
+    model = kbert.load_pretrained(tmp_path / "model", task="regression")
+    totals, *lines = capsys.readouterr().out.splitlines()
+    assert totals.endswith("37 loaded, 4 newly initialised, 0 unused")
+    assert [line.split(":")[0] for line in lines] == ["pooler", "regressor_head"]
+    same_weights(encoder, model)
+
+
+def test_another_number_of_labels_is_a_new_head(tmp_path):
+    pipeline = kbert.build_pipeline(kbert.BertClassifier(tiny_config()), tiny_tokenizer(), labels=["no", "yes"])
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+    model = kbert.load_pretrained(tmp_path / "model", num_labels=4)
+    assert model.num_labels == 4 and model.pretrained.settings.labels is None
+    assert len(model.pretrained.report.newly_initialised) == 2
+    renamed = kbert.load_pretrained(tmp_path / "model", labels=["bad", "good"])
+    assert renamed.pretrained.settings.labels == ["bad", "good"] and not renamed.pretrained.report.newly_initialised
+    same_weights(renamed, pipeline.model)
+
+
+def test_overrides(pretrained):
+    path, original = pretrained
+    encoder = kbert.load_pretrained(
+        path, task="encoder", outputs=("hidden_states",), attention_dropout=0.0, causal=True
+    )
+    assert list(encoder.output) == ["hidden_states"] and encoder.config.causal and not encoder.config.attention_dropout
+    model = kbert.load_pretrained(path, sequence_length=9, max_word_length=7, dtype="mixed_bfloat16", top_k=3)
+    assert model.dtype_policy.name == "mixed_bfloat16" and model.pretrained.settings.top_k == 3
+    assert model.pretrained.tokenizer.max_word_length == 7 and model.pretrained.settings.sequence_length == 9
+    same_weights(model, original)
+    with pytest.warns(UserWarning, match="uncased"):
+        kbert.load_pretrained(path, lowercase=False)
+    packed = kbert.load_pretrained(path, num_parts=3)
+    assert packed.encoder.num_parts == 3 and not packed.pretrained.report.newly_initialised
+    same_weights(packed, original)
+
+
+def test_a_recipes_output_may_be_named(pretrained):
+    path, original = pretrained
+    same_weights(kbert.load_pretrained(str(path.parent)), original)
+
+
+def test_loading_under_a_strategy(pretrained):
+    path, original = pretrained
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = kbert.load_pretrained(path, task="classification")
+    same_weights(model.encoder, original.encoder)
+
+
+# Writing.
+
+
+def snapshot(path):
+    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_what_is_there_is_respected(pretrained, tmp_path):
+    path, _ = pretrained
+    model = kbert.load_pretrained(path)
+    before = snapshot(tmp_path)
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        kbert.save_pretrained(model, path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/thesis.tex").write_text("precious")
+    (tmp_path / "file").write_text("x")
+    for target in (tmp_path / "notes", tmp_path / "file", path.parent):
+        with pytest.raises(FileExistsError):
+            kbert.save_pretrained(model, target, overwrite=True)
+        with pytest.raises(FileExistsError):
+            check_target(target, overwrite=True)
+    assert {name: content for name, content in snapshot(tmp_path).items() if name in before} == before
+
+
+def test_overwriting_replaces_everything(pretrained):
+    path, _ = pretrained
+    other = randomise(kbert.BertRegressor(tiny_config(num_layers=1)), seed=5)
+    kbert.save_pretrained(other, path, tokenizer=tiny_tokenizer(), overwrite=True)
+    same_weights(kbert.load_pretrained(path), other)
+    assert [entry.name for entry in path.parent.iterdir()] == ["model"]  # no leftovers
+
+
+def test_an_empty_directory_may_be_written_to(tmp_path):
+    (tmp_path / "model").mkdir()
+    kbert.save_pretrained(kbert.BertEncoder(tiny_config()), tmp_path / "model", tokenizer=tiny_tokenizer())
+    assert kbert.load_pretrained(tmp_path / "model").task == "encoder"
+
+
+def test_a_failed_save_leaves_nothing(pretrained, monkeypatch):
+    path, _ = pretrained
+    model = kbert.load_pretrained(path)
+    before = snapshot(path.parent)
+
+    def fail(self, file, *args, **kwargs):
+        with open(file, "wb") as stream:
+            stream.write(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(kbert.BertPretrainer, "save_weights", fail)
+    for target, overwrite in [(path, True), (path.parent / "new", False)]:
+        with pytest.raises(OSError, match="no space left"):
+            kbert.save_pretrained(model, target, overwrite=overwrite)
+    assert snapshot(path.parent) == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["model"]
+
+
+def test_saving_needs_what_belongs_together(tmp_path):
+    model = kbert.BertClassifier(tiny_config(), num_labels=2)
+    for arguments, message in [
+        ({}, "pass `tokenizer`"),
+        ({"tokenizer": tiny_tokenizer(), "settings": {"seed": 1}}, "made_by"),
+        (
+            {"tokenizer": tiny_tokenizer(), "settings": ModelSettings(labels=["a"], sequence_length=9)},
+            "expected 2 labels",
+        ),
+        ({"tokenizer": tiny_tokenizer(), "settings": ModelSettings()}, "position table, 19. Received: 128"),
+        ({"tokenizer": kbert.BertTokenizer(VOCABULARY[:-1])}, "Received: 24 tokens"),
+        ({"tokenizer": tiny_tokenizer(), "format": "onnx"}, "`format` must be one of"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            kbert.save_pretrained(model, tmp_path / "model", **arguments)
+    with pytest.raises(ValueError, match="give neither"):
+        kbert.save_pretrained(kbert.build_pipeline(model, tiny_tokenizer()), tmp_path / "m", tokenizer=tiny_tokenizer())
+    assert not list(tmp_path.iterdir())

@@ -31,7 +31,7 @@ class WindowStore:
     pad_id: int
 
     @classmethod
-    def of(cls, batches, *, sequence_length: int, pad_id: int) -> "WindowStore":
+    def from_batches(cls, batches, *, sequence_length: int, pad_id: int) -> "WindowStore":
         """Gathers the batches of a preprocessor that cuts windows, in the order of the texts.
 
         Args:

@@ -11,7 +11,6 @@ from benchmark_race import race, summary
 from benchmark_text import prose_lines, vocabulary
 
 from kbert import AdamW, BertConfig, BertEncoder, BertPretrainer, BertTokenizer
-from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.training.flops import inference_flops_per_token, training_flops_per_token
@@ -74,8 +73,6 @@ def train(args):
     model = BertPretrainer(config)
     model.compile(
         AdamW(WarmupLinearDecay(1e-4, 10_000, 1_000_000)),
-        loss=pretraining_losses(),
-        weighted_metrics=pretraining_metrics(),
         jit_compile=hardware.jit_compile,
     )
     dataset = batches(args, config)

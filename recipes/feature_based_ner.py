@@ -78,7 +78,8 @@ def train_setting(args, setting, run, texts, tags, config):
     import keras
 
     from kbert.models.feature_tagger import feature_tagger, setting_layers
-    from kbert.optim.tasks import task_losses, task_metrics
+    from kbert.optim.losses import ClassificationLoss
+    from kbert.optim.metrics import WeightedAccuracy
     from kbert.tasks.classification.dataset import training_steps
     from kbert.tasks.features.dataset import FeatureSentences, feature_dataset, predict_tags
     from kbert.tasks.tagging.metrics import entity_scores
@@ -98,9 +99,11 @@ def train_setting(args, setting, run, texts, tags, config):
     steps = args.steps or training_steps(len(train), args.batch_size, args.epochs)
     schedule = keras.optimizers.schedules.PolynomialDecay(args.learning_rate, steps, end_learning_rate=0.0)
     model.compile(
-        keras.optimizers.Adam(schedule, global_clipnorm=1.0), task_losses("tagging"),
-        weighted_metrics=task_metrics("tagging"), jit_compile=False,
-    )  # fmt: skip
+        keras.optimizers.Adam(schedule, global_clipnorm=1.0),
+        {"logits": ClassificationLoss()},
+        weighted_metrics={"logits": [WeightedAccuracy()]},
+        jit_compile=False,
+    )
 
     def make_dataset(start_step):
         return feature_dataset(train, batch_size=args.batch_size, seed=args.seed, start_step=start_step)

@@ -157,17 +157,14 @@ def fit(args, model, hardware, run, make_dataset, steps, tokens, log_dir=None):
     """Trains as the paper does, or goes on where it was; the logs of every window. `tokens`: real ones of a row."""
     import kbert
     from kbert.optim.schedule import WarmupLinearDecay
-    from kbert.optim.tasks import task_losses, task_metrics
     from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
     from kbert.training.intervals import log_interval
     from kbert.training.resume import fit_steps
 
     schedule = WarmupLinearDecay(args.learning_rate, int(WARMUP_SHARE * steps), steps)
     with hardware.scope():
-        model.compile(
-            kbert.AdamW(schedule, bias_correction=args.bias_correction), task_losses(model.task),
-            weighted_metrics=task_metrics(model.task), jit_compile=hardware.jit_compile,
-        )  # fmt: skip
+        optimizer = kbert.AdamW(schedule, bias_correction=args.bias_correction)
+        model.compile(optimizer, jit_compile=hardware.jit_compile)
     window = log_interval(args.checkpoint_every, LOG_EVERY)
     return fit_steps(
         model, make_dataset, steps, run.path, window=window, checkpoint_every=args.checkpoint_every // window,

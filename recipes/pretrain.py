@@ -150,16 +150,11 @@ def train(args, model, tokenizer, hardware, run, make_dataset, evaluation, repor
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0. Returns the logs."""
     import kbert
     from kbert.inspection.masked_examples import MaskedExamples
-    from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
     from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
     from kbert.training.resume import fit_steps
 
-    heads = {"next_sentence": not args.no_next_sentence}
     with hardware.scope():
-        model.compile(
-            kbert.AdamW(schedule_of(vars(args))), pretraining_losses(**heads),
-            weighted_metrics=pretraining_metrics(**heads), jit_compile=hardware.jit_compile,
-        )  # fmt: skip
+        model.compile(kbert.AdamW(schedule_of(vars(args))), jit_compile=hardware.jit_compile)
     logs = args.log_dir or run.path / "logs"
     windows = args.checkpoint_every // args.log_every
     return fit_steps(

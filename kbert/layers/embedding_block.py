@@ -6,9 +6,9 @@ Shapes: B batch, S sequence, H hidden.
 import keras
 from keras import ops
 
-from kbert.layers.dropout import Dropout
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.token_embedding import TokenEmbedding
 
 
@@ -65,7 +65,7 @@ class EmbeddingBlock(keras.layers.Layer):
         self.segment_embedding = self._table(num_segments, "segment_embedding")
         self.position_embedding = self._table(max_sequence_length, "position_embedding")
         self.layer_norm = LayerNorm(layer_norm_epsilon, dtype=self.dtype_policy, name="layer_norm")
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def _table(self, size, name):
         initializer = truncated_normal(self.initializer_stddev)

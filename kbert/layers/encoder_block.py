@@ -5,9 +5,9 @@ Shapes: B batch, S sequence, H hidden, A heads.
 
 import keras
 
-from kbert.layers.dropout import Dropout
 from kbert.layers.feed_forward import FeedForward
 from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.self_attention import SelfAttention
 
 
@@ -56,12 +56,12 @@ class EncoderBlock(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
         self.attention = SelfAttention(num_heads, attention_dropout, initializer_stddev, dtype=policy, name="attention")
-        self.attention_output_dropout = Dropout(hidden_dropout, dtype=policy, name="attention_output_dropout")
+        self.attention_output_dropout = ReplicaDropout(hidden_dropout, dtype=policy, name="attention_output_dropout")
         self.attention_layer_norm = LayerNorm(layer_norm_epsilon, dtype=policy, name="attention_layer_norm")
         self.feed_forward = FeedForward(
             intermediate_dim, activation, initializer_stddev, dtype=policy, name="feed_forward"
         )
-        self.feed_forward_dropout = Dropout(hidden_dropout, dtype=policy, name="feed_forward_dropout")
+        self.feed_forward_dropout = ReplicaDropout(hidden_dropout, dtype=policy, name="feed_forward_dropout")
         self.feed_forward_layer_norm = LayerNorm(layer_norm_epsilon, dtype=policy, name="feed_forward_layer_norm")
 
     def build(self, x_shape, bias_shape=None):

@@ -6,8 +6,8 @@ Shapes: B batch, S sequence, H hidden, A heads, D head width.
 import keras
 from keras import ops
 
-from kbert.layers.dropout import Dropout
 from kbert.layers.initializer import truncated_normal
+from kbert.layers.replica_dropout import ReplicaDropout
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -41,7 +41,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
         self.initializer_stddev = initializer_stddev
-        self.dropout = Dropout(attention_dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = ReplicaDropout(attention_dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, x_shape, bias_shape=None):
         hidden_dim = x_shape[-1]

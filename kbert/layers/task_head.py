@@ -6,8 +6,8 @@ Shapes: H hidden, N outputs.
 import keras
 from keras import ops
 
-from kbert.layers.dropout import Dropout
 from kbert.layers.initializer import truncated_normal
+from kbert.layers.replica_dropout import ReplicaDropout
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -35,7 +35,7 @@ class TaskHead(keras.layers.Layer):
         self.units = units
         self.dropout_rate = dropout
         self.initializer_stddev = initializer_stddev
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy, name="dropout")
         self.supports_masking = True
 
     def build(self, input_shape):

@@ -10,6 +10,7 @@ from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.quantized_layers import quantize_layers, quantized_layers
 from kbert.models.saved_model import write_saved_model
 from kbert.models.trainability import set_trainability, trainability
+from kbert.optim.adamw import AdamW
 
 _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
 
@@ -26,9 +27,10 @@ class BertModel(keras.Model):
 
     A batch with a key too few or too many is an error that names the key.
 
-    `compile` takes Keras' losses and metrics too: by name they read logits, which all outputs for classes are
-    (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and `test_on_batch` refuse labels that no class
-    has, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
+    `compile()` takes the paper's optimizer and the task's losses and metrics (`default_optimizer`, `default_loss`,
+    `default_metrics`); each can be replaced. Keras' losses and metrics by name read logits, which all outputs for
+    classes are (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and `test_on_batch` refuse labels that
+    no class has, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
     """
 
     task: str
@@ -51,7 +53,48 @@ class BertModel(keras.Model):
         self._check_keys(inputs)
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
-    def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None, weighted_metrics=None, **kwargs):
+    def default_optimizer(self) -> keras.optimizers.Optimizer:
+        """The optimizer of `compile()`: `kbert.AdamW` at 5e-5, the middle of what the paper fine-tunes with.
+
+        The rate is constant, as `compile` does not know for how many steps `fit` will run. For the paper's schedule,
+        pass ``AdamW(WarmupLinearDecay(peak, warmup_steps, total_steps))``.
+        """
+        return AdamW(5e-5)
+
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
+        """The losses of `compile()` by output, newly made; none where the task has none, as an encoder's."""
+        return {}
+
+    def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
+        """The metrics of `compile()` by output, newly made; they count with the sample weights."""
+        return {}
+
+    def compile(
+        self,
+        optimizer="auto",
+        loss="auto",
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics="auto",
+        **kwargs,
+    ):
+        """`keras.Model.compile`, with defaults of the paper.
+
+        Args:
+            optimizer: "auto" is `default_optimizer`.
+            loss: "auto" is `default_loss`; None is no loss, as in Keras.
+            loss_weights, metrics: as in Keras.
+            weighted_metrics: "auto" is `default_metrics` where `loss` is "auto" and no `metrics` are given, else none:
+                labels for another loss may have another form.
+            **kwargs: what `keras.Model.compile` takes besides: run_eagerly, steps_per_execution, jit_compile ...
+
+        Raises:
+            ValueError: a loss or metric that would take logits for probabilities.
+        """
+        if weighted_metrics == "auto":
+            weighted_metrics = self.default_metrics() or None if loss == "auto" and metrics is None else None
+        loss = self.default_loss() or None if loss == "auto" else loss
+        optimizer = self.default_optimizer() if optimizer == "auto" else optimizer
         metrics, weighted_metrics = (metrics_from_logits(some, self.output) for some in (metrics, weighted_metrics))
         loss = losses_from_logits(loss)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)

@@ -8,6 +8,8 @@ import keras
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
+from kbert.optim.losses import ClassificationLoss
+from kbert.optim.metrics import WeightedAccuracy
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -45,6 +47,12 @@ class BertClassifier(BertModel):
         self.encoder = encoder
         self.num_labels = num_labels
         self.dropout = dropout
+
+    def default_loss(self):
+        return {"logits": ClassificationLoss()}
+
+    def default_metrics(self):
+        return {"logits": [WeightedAccuracy()]}
 
     def get_config(self):
         return super().get_config() | {

@@ -5,7 +5,7 @@ Shapes: B batch, T words, K layers, H hidden, N labels, L layers of the encoder.
 
 import keras
 
-from kbert.layers.dropout import Dropout
+from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.scalar_mix import ScalarMix
 from kbert.layers.task_head import TaskHead
 
@@ -72,7 +72,7 @@ def feature_tagger(setting, num_layers, hidden_dim, num_labels, *, units=768, dr
     else:
         x = keras.layers.Reshape((-1, count * hidden_dim), name="concat")(features)  # [B, T, K * H]
     for number in range(2):
-        x = Dropout(dropout, name=f"dropout_{number}")(x)
+        x = ReplicaDropout(dropout, name=f"dropout_{number}")(x)
         lstm = keras.layers.LSTM(units, return_sequences=True)
         x = keras.layers.Bidirectional(lstm, name=f"lstm_{number}")(x, mask=mask)  # [B, T, 2 * units]
     logits = TaskHead(num_labels, dropout, name="tagger_head")(x)

@@ -11,6 +11,8 @@ from kbert.layers.split_choices import SplitChoices
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
+from kbert.optim.losses import ClassificationLoss
+from kbert.optim.metrics import WeightedAccuracy
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -59,6 +61,12 @@ class BertMultipleChoice(BertModel):
         self.config = encoder.config
         self.encoder = encoder
         self.dropout = dropout
+
+    def default_loss(self):
+        return {"logits": ClassificationLoss()}
+
+    def default_metrics(self):
+        return {"logits": [WeightedAccuracy()]}
 
     def get_config(self):
         return super().get_config() | {

@@ -9,6 +9,9 @@ from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
+from kbert.optim.adamw import AdamW
+from kbert.optim.losses import MaskedLanguageModelLoss, NextSentenceLoss
+from kbert.optim.metrics import CrossEntropy, Perplexity, WeightedAccuracy
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -92,6 +95,18 @@ class BertPretrainer(BertModel):
         if self.masked_lm and self.next_sentence:
             return "pretraining"
         return "masked_lm" if self.masked_lm else "next_sentence"
+
+    def default_optimizer(self):
+        """`kbert.AdamW` at 1e-4, the peak of the paper's pre-training; constant, see `BertModel.default_optimizer`."""
+        return AdamW(1e-4)
+
+    def default_loss(self):
+        losses = {"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()}
+        return {name: losses[name] for name in self.output}
+
+    def default_metrics(self):
+        metrics = {"mlm_logits": [CrossEntropy(), Perplexity(), WeightedAccuracy()], "nsp_logits": [WeightedAccuracy()]}
+        return {name: metrics[name] for name in self.output}
 
     def get_config(self):
         return super().get_config() | {

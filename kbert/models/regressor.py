@@ -8,6 +8,8 @@ import keras
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
+from kbert.optim.losses import RegressionLoss
+from kbert.optim.metrics import SquaredError
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -43,6 +45,12 @@ class BertRegressor(BertModel):
         self.config = encoder.config
         self.encoder = encoder
         self.dropout = dropout
+
+    def default_loss(self):
+        return {"score": RegressionLoss()}
+
+    def default_metrics(self):
+        return {"score": [SquaredError()]}
 
     def get_config(self):
         return super().get_config() | {

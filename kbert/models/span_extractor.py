@@ -8,6 +8,8 @@ import keras
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
+from kbert.optim.losses import SpanLoss
+from kbert.optim.metrics import SpanAccuracy
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -44,6 +46,12 @@ class BertSpanExtractor(BertModel):
         super().__init__(encoder.input, outputs, dtype=encoder.dtype_policy, **kwargs)
         self.config = encoder.config
         self.encoder = encoder
+
+    def default_loss(self):
+        return {name: SpanLoss() for name in ("start_logits", "end_logits")}
+
+    def default_metrics(self):
+        return {name: [SpanAccuracy()] for name in ("start_logits", "end_logits")}
 
     def get_config(self):
         return super().get_config() | {"encoder": keras.saving.serialize_keras_object(self.encoder)}

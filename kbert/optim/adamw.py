@@ -51,7 +51,7 @@ class AdamW(keras.optimizers.Optimizer):
     Example::
 
         schedule = WarmupLinearDecay(peak=1e-4, warmup_steps=10_000, total_steps=1_000_000)
-        model.compile(optimizer=AdamW(schedule), loss=pretraining_losses())
+        model.compile(AdamW(schedule))
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
     """

@@ -81,7 +81,7 @@ class Perplexity(CrossEntropy):
 
 
 @keras.saving.register_keras_serializable("kbert")
-class Accuracy(WeightedMean):
+class WeightedAccuracy(WeightedMean):
     """Share of labels that have the highest logit; a label that is neither -1 nor a class counts as missed.
 
     Call:
@@ -89,7 +89,7 @@ class Accuracy(WeightedMean):
 
     Example::
 
-        BertClassifier(config).compile(AdamW(2e-5), losses, weighted_metrics=[Accuracy()])
+        BertClassifier(config).compile(AdamW(2e-5), losses, weighted_metrics=[WeightedAccuracy()])
     """
 
     def __init__(self, name="accuracy"):
@@ -102,7 +102,7 @@ class Accuracy(WeightedMean):
 
 
 @keras.saving.register_keras_serializable("kbert")
-class SpanAccuracy(Accuracy):
+class SpanAccuracy(WeightedAccuracy):
     """Share of answers whose start (or end) has the highest logit.
 
     Call:

@@ -106,7 +106,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         print(hardware.describe())
         with hardware.scope():
             model = BertClassifier(config)
-            model.compile(AdamW(2e-5), task_losses(model.task), jit_compile=hardware.jit_compile)
+            model.compile(AdamW(2e-5), jit_compile=hardware.jit_compile)
     """
     for name, value, allowed in (
         ("strategy", strategy, STRATEGIES),

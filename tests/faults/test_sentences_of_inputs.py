@@ -7,7 +7,6 @@ from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.corpus.write_records import write_records
-from kbert.optim.tasks import task_losses
 from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
 from kbert.preprocessing.span_preprocessor import SpanPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
@@ -70,7 +69,7 @@ def test_a_pipeline(pipeline):
 def test_hugging_face_names(pipeline, as_tensors):
     batch = {name: tf.constant(value) if as_tensors else value for name, value in HUGGING_FACE.items()}
     model = pipeline.model
-    model.compile("sgd", task_losses("classification"))
+    model.compile("sgd")
     message = (
         "BertClassifier: expected a batch with the keys .*Hugging Face's attention_mask is padding_mask here, "
         "input_ids is token_ids here, token_type_ids is segment_ids here"

@@ -18,7 +18,6 @@ from helpers import tiny_pretraining as tiny
 from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.optim.tasks import task_losses, task_metrics
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.hardware import choose_hardware
 from kbert.training.resume import fit_steps
@@ -46,10 +45,7 @@ def classify(hardware):
     with hardware.scope():
         keras.utils.set_random_seed(7)
         model = BertClassifier(tiny.config(**SMALL), num_labels=3)
-        model.compile(
-            AdamW(0.01, global_clipnorm=0.1), task_losses(model.task), weighted_metrics=task_metrics(model.task),
-            jit_compile=hardware.jit_compile,
-        )  # fmt: skip
+        model.compile(AdamW(0.01, global_clipnorm=0.1), jit_compile=hardware.jit_compile)
     data = tf.data.Dataset.from_tensor_slices((inputs, {"logits": labels})).batch(6)
     history = model.fit(data, epochs=2, verbose=0).history
     evaluation = model.evaluate(data, return_dict=True, verbose=0)

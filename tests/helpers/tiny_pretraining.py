@@ -17,7 +17,6 @@ import tensorflow as tf
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
-from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.training.resume import fit_steps
 
@@ -36,12 +35,7 @@ def config(**changes):
 def compiled_model(optimizer=None, jit_compile=False, **changes):
     keras.utils.set_random_seed(7)
     model = BertPretrainer(config(**changes))
-    model.compile(
-        optimizer or AdamW(WarmupLinearDecay(0.01, 3, 30)),
-        loss=pretraining_losses(),
-        weighted_metrics=pretraining_metrics(),
-        jit_compile=jit_compile,
-    )
+    model.compile(optimizer or AdamW(WarmupLinearDecay(0.01, 3, 30)), jit_compile=jit_compile)
     return model
 
 

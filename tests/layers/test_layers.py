@@ -5,7 +5,6 @@ import pytest
 from helpers.layer_harness import run_layer_test
 
 from kbert.layers.attention_bias import AttentionBias
-from kbert.layers.dropout import Dropout
 from kbert.layers.embedding_block import EmbeddingBlock
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.feed_forward import FeedForward
@@ -13,6 +12,7 @@ from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.pooler import Pooler
+from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.self_attention import SelfAttention
 from kbert.layers.split_choices import SplitChoices
 from kbert.layers.task_head import TaskHead
@@ -60,7 +60,7 @@ CASES = {
     "pooler": (Pooler, {}, [X], under("dense", DENSE)),
     "pooler_packed": (Pooler, {"num_parts": 3}, [X, PARTS], under("dense", DENSE)),
     "layer_norm": (LayerNorm, {}, [X], NORM),
-    "dropout": (Dropout, {"rate": 0.3}, [X], []),
+    "dropout": (ReplicaDropout, {"rate": 0.3}, [X], []),
     "masked_lm_head": (
         MaskedLMHead,
         {"vocabulary_size": 37},

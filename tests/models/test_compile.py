@@ -1,4 +1,4 @@
-"""Keras' losses and metrics in `compile`: by name they read the logits that kbert's models give."""
+"""`compile`: the model's own losses and metrics, and Keras' by name, which read the logits that models give."""
 
 import keras
 import numpy as np
@@ -6,9 +6,15 @@ import pytest
 from helpers.batches import BATCH, LENGTH, config, labels_of, plain_batch
 
 from kbert.models.classifier import BertClassifier
+from kbert.models.encoder import BertEncoder
 from kbert.models.from_logits import losses_from_logits
+from kbert.models.multiple_choice import BertMultipleChoice
+from kbert.models.pretrainer import BertPretrainer
 from kbert.models.regressor import BertRegressor
 from kbert.models.span_extractor import BertSpanExtractor
+from kbert.models.tagger import BertTagger
+from kbert.optim.adamw import AdamW
+from kbert.optim.metrics import CrossEntropy
 
 SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 LABELS = labels_of((BATCH,), 3)
@@ -123,3 +129,59 @@ def test_binary_metrics_have_their_border_at_the_logit_0():
     logits = np.asarray(model(plain_batch())["logits"])
     values = model.evaluate(plain_batch(), MANY_HOT, verbose=0, return_dict=True)
     assert values["binary_accuracy"] == pytest.approx(np.mean((logits > 0) == (MANY_HOT > 0)))
+
+
+DEFAULTS = {  # by task: the model, its losses and its metrics
+    "pretraining": (BertPretrainer, {"mlm_logits": "MaskedLanguageModelLoss", "nsp_logits": "NextSentenceLoss"}),
+    "masked_lm": (lambda c: BertPretrainer(c, next_sentence=False), {"mlm_logits": "MaskedLanguageModelLoss"}),
+    "next_sentence": (lambda c: BertPretrainer(c, masked_lm=False), {"nsp_logits": "NextSentenceLoss"}),
+    "classification": (BertClassifier, {"logits": "ClassificationLoss"}),
+    "tagging": (lambda c: BertTagger(c, 3), {"logits": "ClassificationLoss"}),
+    "multiple_choice": (BertMultipleChoice, {"logits": "ClassificationLoss"}),
+    "regression": (BertRegressor, {"score": "RegressionLoss"}),
+    "span": (BertSpanExtractor, {"start_logits": "SpanLoss", "end_logits": "SpanLoss"}),
+    "encoder": (BertEncoder, {}),
+}
+
+
+@pytest.mark.parametrize("task", DEFAULTS)
+def test_every_model_knows_its_losses_and_metrics(task):
+    make, expected = DEFAULTS[task]
+    model = make(config(num_layers=1))
+    assert model.task == task
+    assert {name: type(loss).__name__ for name, loss in model.default_loss().items()} == expected
+    assert model.default_metrics().keys() == expected.keys() and all(model.default_metrics().values())
+    assert expected.keys() in (set(), set(model.output))
+
+
+def test_compile_alone_trains_with_the_papers_optimizer(tmp_path):
+    model = classifier()()
+    model.compile()
+    history = model.fit(plain_batch(), LABELS, epochs=2, verbose=0).history
+    assert type(model.loss["logits"]).__name__ == "ClassificationLoss"
+    assert isinstance(model.optimizer, AdamW) and float(model.optimizer.learning_rate) == np.float32(5e-5)
+    assert history["loss"][1] < history["loss"][0] and set(history) == {"loss", "accuracy"}
+    pretrainer = BertPretrainer(config(num_layers=1))
+    pretrainer.compile()
+    assert float(pretrainer.optimizer.learning_rate) == np.float32(1e-4)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.evaluate(plain_batch(), LABELS, verbose=0) == model.evaluate(plain_batch(), LABELS, verbose=0)
+    assert int(again.optimizer.iterations) == 2
+
+
+def test_what_is_given_wins():
+    def names(*arguments, **keywords):
+        model = classifier()()
+        model.compile(*arguments, run_eagerly=True, **keywords)
+        return sorted(model.test_on_batch(plain_batch(), LABELS, return_dict=True))
+
+    assert names("adam") == ["accuracy", "loss"]
+    assert names("adam", metrics=["sparse_categorical_crossentropy"]) == ["loss", "sparse_categorical_crossentropy"]
+    assert names(weighted_metrics={"logits": [CrossEntropy()]}) == ["cross_entropy", "loss"]
+    assert names(weighted_metrics=None) == ["loss"]
+    assert names("adam", "sparse_categorical_crossentropy") == ["loss"]
+    model = classifier()()
+    model.compile("adam", loss=None)
+    with pytest.raises(ValueError, match="[Nn]o loss"):
+        model.fit(plain_batch(), LABELS, verbose=0)

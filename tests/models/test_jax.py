@@ -20,13 +20,12 @@ from kbert.layers.encoder_block import EncoderBlock
 from kbert.models.encoder import BertEncoder
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
-from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
 from kbert.optim.schedule import WarmupLinearDecay
 
 keras.utils.set_random_seed(3)
 fields = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 model = BertPretrainer(config(**fields))
-model.compile(AdamW(WarmupLinearDecay(0.01, 4, 60)), pretraining_losses(), weighted_metrics=pretraining_metrics())
+model.compile(AdamW(WarmupLinearDecay(0.01, 4, 60)))
 batch = pretraining_batch()
 labels = {"mlm_logits": labels_of(batch["mask_positions"].shape, 37), "nsp_logits": labels_of(5, 2)}
 weights = {"mlm_logits": np.ones(batch["mask_positions"].shape, "float32"), "nsp_logits": np.ones(5, "float32")}

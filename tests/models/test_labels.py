@@ -12,7 +12,6 @@ from kbert.models.pretrainer import BertPretrainer
 from kbert.models.regressor import BertRegressor
 from kbert.models.span_extractor import BertSpanExtractor
 from kbert.models.tagger import BertTagger
-from kbert.optim.tasks import task_losses, task_metrics
 
 V, P = 37, 4
 
@@ -45,7 +44,7 @@ OTHERS = {"start_logits": np.zeros(BATCH, "int32"), "end_logits": np.zeros(BATCH
 
 def compiled(make):
     model = make()
-    model.compile("sgd", task_losses(model.task), weighted_metrics=task_metrics(model.task), run_eagerly=True)
+    model.compile("sgd", run_eagerly=True)
     return model
 
 
@@ -99,7 +98,7 @@ def test_datasets(case):
 def test_compiled_steps_say_nan(case, jit):
     make, batch, output, sound, wrong, _ = CASES[case]
     model = compiled(make)
-    losses, metrics = task_losses(model.task), task_metrics(model.task)[output]
+    losses, metrics = model.default_loss(), model.default_metrics()[output]
     x = {name: tf.constant(value) for name, value in batch().items()}
 
     @tf.function(jit_compile=jit)
@@ -119,9 +118,9 @@ def test_compiled_steps_say_nan(case, jit):
 
 
 def test_a_wrong_label_is_no_hit():
-    from kbert.optim.metrics import Accuracy
+    from kbert.optim.metrics import WeightedAccuracy
 
-    metric = Accuracy()
+    metric = WeightedAccuracy()
     metric.update_state(np.array([7, -2, 0]), np.array([[9.0, 0.0]] * 3))  # read as 0 they would all be right
     assert float(metric.result()) == pytest.approx(1 / 3)
 
@@ -151,7 +150,7 @@ def test_an_absent_choice_is_no_label():
     with pytest.raises(ValueError, match="0 to 1 of choices that are there. Received: 1 in row 4; 1 of 5"):
         model.fit(batch, labels)
     labels[3] = -1
-    assert np.isnan(task_losses(model.task)["logits"](labels, model(batch)["logits"]))
+    assert np.isnan(model.default_loss()["logits"](labels, model(batch)["logits"]))
     labels[3] = 1
     assert model.test_on_batch(batch, labels, np.array([1.0, 1, 1, 1, 0]))[0] == pytest.approx(loss, rel=1e-5)
 

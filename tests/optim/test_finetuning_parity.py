@@ -11,7 +11,6 @@ from helpers.hf_bert import hf_name
 
 import kbert
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.optim.tasks import task_losses
 
 FILE = pathlib.Path(golden.__file__).parent / "finetuning.npz"
 MODELS = {
@@ -34,8 +33,8 @@ def fine_tune(task, optimizer):
     schedule = WarmupLinearDecay(golden.PEAK[task], golden.WARMUP, golden.STEPS)
     model.compile(
         kbert.AdamW(schedule, bias_correction=optimizer == "torch", epsilon=golden.EPSILON[optimizer]),
-        task_losses(task), jit_compile=False,
-    )  # fmt: skip
+        jit_compile=False,
+    )
     batches = [golden.make_batch(step, task) for step in range(golden.STEPS)]
     name = "score" if task == "regression" else "logits"
     stacked = {key: np.stack([inputs[key] for inputs, _ in batches]) for key in batches[0][0]}

@@ -15,7 +15,8 @@ import json
 import numpy as np, keras
 from helpers.numpy_adamw import NumpyAdamW, clip_by_global_norm, learning_rate
 from kbert.optim.adamw import AdamW
-from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
+from kbert.optim.losses import MaskedLanguageModelLoss, NextSentenceLoss
+from kbert.optim.metrics import CrossEntropy, Perplexity, WeightedAccuracy
 from kbert.optim.schedule import WarmupLinearDecay
 
 rng = np.random.default_rng(3)
@@ -39,7 +40,9 @@ weight = {"mlm_logits": np.array([[1, 1], [1, 0], [0, 0]], "float32"), "nsp_logi
 inputs = keras.Input((4,))
 tokens = keras.layers.Reshape((2, 5))(keras.layers.Dense(10, name="tokens")(inputs))
 model = keras.Model(inputs, {"mlm_logits": tokens, "nsp_logits": keras.layers.Dense(2, name="pair")(inputs)})
-model.compile(AdamW(0.1), loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
+losses = {"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()}
+metrics = {"mlm_logits": [CrossEntropy(), Perplexity(), WeightedAccuracy()], "nsp_logits": [WeightedAccuracy()]}
+model.compile(AdamW(0.1), losses, weighted_metrics=metrics)
 logits = {name: value.tolist() for name, value in model.predict(x, verbose=0).items()}
 first = model.fit(x, labels, sample_weight=weight, batch_size=3, verbose=0).history
 last = model.fit(x, labels, sample_weight=weight, batch_size=3, epochs=30, verbose=0).history

@@ -11,7 +11,6 @@ import tensorflow as tf
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertClassifier, BertPretrainer, BertRegressor, Pipeline, build_pipeline
-from kbert.optim.tasks import task_losses
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LABELS = ["bad", "good", "neither ß"]
@@ -245,7 +244,7 @@ def test_errors():
 def test_labels_that_no_class_has_are_refused_before_training(labels):
     pipeline = build_pipeline(BertClassifier(tiny_config(num_layers=1)), tiny_tokenizer())
     before = [w.copy() for w in pipeline.model.get_weights()]
-    for loss in (task_losses("classification"), "sparse_categorical_crossentropy"):
+    for loss in ("auto", "sparse_categorical_crossentropy"):
         pipeline.compile("adam", loss, run_eagerly=True)
         with pytest.raises(ValueError, match="BertClassifier: expected the labels of `logits` to be classes, 0 to 1"):
             pipeline.fit(TEXTS, np.array(labels))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from preprocessing.test_windows import original_is_max_context, original_windows
 from helpers.tiny_bert import tiny_tokenizer
+from preprocessing.test_windows import original_is_max_context, original_windows
 
 from kbert.preprocessing.span_preprocessor import SpanPreprocessor
 

@@ -13,12 +13,11 @@ from kbert.training.hardware import choose_hardware
 hardware = choose_hardware("mirrored", sys.argv[1], logical_cpus=2)
 import tensorflow as tf
 import kbert
-from kbert.optim.tasks import task_losses
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 with hardware.scope():
     model = kbert.BertClassifier(tiny_config())
-    model.compile(kbert.AdamW(0.01), task_losses(model.task), jit_compile=hardware.jit_compile)
+    model.compile(kbert.AdamW(0.01), jit_compile=hardware.jit_compile)
 pipeline = kbert.build_pipeline(model, tiny_tokenizer())
 batch = pipeline.preprocessor(TEXTS)
 inputs = {name: batch[name] for name in model.input}

@@ -6,7 +6,6 @@ import tensorflow as tf
 from helpers.tiny_bert import tiny_config
 
 import kbert
-from kbert.optim.tasks import task_losses
 from kbert.training import batch_memory
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.resume import fit_steps
@@ -25,7 +24,7 @@ def batches(rows, length, make=tf.zeros):
 @pytest.fixture(scope="module")
 def model():
     model = kbert.BertClassifier(tiny_config(), num_labels=2)
-    model.compile("adam", task_losses("classification"))
+    model.compile("adam")
     return model
 
 
@@ -73,14 +72,13 @@ def test_damaged_records_end_the_run(tmp_path):
     from helpers.tiny_corpus import make_documents, make_tokenizer
 
     from kbert.corpus.write_records import write_records
-    from kbert.optim.pretraining import pretraining_losses
     from kbert.pretraining.dataset import pretraining_dataset
 
     tokenizer = make_tokenizer()
     write_records(make_documents(60), tokenizer, tmp_path / "records", held_out=0.0)
     sizes = {"num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20, "max_sequence_length": 16}
     model = kbert.BertPretrainer(kbert.BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes))
-    model.compile("adam", pretraining_losses())
+    model.compile("adam")
     shard = tmp_path / "records" / "train-00000.tokens"
 
     def make_dataset(start_step):

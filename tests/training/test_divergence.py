@@ -17,7 +17,6 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.optim.metrics import Perplexity
-from kbert.optim.tasks import task_losses
 from kbert.tasks.predict_scores import check_scores
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import is_finite
@@ -75,7 +74,7 @@ def pretrainer(optimizer):
 def classifier(optimizer):
     keras.utils.set_random_seed(7)
     model = BertClassifier(tiny.config(), num_labels=3)
-    model.compile(optimizer, task_losses(model.task))
+    model.compile(optimizer)
     return model
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers.run_python import run_python
 
-from kbert.layers.dropout import Dropout
+from kbert.layers.replica_dropout import ReplicaDropout
 
 ONES = np.ones((50, 41), "float32")
 
@@ -15,7 +15,7 @@ import numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras
-from kbert.layers.dropout import Dropout
+from kbert.layers.replica_dropout import ReplicaDropout
 
 def masks(layer, strategy, steps=3):
     @tf.function
@@ -26,10 +26,10 @@ def masks(layer, strategy, steps=3):
 
 mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with mirrored.scope():
-    kbert, stock = Dropout(0.5, seed=3), keras.layers.Dropout(0.5, seed=3)
-    big_seed = Dropout(0.5, seed=2**31 - 1)
+    kbert, stock = ReplicaDropout(0.5, seed=3), keras.layers.Dropout(0.5, seed=3)
+    big_seed = ReplicaDropout(0.5, seed=2**31 - 1)
 kept, stock_kept, big = masks(kbert, mirrored), masks(stock, mirrored), masks(big_seed, mirrored)
-one = masks(Dropout(0.5, seed=3), tf.distribute.get_strategy())
+one = masks(ReplicaDropout(0.5, seed=3), tf.distribute.get_strategy())
 flat = kept.reshape(6, -1)
 agreement = [float(np.mean(flat[i] == flat[j])) for i in range(6) for j in range(i)]
 print(json.dumps({
@@ -42,33 +42,33 @@ print(json.dumps({
 
 
 def test_drops_the_rate_and_scales_the_rest():
-    y = keras.ops.convert_to_numpy(Dropout(0.3)(np.ones((300, 401), "float32"), training=True))
+    y = keras.ops.convert_to_numpy(ReplicaDropout(0.3)(np.ones((300, 401), "float32"), training=True))
     assert abs(np.mean(y == 0.0) - 0.3) < 4 * np.sqrt(0.3 * 0.7 / y.size)
     applied = round(0.3 * 2**16) / 2**16
     np.testing.assert_allclose(np.unique(y), [0.0, 1.0 / (1.0 - applied)], rtol=1e-6)
 
 
 def test_inference_and_rate_zero_change_nothing():
-    np.testing.assert_array_equal(Dropout(0.3)(ONES), ONES)
-    np.testing.assert_array_equal(Dropout(0.3)(ONES, training=False), ONES)
-    layer = Dropout(0.0)
+    np.testing.assert_array_equal(ReplicaDropout(0.3)(ONES), ONES)
+    np.testing.assert_array_equal(ReplicaDropout(0.3)(ONES, training=False), ONES)
+    layer = ReplicaDropout(0.0)
     np.testing.assert_array_equal(layer(ONES, training=True), ONES)
     assert not layer.variables
 
 
 def test_every_call_and_every_layer_draws_anew_and_a_seed_repeats():
-    first, second = Dropout(0.5, seed=7), Dropout(0.5, seed=7)
+    first, second = ReplicaDropout(0.5, seed=7), ReplicaDropout(0.5, seed=7)
     a, b = np.array(first(ONES, training=True)), np.array(first(ONES, training=True))
     assert 0.4 < np.mean(a == b) < 0.6
     np.testing.assert_array_equal(a, second(ONES, training=True))
-    other = np.array(Dropout(0.5)(ONES, training=True))
+    other = np.array(ReplicaDropout(0.5)(ONES, training=True))
     assert 0.4 < np.mean(a == other) < 0.6
 
 
 def test_the_gradient_has_the_mask_of_the_forward_pass():
     import tensorflow as tf
 
-    layer, x = Dropout(0.4), tf.constant(ONES)
+    layer, x = ReplicaDropout(0.4), tf.constant(ONES)
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = layer(x, training=True)
@@ -77,7 +77,7 @@ def test_the_gradient_has_the_mask_of_the_forward_pass():
 
 def test_half_precision_keeps_the_rate():
     x = keras.ops.ones((300, 401), dtype="float16")
-    y = Dropout(0.1, dtype="float16")(x, training=True)
+    y = ReplicaDropout(0.1, dtype="float16")(x, training=True)
     assert keras.backend.standardize_dtype(y.dtype) == "float16"
     assert abs(np.mean(np.array(y) == 0.0) - 0.1) < 4 * np.sqrt(0.09 / (300 * 401))
 
@@ -85,7 +85,7 @@ def test_half_precision_keeps_the_rate():
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5])
 def test_a_rate_outside_the_range_is_refused(rate):
     with pytest.raises(ValueError, match=r"`rate` must be in \[0, 1\). Received: "):
-        Dropout(rate)
+        ReplicaDropout(rate)
 
 
 def test_replicas_drop_different_places():

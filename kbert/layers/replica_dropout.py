@@ -4,7 +4,7 @@ import keras
 
 
 @keras.saving.register_keras_serializable("kbert")
-class Dropout(keras.layers.Layer):
+class ReplicaDropout(keras.layers.Layer):
     """`keras.layers.Dropout`, but with a mask of its own on every replica of a `tf.distribute` strategy.
 
     Keras mirrors the state of its seed generators, so that its own layer drops the same places on all replicas: with R
@@ -24,13 +24,13 @@ class Dropout(keras.layers.Layer):
     Example::
 
         keras.utils.set_random_seed(0)
-        Dropout(0.5)(keras.ops.ones((2, 3)), training=True)
+        ReplicaDropout(0.5)(keras.ops.ones((2, 3)), training=True)
     """
 
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(**kwargs)
         if not 0.0 <= rate < 1.0:
-            raise ValueError(f"Dropout: `rate` must be in [0, 1). Received: {rate!r}")
+            raise ValueError(f"ReplicaDropout: `rate` must be in [0, 1). Received: {rate!r}")
         self.rate = rate
         self.seed = seed
         if rate > 0.0:

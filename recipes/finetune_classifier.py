@@ -5,12 +5,12 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
         --init runs/tiny --output runs/reviews
 
 The table is .csv, .tsv (without quoting) or .jsonl. --text-pair-column: pairs of texts; --regression: labels are
-numbers; --windows mean (or max): texts that do not fit are learnt window by window, and judged by the mean of what is
-said of their windows. Without --dev a tenth of --train is held out, the same rows whatever the --seed. The paper
-chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run
-resumes from its last checkpoint when the same command is given again, with the same inputs. --output receives model/ (a
-kbert directory, for predict.py, evaluate.py and export.py), metrics.json, settings.json, inputs.json (their hashes),
-history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/.
+numbers; --window-pooling mean (or max): texts that do not fit are learnt window by window, and judged by the
+mean of what is said of their windows. Without --dev a tenth of --train is held out, the same rows whatever the --seed.
+The paper chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A
+killed run resumes from its last checkpoint when the same command is given again, with the same inputs. --output
+receives model/ (a kbert directory, for predict.py, evaluate.py and export.py), metrics.json, settings.json,
+inputs.json (their hashes), history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/.
 """
 
 import argparse
@@ -34,14 +34,14 @@ def parse_arguments(argv):
     parser.add_argument("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     parser.add_argument("--label-column", metavar="NAME", required=True, help="column of the label")
     parser.add_argument("--regression", action="store_true", help="labels are numbers: learn them by squared error")
-    parser.add_argument("--windows", choices=("mean", "max"),
+    parser.add_argument("--window-pooling", choices=("mean", "max"),
                         help="cut long texts into windows, pool what is said of each (default: truncate)")  # fmt: skip
     parser.add_argument("--doc-stride", metavar="N", type=positive_int, default=128,
-                        help="with --windows: tokens from one to the next (default: 128)")  # fmt: skip
+                        help="with --window-pooling: tokens from one to the next (default: 128)")  # fmt: skip
     add_finetuning_flags(parser)
     args = parser.parse_args(argv)
-    if args.windows and args.text_pair_column:
-        parser.error("--windows are of single texts: leave --text-pair-column out")
+    if args.window_pooling and args.text_pair_column:
+        parser.error("--window-pooling are of single texts: leave --text-pair-column out")
     return args
 
 
@@ -189,7 +189,7 @@ def training_data(args, pipeline, hardware, train, seed):
 
     more = batch_settings(args, hardware, seed)
     num_labels = getattr(pipeline.model, "num_labels", None)
-    if getattr(pipeline.answers, "windows", None) is None:
+    if pipeline.answers.window_pooling is None:
 
         def whole_texts(start_step):
             return training_dataset(train, pipeline.preprocessor, start_step=start_step, num_labels=num_labels, **more)
@@ -209,7 +209,7 @@ def timed_evaluation(args, pipeline, examples, metrics, static=False):
 
     size = {"batch_size": args.batch_size}
     with timed(len(examples), len(examples) * real_tokens(examples, pipeline.preprocessor)):
-        if getattr(pipeline.answers, "windows", None) is not None:
+        if pipeline.answers.window_pooling is not None:
             return evaluate_documents(pipeline, examples, metrics, **size)
         return evaluate(pipeline.model, pipeline.preprocessor, examples, metrics, static=static, **size)
 
@@ -230,7 +230,7 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         train, dev, labels = read_data(args)
-        windows = {"windows": args.windows, "doc_stride": args.doc_stride}
+        windows = {"window_pooling": args.window_pooling, "doc_stride": args.doc_stride}
         pipeline, hardware = build(args, args.seed, labels, train.pair, **windows)
         run = open_run(
             args.output, settings_of(args), args.overwrite, hardware, inputs=inputs_of(args),

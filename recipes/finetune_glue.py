@@ -95,7 +95,7 @@ def read_by(args, tasks) -> dict:
 
 def build_classifier(args, seed, task):
     """Pipeline and hardware for a task; a GLUE text is one window, whatever --init was trained with."""
-    return build(args, seed, task.labels, task.pair, windows=None)
+    return build(args, seed, task.labels, task.pair, window_pooling=None)
 
 
 class Classifiers:

@@ -132,7 +132,7 @@ def number_or_off(text: str) -> float | str:
 
 def add_stored_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that replace, or turn off, what is stored with a model about its answers; for `stored_options`."""
-    parser.add_argument("--windows", choices=("mean", "max", "off"),
+    parser.add_argument("--window-pooling", choices=("mean", "max", "off"),
                         help="of long texts of a classifier or regressor: pool the answers to their windows, or "
                              "truncate them: off (default: the model's)")  # fmt: skip
     parser.add_argument("--null-threshold", metavar="X", type=number_or_off,
@@ -142,7 +142,7 @@ def add_stored_flags(parser: argparse.ArgumentParser) -> None:
 
 def stored_options(arguments: argparse.Namespace) -> dict:
     """The flags of `add_stored_flags` that are given, as `kbert.build_pipeline` takes them."""
-    given = {"windows": arguments.windows, "null_threshold": arguments.null_threshold}
+    given = {"window_pooling": arguments.window_pooling, "null_threshold": arguments.null_threshold}
     return {name: None if value == "off" else value for name, value in given.items() if value is not None}
 
 

@@ -4,8 +4,8 @@
     python recipes/predict.py --model runs/pretrained --input sentences.txt --output answers.jsonl
 
 A classifier gives label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK] in the text,
-an encoder an embedding, a model of choices the number of the best one, a tagger the entities of the text (--answer
-tags: all words with their tags), a model of questions the answer out of the context, where it stands and the n best.
+an encoder an embedding, a model of choices the number of the best one, a tagger the entities of the text (or all
+words: --tagging-output tags), a model of questions the answer out of the context, where it stands and the n best.
 --input: .csv, .tsv or .jsonl, read by columns; questions also SQuAD's .json; any other file is read line by line, each
 line a text (for models of pairs: two texts with a tab between them; for questions: question, tab, context).
 --output: .jsonl, or .csv (not for fill-mask; of questions without the n best); one row a text, in the order
@@ -57,7 +57,7 @@ def parse_arguments(argv):
     parser.add_argument("--top-k", metavar="N", type=positive_int,
                         help="tokens to propose for each [MASK] (default: the model's)")  # fmt: skip
     add_stored_flags(parser)
-    parser.add_argument("--answer", choices=("tags", "entities"),
+    parser.add_argument("--tagging-output", choices=("tags", "entities"),
                         help="what a tagger gives: the tag of every word, or entities (default: entities)")  # fmt: skip
     add_flags(parser, "output", "batch-size", "precision", "overwrite",
               output={"metavar": "FILE", "help": "where the answers go: .jsonl or .csv"},
@@ -85,13 +85,11 @@ def load(args):
 
     with choose_hardware("one", args.precision).scope():
         model = kbert.load_pretrained(args.model)
-        answer = args.answer or ("entities" if model.task == "tagging" else None)
+        answer = args.tagging_output or ("entities" if model.task == "tagging" else None)
         pipeline = kbert.build_pipeline(
-            model, sequence_length=args.sequence_length, top_k=args.top_k, answer=answer, **stored_options(args)
+            model, sequence_length=args.sequence_length, top_k=args.top_k, tagging_output=answer, **stored_options(args)
         )
-    if args.output.suffix.lower() == ".csv" and {"tokens", "embedding", "tags", "entities", "choice"} & set(
-        pipeline.output
-    ):
+    if args.output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
         raise ValueError(
             "tokens for [MASK], embeddings, tags, entities and choices fit no table; give --output a name in .jsonl"
         )
@@ -170,15 +168,13 @@ def read_lines(path, names):
 
 def answer(args, pipeline, rows, columns):
     """Each row with its answers, batch by batch."""
-    from kbert.pipelines.answers_to_dicts import answers_to_dicts
-
     start = shown = time.monotonic()
     done = 0
     while batch := list(itertools.islice(rows, args.batch_size)):
         # Always full batches, so that nothing is traced or compiled twice; the fill's answers are dropped.
         padded = batch + batch[-1:] * (args.batch_size - len(batch))
         answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
-        for row, result in zip(batch, answers_to_dicts(pipeline, answers), strict=False):
+        for row, result in zip(batch, pipeline.answers.to_dicts(answers), strict=False):
             if clash := set(row) & set(result):
                 raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
             yield row | result
@@ -207,7 +203,7 @@ def written_whole(path):
         raise
 
 
-def write_jsonl(file, rows):
+def write_jsonl(file, rows, answers):
     """One JSON object a line; returns how many."""
     number = 0
     for number, row in enumerate(rows, start=1):  # noqa: B007 - returned
@@ -215,13 +211,11 @@ def write_jsonl(file, rows):
     return number
 
 
-def write_csv(file, rows):
+def write_csv(file, rows, answers):
     """A table with a header; the probability of each label in a column of its own; returns the number of rows."""
     writer, number = None, 0
     for number, row in enumerate(rows, start=1):  # noqa: B007 - returned
-        probabilities = row.pop("probabilities", {})
-        row.pop("n_best", None)
-        row |= {f"probability_{label}": value for label, value in probabilities.items()}
+        row = answers.table_row(row)
         if writer is None:
             writer = csv.DictWriter(file, row)
             writer.writeheader()
@@ -240,7 +234,7 @@ def main(argv=None):
         rows = read_rows(args, columns)
         write = write_csv if args.output.suffix.lower() == ".csv" else write_jsonl
         with written_whole(args.output) as file:
-            texts = write(file, answer(args, pipeline, rows, columns))
+            texts = write(file, answer(args, pipeline, rows, columns), pipeline.answers)
         metrics = {"settings": settings_of(args), "texts": texts, "seconds": round(time.monotonic() - start, 1)}
         write_json(metrics_path(args.output), metrics)
     print(f"Wrote {args.output}.")

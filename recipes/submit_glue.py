@@ -79,8 +79,8 @@ def load(path, task):
                          f"Received: {model.task} with labels {labels}")  # fmt: skip
     if model.pretrained.settings.pair != task.pair:
         raise ValueError(f"{path}: expected a model for {'pairs' if task.pair else 'single texts'}, as {task.name} has")
-    if model.pretrained.settings.windows:
-        raise ValueError(f"{path}: expected a model of whole texts. Received: one trained with --windows")
+    if model.pretrained.settings.window_pooling:
+        raise ValueError(f"{path}: expected a model of whole texts. Received: one trained with --window-pooling")
     return kbert.build_pipeline(model)
 
 

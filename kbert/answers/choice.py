@@ -6,9 +6,11 @@ Shapes: B batch, C choices, S sequence.
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers
+
 
 @keras.saving.register_keras_serializable("kbert")
-class ChoiceAnswers(keras.layers.Layer):
+class ChoiceAnswers(Answers):
     """The most probable choice of each row, as its number, and the probabilities of all.
 
     Call arguments:
@@ -25,9 +27,7 @@ class ChoiceAnswers(keras.layers.Layer):
         ChoiceAnswers()({"logits": tf.constant([[0.0, 3.0]])}, batch)["choice"]  # [1]
     """
 
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+    fits_table = False
 
     def call(self, outputs, batch):
         there = tf.reduce_any(tf.cast(batch["padding_mask"], tf.bool), axis=-1)  # [B, C]
@@ -44,3 +44,8 @@ class ChoiceAnswers(keras.layers.Layer):
             "choice": keras.KerasTensor(shape[:1], dtype="int32"),
             "probabilities": keras.KerasTensor(shape, dtype="float32"),
         }
+
+    def to_dicts(self, answers):
+        """``choice``, counted from 0, and ``probabilities``, a list, 0 for what is no choice."""
+        for choice, probabilities in zip(answers["choice"].tolist(), answers["probabilities"].tolist(), strict=True):
+            yield {"choice": choice, "probabilities": probabilities}

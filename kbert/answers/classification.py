@@ -6,21 +6,22 @@ Shapes: B batch, N labels.
 import keras
 import tensorflow as tf
 
-from kbert.answers.pool_windows import check_windows, pool_windows, pooled_size
+from kbert.answers.answers import Answers
+from kbert.answers.pool_windows import check_window_pooling, pool_windows, pooled_size
 
 
 @keras.saving.register_keras_serializable("kbert")
-class ClassificationAnswers(keras.layers.Layer):
+class ClassificationAnswers(Answers):
     """The most probable label of each row, as a string, and the probabilities of all.
 
     Args:
         labels: list of N strings, in the order of the logits.
-        windows: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
+        window_pooling: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
         **kwargs: name, dtype, trainable.
 
     Call arguments:
         outputs: dict with ``logits`` [B, N]; of windows [W, N].
-        batch: with `windows` what `DocumentPreprocessor` gave; else not needed.
+        batch: with `window_pooling` what `DocumentPreprocessor` gave; else not needed.
 
     Returns:
         dict of ``label`` string [B] (of equally probable ones the first) and ``probabilities`` float32 [B, N].
@@ -33,27 +34,27 @@ class ClassificationAnswers(keras.layers.Layer):
         ClassificationAnswers(["bad", "good"])({"logits": tf.constant([[0.0, 3.0]])})["label"]  # [b"good"]
     """
 
-    def __init__(self, labels, windows=None, **kwargs):
+    option_names = ("labels", "window_pooling")
+
+    def __init__(self, labels, window_pooling=None, **kwargs):
         super().__init__(**kwargs)
         if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
             raise ValueError(f"ClassificationAnswers: `labels` must be a list of strings. Received: {labels!r}")
-        check_windows(windows, "ClassificationAnswers")
+        check_window_pooling(window_pooling, "ClassificationAnswers")
         self.labels = tuple(labels)
-        self.windows = windows
-        self.supports_jit = False  # XLA has no strings
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+        self.window_pooling = window_pooling
 
     def call(self, outputs, batch=None):
         logits = tf.cast(outputs["logits"], tf.float32)  # [B, N]
         self._check(logits.shape)
-        logits = pool_windows(logits, batch, self.windows)
+        logits = pool_windows(logits, batch, self.window_pooling)
         labels = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1, output_type=tf.int32))
         return {"label": labels, "probabilities": tf.nn.softmax(logits)}
 
     def compute_output_spec(self, outputs, batch=None):
         shape = outputs["logits"].shape
         self._check(shape)
-        shape = (pooled_size(shape[0], batch, self.windows), *shape[1:])
+        shape = (pooled_size(shape[0], batch, self.window_pooling), *shape[1:])
         return {
             "label": keras.KerasTensor(shape[:-1], dtype="string"),
             "probabilities": keras.KerasTensor(shape, dtype="float32"),
@@ -65,5 +66,11 @@ class ClassificationAnswers(keras.layers.Layer):
                 f"ClassificationAnswers: expected as many labels as logits ({shape[-1]}). Received: {list(self.labels)}"
             )
 
-    def get_config(self):
-        return {**super().get_config(), "labels": list(self.labels), "windows": self.windows}
+    def to_dicts(self, answers):
+        """``label``, and ``probabilities``: label → number."""
+        for label, probabilities in zip(answers["label"], answers["probabilities"].tolist(), strict=True):
+            yield {"label": label, "probabilities": dict(zip(self.labels, probabilities, strict=True))}
+
+    def table_row(self, row):
+        probabilities = {f"probability_{label}": value for label, value in row["probabilities"].items()}
+        return {name: value for name, value in row.items() if name != "probabilities"} | probabilities

@@ -6,11 +6,13 @@ Shapes: B batch, S sequence, H hidden.
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers, single_values
+
 POOLINGS = ("mean", "max", "cls", "pooler")
 
 
 @keras.saving.register_keras_serializable("kbert")
-class EmbeddingAnswers(keras.layers.Layer):
+class EmbeddingAnswers(Answers):
     """Pools an encoder's last hidden states to one vector, the embedding of the text.
 
     Args:
@@ -35,6 +37,9 @@ class EmbeddingAnswers(keras.layers.Layer):
 
         EmbeddingAnswers(normalize=True)(encoder(batch), batch)["embedding"]  # [B, H]
     """
+
+    option_names = ("pooling", "normalize")
+    fits_table = False
 
     def __init__(self, pooling="mean", normalize=False, **kwargs):
         super().__init__(**kwargs)
@@ -72,5 +77,6 @@ class EmbeddingAnswers(keras.layers.Layer):
         source = self._source(outputs)
         return {"embedding": keras.KerasTensor((source.shape[0], source.shape[-1]), dtype="float32")}
 
-    def get_config(self):
-        return {**super().get_config(), "pooling": self.pooling, "normalize": self.normalize}
+    def to_dicts(self, answers):
+        """``embedding``, a list of H numbers."""
+        return single_values(answers, "embedding")

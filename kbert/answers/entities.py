@@ -6,11 +6,12 @@ Shapes: B texts, T words and E entities of the longest, W windows, S sequence, N
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers, grouped_values
 from kbert.answers.word_tags import check_labels, check_number, word_tags
 
 
 @keras.saving.register_keras_serializable("kbert")
-class EntityAnswers(keras.layers.Layer):
+class EntityAnswers(Answers):
     """The entities of each text: runs of words whose tags belong together.
 
     An entity begins at a tag B- or S- (U-), at one of another type than the word before, and behind O, E- or L-: so
@@ -40,7 +41,9 @@ class EntityAnswers(keras.layers.Layer):
         EntityAnswers(["O", "B-PER", "I-PER"])(tagger(windows), batch)["entities"]  # [["Peter Blackburn"], [""]]
     """
 
-    fills = {"entities": "", "types": "", "starts": -1, "ends": -1, "scores": 0.0}
+    option_names = ("labels",)
+    fits_table = False
+    pad_values = {"entities": "", "types": "", "starts": -1, "ends": -1, "scores": 0.0}
 
     def __init__(self, labels, **kwargs):
         super().__init__(**kwargs)
@@ -50,8 +53,6 @@ class EntityAnswers(keras.layers.Layer):
         self._type_of = tuple(self._types.index(type_) for type_ in types)
         self._begins = tuple(prefix in "BSU" for prefix in prefixes)
         self._ends = tuple(prefix in "ELSU" for prefix in prefixes)
-        self.supports_jit = False  # XLA has no strings
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
 
     def call(self, outputs, batch):
         check_number(self.labels, outputs["logits"].shape, "EntityAnswers")
@@ -79,7 +80,7 @@ class EntityAnswers(keras.layers.Layer):
             "scores": tf.math.unsorted_segment_mean(tf.reshape(scores, [-1]), number, entities),
         }
         answers = {
-            name: tf.RaggedTensor.from_row_lengths(values, count, validate=False).to_tensor(self.fills[name])
+            name: tf.RaggedTensor.from_row_lengths(values, count, validate=False).to_tensor(self.pad_values[name])
             for name, values in columns.items()
         }
         return answers | {"count": count}
@@ -91,8 +92,13 @@ class EntityAnswers(keras.layers.Layer):
         answers = {name: keras.KerasTensor((rows, None), dtype=kind) for name, kind in kinds.items()}
         return answers | {"count": keras.KerasTensor((rows,), dtype="int32")}
 
-    def get_config(self):
-        return {**super().get_config(), "labels": list(self.labels)}
+    def settings(self):
+        return {**super().settings(), "tagging_output": "entities"}
+
+    def to_dicts(self, answers):
+        """``entities``: a list of ``entity``, ``type``, ``start``, ``end`` and ``score``."""
+        names = {"entities": "entity", "types": "type", "starts": "start", "ends": "end", "scores": "score"}
+        return grouped_values(answers, "entities", names)
 
 
 def prefix_and_type(label):

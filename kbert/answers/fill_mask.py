@@ -6,18 +6,19 @@ Shapes: B batch, M masks, V vocabulary, k tokens proposed.
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers
 from kbert.text.deserialize import deserialize
 
 
 @keras.saving.register_keras_serializable("kbert")
-class FillMaskAnswers(keras.layers.Layer):
+class FillMaskAnswers(Answers):
     """The k most probable tokens for each [MASK], with their probabilities.
 
     Tokens are given as they stand in the vocabulary: a piece that continues a word begins with "##".
 
     Args:
         tokenizer: `kbert.BertTokenizer`; gives the names of the ids.
-        k: how many tokens to propose; at most V.
+        top_k: k, how many tokens to propose; at most V.
         **kwargs: name, dtype, trainable.
 
     Call arguments:
@@ -29,27 +30,28 @@ class FillMaskAnswers(keras.layers.Layer):
         ``count`` int32 [B]. Places from ``count`` on hold "" and 0.
 
     Raises:
-        ValueError: k is not in 1 ... V.
+        ValueError: `top_k` is not in 1 ... V.
 
     Example::
 
-        answers = FillMaskAnswers(tokenizer, k=3)(model(batch), batch)
+        answers = FillMaskAnswers(tokenizer, top_k=3)(model(batch), batch)
         answers["tokens"][0, 0]  # [b"capital", b"heart", b"centre"]
     """
 
-    def __init__(self, tokenizer, k=5, **kwargs):
+    option_names = ("top_k",)
+    fits_table = False
+
+    def __init__(self, tokenizer, top_k=5, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"FillMaskAnswers: `k` must be a positive integer. Received: {k!r}")
+        if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
+            raise ValueError(f"FillMaskAnswers: `top_k` must be a positive integer. Received: {top_k!r}")
         self.tokenizer = tokenizer
-        self.k = k
-        self.supports_jit = False  # XLA has no strings
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+        self.top_k = top_k
 
     def call(self, outputs, batch):
         logits = tf.cast(outputs["mlm_logits"], tf.float32)  # [B, M, V]
         self._check(logits.shape)
-        best, ids = tf.math.top_k(logits, self.k)  # [B, M, k]
+        best, ids = tf.math.top_k(logits, self.top_k)  # [B, M, k]
         # Only k of V probabilities are wanted: no need to write the whole softmax.
         probabilities = tf.exp(best - tf.reduce_logsumexp(logits, axis=-1, keepdims=True))
         tokens = tf.gather(tf.constant(self.tokenizer.vocabulary), ids)
@@ -65,23 +67,27 @@ class FillMaskAnswers(keras.layers.Layer):
         shape = outputs["mlm_logits"].shape
         self._check(shape)
         return {
-            "tokens": keras.KerasTensor((*shape[:2], self.k), dtype="string"),
-            "probabilities": keras.KerasTensor((*shape[:2], self.k), dtype="float32"),
+            "tokens": keras.KerasTensor((*shape[:2], self.top_k), dtype="string"),
+            "probabilities": keras.KerasTensor((*shape[:2], self.top_k), dtype="float32"),
             "count": keras.KerasTensor(shape[:1], dtype="int32"),
         }
 
     def _check(self, shape):
-        if shape[-1] is not None and self.k > shape[-1]:
+        if shape[-1] is not None and self.top_k > shape[-1]:
             raise ValueError(
-                f"FillMaskAnswers: `k` cannot be more than the vocabulary ({shape[-1]} tokens). Received: {self.k}"
+                f"FillMaskAnswers: `top_k` cannot be more than the vocabulary ({shape[-1]} tokens). "
+                f"Received: {self.top_k}"
             )
 
+    def to_dicts(self, answers):
+        """``masks``: for each [MASK] the proposed tokens with their probabilities, best first."""
+        columns = (answers["tokens"], answers["probabilities"], answers["count"])
+        for tokens, probabilities, count in zip(*columns, strict=True):  # [M, k], [M, k], []
+            masks = zip(tokens[:count].tolist(), probabilities[:count].tolist(), strict=True)
+            yield {"masks": [[{"token": t, "probability": p} for t, p in zip(*mask, strict=True)] for mask in masks]}
+
     def get_config(self):
-        return {
-            **super().get_config(),
-            "tokenizer": self.tokenizer,
-            "k": self.k,
-        }
+        return {**super().get_config(), "tokenizer": self.tokenizer}
 
     @classmethod
     def from_config(cls, config):

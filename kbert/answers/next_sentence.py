@@ -6,9 +6,11 @@ Shapes: B batch.
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers, single_values
+
 
 @keras.saving.register_keras_serializable("kbert")
-class NextSentenceAnswers(keras.layers.Layer):
+class NextSentenceAnswers(Answers):
     """The probability of IsNext, which is index 0 of the logits.
 
     Call arguments:
@@ -25,12 +27,12 @@ class NextSentenceAnswers(keras.layers.Layer):
         NextSentenceAnswers()({"nsp_logits": tf.constant([[2.0, 0.0]])})["is_next"]  # [0.88]
     """
 
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
-
     def call(self, outputs, batch=None):
         return {"is_next": tf.nn.softmax(tf.cast(outputs["nsp_logits"], tf.float32))[:, 0]}
 
     def compute_output_spec(self, outputs, batch=None):
         return {"is_next": keras.KerasTensor(outputs["nsp_logits"].shape[:1], dtype="float32")}
+
+    def to_dicts(self, answers):
+        """``is_next``."""
+        return single_values(answers, "is_next")

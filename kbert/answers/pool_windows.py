@@ -8,19 +8,19 @@ import tensorflow as tf
 POOLINGS = ("max", "mean")
 
 
-def check_windows(windows, owner):
-    """Raises ValueError unless `windows` is None, "max" or "mean"."""
-    if windows not in (None, *POOLINGS):
-        raise ValueError(f"{owner}: `windows` must be None or one of {POOLINGS}. Received: {windows!r}")
+def check_window_pooling(window_pooling, owner):
+    """Raises ValueError unless `window_pooling` is None, "max" or "mean"."""
+    if window_pooling not in (None, *POOLINGS):
+        raise ValueError(f"{owner}: `window_pooling` must be None or one of {POOLINGS}. Received: {window_pooling!r}")
 
 
-def pool_windows(values, batch, windows):
+def pool_windows(values, batch, window_pooling):
     """Pools logits or scores over the windows of each text.
 
     Args:
         values: float32 [W] or [W, N].
         batch: what `DocumentPreprocessor` gave: ``window_row`` int32 [W], ``text`` string [B].
-        windows: "max" (of each label by itself) or "mean"; None: texts are not cut into windows, nothing is done.
+        window_pooling: "max" (of each label by itself) or "mean"; None: texts are not cut; nothing is done.
 
     Returns:
         float32 [B] or [B, N].
@@ -29,12 +29,12 @@ def pool_windows(values, batch, windows):
 
         pool_windows(tf.constant([1.0, 3.0, 5.0]), {"window_row": [0, 0, 1], "text": ["a", "b"]}, "mean")  # [2, 5]
     """
-    if windows is None:
+    if window_pooling is None:
         return values
-    pool = tf.math.unsorted_segment_max if windows == "max" else tf.math.unsorted_segment_mean
+    pool = tf.math.unsorted_segment_max if window_pooling == "max" else tf.math.unsorted_segment_mean
     return pool(values, batch["window_row"], tf.size(batch["text"]))
 
 
-def pooled_size(size, batch, windows):
+def pooled_size(size, batch, window_pooling):
     """B of symbolic values, whose first dimension is `size`."""
-    return size if windows is None else batch["text"].shape[0]
+    return size if window_pooling is None else batch["text"].shape[0]

@@ -6,20 +6,21 @@ Shapes: B batch.
 import keras
 import tensorflow as tf
 
-from kbert.answers.pool_windows import check_windows, pool_windows, pooled_size
+from kbert.answers.answers import Answers, single_values
+from kbert.answers.pool_windows import check_window_pooling, pool_windows, pooled_size
 
 
 @keras.saving.register_keras_serializable("kbert")
-class RegressionAnswers(keras.layers.Layer):
+class RegressionAnswers(Answers):
     """Hands the model's score on, in float32.
 
     Args:
-        windows: "max" or "mean": the scores are of windows of texts, and pooled; None: of whole texts.
+        window_pooling: "max" or "mean": the scores are of windows of texts, and pooled; None: of whole texts.
         **kwargs: name, dtype, trainable.
 
     Call arguments:
         outputs: dict with ``score`` [B].
-        batch: with `windows` what `DocumentPreprocessor` gave; else not needed.
+        batch: with `window_pooling` what `DocumentPreprocessor` gave; else not needed.
 
     Returns:
         dict of ``score`` float32 [B].
@@ -29,18 +30,20 @@ class RegressionAnswers(keras.layers.Layer):
         RegressionAnswers()({"score": tf.constant([2.5])})["score"]  # [2.5]
     """
 
-    def __init__(self, windows=None, **kwargs):
+    option_names = ("window_pooling",)
+
+    def __init__(self, window_pooling=None, **kwargs):
         super().__init__(**kwargs)
-        check_windows(windows, "RegressionAnswers")
-        self.windows = windows
-        self._convert_input_args = False  # a mixed dtype policy must not cast the scores
+        check_window_pooling(window_pooling, "RegressionAnswers")
+        self.window_pooling = window_pooling
 
     def call(self, outputs, batch=None):
-        return {"score": pool_windows(tf.cast(outputs["score"], tf.float32), batch, self.windows)}
+        return {"score": pool_windows(tf.cast(outputs["score"], tf.float32), batch, self.window_pooling)}
 
     def compute_output_spec(self, outputs, batch=None):
-        size = pooled_size(outputs["score"].shape[0], batch, self.windows)
+        size = pooled_size(outputs["score"].shape[0], batch, self.window_pooling)
         return {"score": keras.KerasTensor((size,), dtype="float32")}
 
-    def get_config(self):
-        return {**super().get_config(), "windows": self.windows}
+    def to_dicts(self, answers):
+        """``score``."""
+        return single_values(answers, "score")

@@ -7,13 +7,14 @@ questions, N entries of an n-best list.
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers
 from kbert.text.normalizer import valid_utf8
 
 NO_CANDIDATE = -1e9  # score of a context without any span that may be answered
 
 
 @keras.saving.register_keras_serializable("kbert")
-class SpanAnswers(keras.layers.Layer):
+class SpanAnswers(Answers):
     """The best span of each question's context, the n-best list, and whether there is an answer at all.
 
     The rules are the original's. Of each window the `n_best` highest start and end logits are combined; a candidate
@@ -53,6 +54,8 @@ class SpanAnswers(keras.layers.Layer):
         SpanAnswers(n_best=3)(model(batch), batch)["answer"]  # [b"Ada"]
     """
 
+    option_names = ("n_best", "max_answer_length", "null_threshold")
+
     def __init__(self, n_best=20, max_answer_length=30, null_threshold=None, **kwargs):
         super().__init__(**kwargs)
         for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
@@ -63,8 +66,6 @@ class SpanAnswers(keras.layers.Layer):
         self.n_best = n_best
         self.max_answer_length = max_answer_length
         self.null_threshold = None if null_threshold is None else float(null_threshold)
-        self.supports_jit = False  # XLA has no strings
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
         self._allow_non_tensor_positional_args = True
 
     @property
@@ -167,13 +168,16 @@ class SpanAnswers(keras.layers.Layer):
             "n_best_count": keras.KerasTensor((size,), dtype="int32"),
         }
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "n_best": self.n_best,
-            "max_answer_length": self.max_answer_length,
-            "null_threshold": self.null_threshold,
-        }
+    def to_dicts(self, answers):
+        """``answer``, ``score``, ``start``, ``end``, ``null_score``, and ``n_best``: answers with probabilities."""
+        single = [name for name in answers if not name.startswith("n_best")]
+        columns = (answers["n_best_answers"], answers["n_best_scores"].tolist(), answers["n_best_count"])
+        for i, (texts, shares, count) in enumerate(zip(*columns, strict=True)):
+            entries = [{"answer": a, "probability": p} for a, p in zip(texts[:count], shares[:count], strict=True)]
+            yield {name: answers[name][i : i + 1].tolist()[0] for name in single} | {"n_best": entries}
+
+    def table_row(self, row):
+        return {name: value for name, value in row.items() if name != "n_best"}
 
 
 def _at(values, row, column):

@@ -6,11 +6,12 @@ Shapes: B texts, T words of the longest, W windows, S sequence, N labels.
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers, grouped_values
 from kbert.answers.word_tags import check_labels, check_number, word_tags
 
 
 @keras.saving.register_keras_serializable("kbert")
-class TagAnswers(keras.layers.Layer):
+class TagAnswers(Answers):
     """Every word of each text with its most probable tag.
 
     Args:
@@ -35,13 +36,13 @@ class TagAnswers(keras.layers.Layer):
         TagAnswers(["O", "B-PER", "I-PER"])(tagger(windows), batch)["tags"]  # [["B-PER", "O", ""], …]
     """
 
-    fills = {"words": "", "tags": "", "scores": 0.0}  # what stands behind the end of a shorter text
+    option_names = ("labels",)
+    pad_values = {"words": "", "tags": "", "scores": 0.0}
+    fits_table = False
 
     def __init__(self, labels, **kwargs):
         super().__init__(**kwargs)
         self.labels = check_labels(labels, "TagAnswers")
-        self.supports_jit = False  # XLA has no strings
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
 
     def call(self, outputs, batch):
         check_number(self.labels, outputs["logits"].shape, "TagAnswers")
@@ -56,5 +57,9 @@ class TagAnswers(keras.layers.Layer):
         answers = {name: keras.KerasTensor((rows, None), dtype=kind) for name, kind in kinds.items()}
         return answers | {"count": keras.KerasTensor((rows,), dtype="int32")}
 
-    def get_config(self):
-        return {**super().get_config(), "labels": list(self.labels)}
+    def settings(self):
+        return {**super().settings(), "tagging_output": "tags"}
+
+    def to_dicts(self, answers):
+        """``words``: a list of ``word``, ``tag`` and ``score``."""
+        return grouped_values(answers, "words", {"words": "word", "tags": "tag", "scores": "score"})

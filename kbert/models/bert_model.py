@@ -22,6 +22,7 @@ class BertModel(keras.Model):
         config: the `BertConfig` of its encoder.
         encoder: its `BertEncoder`.
         task: what it does, one word of design.md's list.
+        token_outputs: names of the outputs with a value for every token, [B, S, ...].
         pretrained: None, or what `kbert.load_pretrained` found beside the weights (tokenizer, settings). A plain Python
             object: Keras neither tracks nor saves it.
 
@@ -34,6 +35,7 @@ class BertModel(keras.Model):
     """
 
     task: str
+    token_outputs: tuple[str, ...] = ()
 
     def __init__(self, inputs, outputs, dtype=None, name=None, trainable=True):
         # All that there is: a functional model of Keras swallows arguments that it does not know.

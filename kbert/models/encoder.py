@@ -53,6 +53,7 @@ class BertEncoder(BertModel):
     """
 
     task = "encoder"
+    token_outputs = ("sequence_output",)
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ class BertSpanExtractor(BertModel):
     """
 
     task = "span"
+    token_outputs = ("start_logits", "end_logits")
 
     def __init__(self, encoder, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))

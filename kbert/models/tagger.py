@@ -34,6 +34,7 @@ class BertTagger(BertModel):
     """
 
     task = "tagging"
+    token_outputs = ("logits",)
 
     def __init__(self, encoder, num_labels, dropout=None, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))

@@ -24,12 +24,12 @@ def column_batches(x, batch_size, steps=None):
         yield batch[0] if isinstance(batch, tuple) else batch
 
 
-def join_padded(answers, fills):
+def join_padded(answers, pad_values):
     """One dict of arrays out of several: rows one after the other, each array as wide as the widest.
 
     Args:
         answers: list of dicts of NumPy arrays.
-        fills: {name: what stands behind the end of a row}, for the names whose width varies.
+        pad_values: {name: what stands behind the end of a row}, for the names whose width varies.
 
     Example::
 
@@ -38,10 +38,11 @@ def join_padded(answers, fills):
     joined = {}
     for name in answers[0]:
         arrays = [np.asarray(one[name]) for one in answers]
-        if name in fills:
+        if name in pad_values:
             width = max(array.shape[1] for array in arrays)
             arrays = [
-                np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fills[name]) for array in arrays
+                np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=pad_values[name])
+                for array in arrays
             ]
         joined[name] = np.concatenate(arrays)
     return joined

@@ -7,11 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import kbert.pipelines.register_classes  # noqa: F401  registers what a saved pipeline is made of, so that load_model finds it
 from kbert.models.saved_model import write_saved_model
 from kbert.pipelines.padded_batches import column_batches, join_padded
+from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.strings import string_columns
 from kbert.text.deserialize import deserialize
 
@@ -29,9 +28,9 @@ class Pipeline(keras.Model):
     long documents) labels belong to windows: `kbert.tasks.span.dataset` has what to train `model` on.
 
     Args:
-        preprocessor: layer from string columns to a batch; has ``input_names`` and ``tokenizer``.
+        preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
         model: one of kbert's models. It is given the entries of the batch that it takes.
-        answers: layer, called as ``answers(model outputs, batch)``.
+        answers: `kbert.answers.answers.Answers`, called as ``answers(model outputs, batch)``.
         name, trainable: as of every Keras model.
 
     Inputs: dict of string columns [B], named ``preprocessor.input_names`` (``text``, and ``text_pair`` for pairs):
@@ -43,7 +42,7 @@ class Pipeline(keras.Model):
     multiple choice ``choice, probabilities``;
     spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores, n_best_count``; tagging ``words, tags,
     scores, count`` or ``entities, types, starts, ends, scores, count`` (``kbert.build_pipeline(model,
-    answer="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
+    tagging_output="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
     count``; next sentence ``is_next``; encoder ``embedding``.
 
     Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; to load it, ``from kbert import Pipeline``
@@ -67,7 +66,8 @@ class Pipeline(keras.Model):
                 "kbert.save_pretrained(model, directory, tokenizer=tokenizer), and load it with "
                 "KERAS_BACKEND=tensorflow to predict and to export."
             )
-        shapes = {name: (None,) if name in _matrices(preprocessor) else () for name in preprocessor.input_names}
+        lists = preprocessor.list_columns
+        shapes = {name: (None,) if name in lists else () for name in preprocessor.input_names}
         inputs = {name: keras.Input(shape, dtype="string", name=name) for name, shape in shapes.items()}
         batch = preprocessor(inputs)
         missing = sorted(set(model.input) - set(batch))
@@ -91,19 +91,7 @@ class Pipeline(keras.Model):
 
     def settings(self):
         """What `kbert.save_pretrained` stores beside weights and architecture, as the fields of `ModelSettings`."""
-        preprocessing = ("sequence_length", "pair", "max_masks", "doc_stride", "max_query_length")
-        found = {name: getattr(self.preprocessor, name) for name in preprocessing if hasattr(self.preprocessor, name)}
-        answering = ("null_threshold", "n_best", "max_answer_length", "windows")
-        found |= {name: getattr(self.answers, name) for name in answering if hasattr(self.answers, name)}
-        if hasattr(self.answers, "labels"):
-            found["labels"] = list(self.answers.labels)
-        for field, name in (("top_k", "k"), ("pooling", "pooling"), ("normalize", "normalize")):
-            if hasattr(self.answers, name):
-                found[field] = getattr(self.answers, name)
-        tokenizer = self.tokenizer.settings()
-        if isinstance(self.preprocessor, FillMaskPreprocessor):  # reads [MASK] always; other tasks need not
-            tokenizer["special_tokens_in_text"] = self.preprocessor.special_tokens_in_text
-        return {**found, "tokenizer": tokenizer}
+        return {**self.answers.settings(), **self.preprocessor.settings()}
 
     def __call__(self, inputs, *args, **kwargs):
         # Not in `call`: Keras checks what comes in before that, and would count the strings of a list.
@@ -156,12 +144,12 @@ class Pipeline(keras.Model):
             x = self._columns(x)
             if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict nothing
                 return self.predict_on_batch(x)
-        fills = getattr(self.answers, "fills", None)
-        if fills is None:
+        if not self.answers.pad_values:
             answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
             return {name: _as_text(answer) for name, answer in answers.items()}
         # Answers as wide as their batch's longest text: Keras could not put them together.
-        return join_padded([self.predict_on_batch(b) for b in column_batches(x, batch_size or 32, steps)], fills)
+        batches = column_batches(x, batch_size or 32, steps)
+        return join_padded([self.predict_on_batch(batch) for batch in batches], self.answers.pad_values)
 
     def predict_on_batch(self, x):
         answers = super().predict_on_batch(self._columns(x))
@@ -175,16 +163,14 @@ class Pipeline(keras.Model):
 
     def string_signature(self):
         """The inputs as ``tf.TensorSpec``, for exporting: string [None] each; choices [None, None]."""
-        matrices, names = _matrices(self.preprocessor), self.preprocessor.input_names
-        shapes = {name: [None, None] if name in matrices else [None] for name in names}
-        return {name: tf.TensorSpec(shape, tf.string, name=name) for name, shape in shapes.items()}
+        return self.preprocessor.string_signature()
 
     def _serve(self, inputs):
         return self(inputs, training=False)
 
     def _columns(self, inputs):
         names = self.preprocessor.input_names
-        columns = string_columns(inputs, names, "Pipeline", _matrices(self.preprocessor))
+        columns = string_columns(inputs, names, "Pipeline", self.preprocessor.list_columns)
         return dict(zip(names, columns, strict=True))
 
     def get_config(self):
@@ -198,14 +184,10 @@ class Pipeline(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
+        register_classes()
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})
-
-
-def _matrices(preprocessor):
-    """Names of the columns that hold several strings a row, [B, C]."""
-    return getattr(preprocessor, "matrices", ())
 
 
 def _makes_batches(x):

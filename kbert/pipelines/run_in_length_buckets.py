@@ -12,11 +12,10 @@ _EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2
 # memory for hidden states does not grow with the number of windows or choices in a request.
 _TOKENS = 8192
 _TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")  # [..., S]
-_TOKEN_OUTPUTS = ("sequence_output", "features", "start_logits", "end_logits")  # [N, S, ...]
 _NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [N, A, S, S]
 
 
-def run_in_length_buckets(model, batch):
+def run_in_length_buckets(model, batch, token_outputs=None):
     """The model's outputs on a batch, computed in groups of rows of similar length, cut to the longest row of each.
 
     The rows are sorted by length, run group by group in one loop of the graph, and put back in order. A group has at
@@ -29,6 +28,8 @@ def run_in_length_buckets(model, batch):
 
     Args:
         model: a kbert model, or another functional model with inputs and outputs of the same names.
+        token_outputs: names of the outputs that have a value for every token, [N, S, ...]; None: those that a kbert
+            model names.
         batch: dict of tensors, first dimension N; ``padding_mask`` [N, S] or [N, C, S], tokens first.
 
     Returns:
@@ -43,10 +44,12 @@ def run_in_length_buckets(model, batch):
         return model(inputs, training=False)
     if inputs["padding_mask"].shape.rank == 3:
         return _run_choices(model, inputs)
+    token_outputs = model.token_outputs if token_outputs is None else token_outputs
+    token_outputs = [name for name in token_outputs if name in model.output]
     lengths = tf.reduce_sum(tf.cast(inputs["padding_mask"], tf.int32), axis=-1)
-    outputs = _run_groups(model, inputs, lengths)
+    outputs = _run_groups(model, inputs, lengths, token_outputs)
     for name, value in outputs.items():
-        value.set_shape(_static_shape(model, name, inputs))
+        value.set_shape(_static_shape(model, name, inputs, token_outputs))
     return outputs
 
 
@@ -55,13 +58,13 @@ def _run_choices(model, inputs):
     shape = tf.shape(inputs["padding_mask"])  # N, C, S
     rows = {name: tf.reshape(value, (shape[0] * shape[1], 1, shape[2])) for name, value in inputs.items()}
     lengths = tf.reduce_sum(tf.cast(rows["padding_mask"], tf.int32), axis=(1, 2))
-    outputs = {name: tf.reshape(value, shape[:2]) for name, value in _run_groups(model, rows, lengths).items()}
+    outputs = {name: tf.reshape(value, shape[:2]) for name, value in _run_groups(model, rows, lengths, ()).items()}
     for value in outputs.values():
         value.set_shape(inputs["padding_mask"].shape[:2])
     return outputs
 
 
-def _run_groups(model, inputs, lengths):
+def _run_groups(model, inputs, lengths, token_outputs):
     """The outputs for rows of these lengths [N], in their order."""
     order = tf.argsort(lengths, stable=True)  # [N]
     starts, ends = _groups(tf.gather(lengths, order))  # [G]
@@ -69,7 +72,7 @@ def _run_groups(model, inputs, lengths):
 
     def run(group, arrays):
         rows = order[starts[group] : ends[group]]
-        outputs = _run(model, inputs, rows, tf.gather(lengths, rows))
+        outputs = _run(model, inputs, rows, tf.gather(lengths, rows), token_outputs)
         return group + 1, tuple(a.write(group, outputs[name]) for a, name in zip(arrays, names, strict=True))
 
     arrays = tuple(tf.TensorArray(model.output[name].dtype, size=tf.size(starts), infer_shape=False) for name in names)
@@ -87,22 +90,17 @@ def _applies(model):
     )
 
 
-def _run(model, inputs, rows, lengths):
+def _run(model, inputs, rows, lengths, token_outputs):
     """The model on some rows, cut to their longest; outputs for tokens are padded to S again."""
     longest = tf.maximum(tf.reduce_max(lengths), 1)  # 1: a batch without rows still runs once
     some = {name: tf.gather(value, rows) for name, value in inputs.items()}
     some |= {name: some[name][..., :longest] for name in _TOKEN_INPUTS if name in some}
     outputs = dict(model(some, training=False))
     cut = tf.shape(inputs["padding_mask"])[-1] - longest
-    for name in _outputs_for_tokens(model):
+    for name in token_outputs:
         more = [[0, 0]] * (len(outputs[name].shape) - 2)
         outputs[name] = tf.pad(outputs[name], [[0, 0], [0, cut], *more])
     return outputs
-
-
-def _outputs_for_tokens(model):
-    names = _TOKEN_OUTPUTS + (("logits",) if getattr(model, "task", None) == "tagging" else ())
-    return [name for name in names if name in model.output]
 
 
 def _groups(lengths):
@@ -116,10 +114,10 @@ def _groups(lengths):
     return starts, tf.concat([starts[1:], [tf.size(lengths)]], axis=0)
 
 
-def _static_shape(model, name, inputs):
+def _static_shape(model, name, inputs, token_outputs):
     shape = list(model.output[name].shape)
     shape[0] = inputs["padding_mask"].shape[0]
-    if name in _outputs_for_tokens(model):
+    if name in token_outputs:
         shape[1] = inputs["padding_mask"].shape[-1]
     elif name == "mlm_logits":
         shape[1] = inputs["mask_positions"].shape[1]

@@ -4,15 +4,27 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kbert.preprocessing.default_sequence_length import DEFAULT_SEQUENCE_LENGTH
-
+DEFAULT_SEQUENCE_LENGTH = 128  # tokens of a text where neither the model nor its task says so
 _PREPROCESSING = (
-    "sequence_length", "pair", "max_masks", "doc_stride", "max_query_length", "windows", "tokenizer",
-)  # fmt: skip
+    "sequence_length",
+    "pair",
+    "max_masks",
+    "doc_stride",
+    "max_query_length",
+    "window_pooling",
+    "tokenizer",
+)
 COUNTS = (
-    "sequence_length", "max_masks", "top_k", "doc_stride", "max_query_length", "n_best", "max_answer_length",
-)  # fmt: skip
-WINDOWS = ("max", "mean")  # how a long document's windows become one answer
+    "sequence_length",
+    "max_masks",
+    "top_k",
+    "doc_stride",
+    "max_query_length",
+    "n_best",
+    "max_answer_length",
+)
+CAN_BE_OFF = ("null_threshold", "window_pooling")  # of which None is a value: off
+_CHOICES = {"window_pooling": (None, "max", "mean"), "tagging_output": ("entities", "tags")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,14 +47,16 @@ class ModelSettings:
     max_masks: int = 8  # the most [MASK]s of a text that fill-mask answers
     doc_stride: int = 128  # tokens from one window of a long text to the next
     max_query_length: int = 64  # the most tokens of a question
-    windows: str | None = None  # long documents: None truncates, "max" or "mean" pools the logits of their windows
+    window_pooling: str | None = None  # long texts: None truncates, "max" or "mean" pools their windows' logits
     top_k: int = 5  # how many tokens fill-mask proposes
     pooling: str = "mean"  # of an encoder's embeddings: see kbert.answers.embedding
     normalize: bool = False  # whether embeddings are scaled to length 1
     null_threshold: float | None = None  # span extraction: "no answer" if it beats the best answer by more; None: never
     n_best: int = 20  # span extraction: starts and ends of a window that are combined, and answers listed
     max_answer_length: int = 30  # span extraction: tokens
+    tagging_output: str = "tags"  # what a tagger answers with: "tags" of the words, or "entities"
     tokenizer: dict[str, Any] = dataclasses.field(default_factory=dict)  # BertTokenizer.settings()
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a task from outside kbert, by name: JSON
 
     def __post_init__(self):
         if self.labels is not None:
@@ -58,22 +72,33 @@ class ModelSettings:
         for name in ("pair", "normalize"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"ModelSettings: `{name}` must be True or False. Received: {getattr(self, name)!r}")
-        if self.windows not in (None, *WINDOWS):
-            raise ValueError(f"ModelSettings: `windows` must be None or one of {WINDOWS}. Received: {self.windows!r}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"ModelSettings: `{name}` must be one of {choices}. Received: {getattr(self, name)!r}")
         threshold = self.null_threshold
         if threshold is not None and (
             isinstance(threshold, bool) or not isinstance(threshold, int | float) or not abs(threshold) < 1e30
         ):
             raise ValueError(f"ModelSettings: `null_threshold` must be a finite number. Received: {threshold!r}")
-        if not isinstance(self.tokenizer, Mapping):
-            raise ValueError(
-                f"ModelSettings: `tokenizer` must be a dict of BertTokenizer's arguments. Received: {self.tokenizer!r}"
-            )
+        for name, content in (("tokenizer", "BertTokenizer's arguments"), ("options", "the task's own options")):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ValueError(
+                    f"ModelSettings: `{name}` must be a dict of {content}. Received: {getattr(self, name)!r}"
+                )
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:
         """All fields."""
         return tuple(field.name for field in dataclasses.fields(cls))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field, or an option of a task from outside kbert."""
+        return getattr(self, name) if name in self.field_names() else self.options.get(name, default)
+
+    def replace(self, **values) -> "ModelSettings":
+        """A copy with other values of fields, or of options of a task from outside kbert."""
+        fields = {name: values.pop(name) for name in self.field_names() if name in values}
+        return dataclasses.replace(self, **{"options": {**self.options, **values}, **fields})
 
     def to_dict(self) -> dict[str, Any]:
         """As ``config.json`` has it: what the preprocessor needs stands in an object of its own."""

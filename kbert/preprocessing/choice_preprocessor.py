@@ -46,14 +46,14 @@ class ChoicePreprocessor(Preprocessor):
     """
 
     input_names = ("prompt", "choices")
-    matrices = ("choices",)  # [B, C], the others [B]
+    list_columns = ("choices",)
 
     def __init__(self, tokenizer, sequence_length=128, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 2)
 
     def call(self, inputs):
-        prompt, choices = string_columns(inputs, self.input_names, type(self).__name__, self.matrices)
+        prompt, choices = string_columns(inputs, self.input_names, type(self).__name__, self.list_columns)
         rows, width = tf.unstack(tf.shape(choices))
         flat = tf.reshape(choices, [-1])  # [B * C]
         tokens = self.tokenizer.call(flat)

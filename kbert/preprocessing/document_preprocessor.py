@@ -18,7 +18,7 @@ class DocumentPreprocessor(Preprocessor):
     """Packs every window of each text into ``[CLS] window [SEP]``, so that nothing of a long text is cut off.
 
     A text that fits is one row, as `TextPreprocessor` makes it; a longer one becomes several. The answers pool what the
-    model says of a text's windows (``windows="mean"`` or ``"max"``).
+    model says of a text's windows (``window_pooling="mean"`` or ``"max"``).
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -45,6 +45,7 @@ class DocumentPreprocessor(Preprocessor):
     """
 
     makes_windows = True
+    option_names = ("doc_stride",)
 
     def __init__(self, tokenizer, sequence_length=128, doc_stride=128, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
@@ -75,6 +76,3 @@ class DocumentPreprocessor(Preprocessor):
             "window_row": keras.KerasTensor((None,), dtype="int32"),
             "text": keras.KerasTensor(column.shape, dtype="string"),
         }
-
-    def get_config(self):
-        return {**super().get_config(), "doc_stride": self.doc_stride}

@@ -44,6 +44,8 @@ class FillMaskPreprocessor(Preprocessor):
         preprocessor(["Paris is the [MASK] of France."])["mask_positions"]  # [[4, 0, 0, 0, 0, 0, 0, 0]]
     """
 
+    option_names = ("max_masks",)
+
     def __init__(self, tokenizer, sequence_length=128, max_masks=8, special_tokens_in_text=None, **kwargs):
         super().__init__(_reading_special_tokens(tokenizer), sequence_length, **kwargs)
         content_length(sequence_length, 1)
@@ -96,9 +98,13 @@ class FillMaskPreprocessor(Preprocessor):
             "count": keras.KerasTensor((size,), dtype="int32"),
         }
 
+    def settings(self):
+        settings = super().settings()  # of the model, which other tasks use too: this one always reads [MASK]
+        settings["tokenizer"]["special_tokens_in_text"] = self.special_tokens_in_text
+        return settings
+
     def get_config(self):
-        own = {"max_masks": self.max_masks, "special_tokens_in_text": self.special_tokens_in_text}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), "special_tokens_in_text": self.special_tokens_in_text}
 
 
 def _reading_special_tokens(tokenizer):

@@ -1,6 +1,9 @@
 """What the preprocessors have in common: from string columns to the batch of a model."""
 
+from typing import Any
+
 import keras
+import tensorflow as tf
 
 from kbert.text.deserialize import deserialize
 
@@ -8,8 +11,13 @@ from kbert.text.deserialize import deserialize
 class Preprocessor(keras.layers.Layer):
     """A layer that keeps a tokenizer and packs tokens into rows of a static length.
 
-    It works eagerly, in tf.data and on symbolic inputs. A subclass names the string columns that it takes in
-    `input_names`, and has `call` and `compute_output_spec`.
+    It works eagerly, in tf.data and on symbolic inputs. A subclass has `call` and `compute_output_spec`.
+
+    Attributes:
+        input_names: the string columns that a call takes.
+        list_columns: those of them that hold several strings a row, [B, C].
+        makes_windows: whether a call takes `max_windows`, and a long text becomes several rows.
+        option_names: arguments of the constructor that are settings of the model, stored with it under these names.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -17,8 +25,10 @@ class Preprocessor(keras.layers.Layer):
         **kwargs: name, dtype, trainable.
     """
 
-    input_names = ("text",)
-    makes_windows = False  # whether a call takes `max_windows`, and a long text becomes several rows
+    input_names: tuple[str, ...] = ("text",)
+    list_columns: tuple[str, ...] = ()
+    makes_windows: bool = False
+    option_names: tuple[str, ...] = ()
 
     def __init__(self, tokenizer, sequence_length, **kwargs):
         super().__init__(**kwargs)
@@ -33,6 +43,16 @@ class Preprocessor(keras.layers.Layer):
         """The ids that packing needs, as arguments of `kbert.text.packing.pack_ranges`."""
         return {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
 
+    def settings(self) -> dict[str, Any]:
+        """What is stored with the model, as `kbert.pipelines.settings.ModelSettings` names it."""
+        options = {name: getattr(self, name) for name in self.option_names}
+        return {"sequence_length": self.sequence_length, **options, "tokenizer": self.tokenizer.settings()}
+
+    def string_signature(self) -> dict[str, tf.TensorSpec]:
+        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each, list columns [None, None]."""
+        shapes = {name: [None, None] if name in self.list_columns else [None] for name in self.input_names}
+        return {name: tf.TensorSpec(shape, tf.string, name=name) for name, shape in shapes.items()}
+
     def batch_spec(self, *rows):
         """What `compute_output_spec` says of ``token_ids``, ``segment_ids`` and ``padding_mask`` [*rows, S]."""
         dtypes = {"token_ids": "int32", "segment_ids": "int32", "padding_mask": "bool"}
@@ -40,7 +60,8 @@ class Preprocessor(keras.layers.Layer):
         return {name: keras.KerasTensor(shape, dtype=dtype) for name, dtype in dtypes.items()}
 
     def get_config(self):
-        return {**super().get_config(), "tokenizer": self.tokenizer, "sequence_length": self.sequence_length}
+        options = {name: getattr(self, name) for name in ("tokenizer", "sequence_length", *self.option_names)}
+        return {**super().get_config(), **options}
 
     @classmethod
     def from_config(cls, config):

@@ -57,6 +57,7 @@ class SpanPreprocessor(Preprocessor):
 
     input_names = ("question", "context")
     makes_windows = True
+    option_names = ("doc_stride", "max_query_length")
 
     def __init__(self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=64, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
@@ -119,13 +120,6 @@ class SpanPreprocessor(Preprocessor):
             "token_starts": windows("int32"),
             "token_ends": windows("int32"),
             "context": keras.KerasTensor(inputs["context"].shape, dtype="string"),
-        }
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "doc_stride": self.doc_stride,
-            "max_query_length": self.max_query_length,
         }
 
 

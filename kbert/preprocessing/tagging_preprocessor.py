@@ -61,6 +61,7 @@ class TaggingPreprocessor(Preprocessor):
     """
 
     makes_windows = True
+    option_names = ("doc_stride",)
 
     def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
@@ -163,9 +164,6 @@ class TaggingPreprocessor(Preprocessor):
             name: keras.KerasTensor(shape, dtype=dtype) for dtype, of in shapes.items() for name, shape in of.items()
         }
         return {**self.batch_spec(None), **more}
-
-    def get_config(self):
-        return {**super().get_config(), "doc_stride": self.doc_stride}
 
 
 def _or_else(values, ids, filler):

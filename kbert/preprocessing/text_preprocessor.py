@@ -45,6 +45,8 @@ class TextPreprocessor(Preprocessor):
         batch["token_ids"].shape  # (1, 64)
     """
 
+    option_names = ("pair",)
+
     def __init__(self, tokenizer, sequence_length=128, pair=False, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 2 if pair else 1)
@@ -62,6 +64,3 @@ class TextPreprocessor(Preprocessor):
     def compute_output_spec(self, inputs):
         column = inputs[self.input_names[0]] if isinstance(inputs, dict) else inputs
         return self.batch_spec(column.shape[0])
-
-    def get_config(self):
-        return {**super().get_config(), "pair": self.pair}

@@ -1,23 +1,18 @@
-"""What a served model can be asked: the signatures of each task.
+"""What a served model can be asked: the signatures of its task, within the limits on requests.
 
-Shapes: B batch, S sequence, N labels, K layers, H hidden.
+Shapes: B batch, S sequence.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from kbert.answers.embedding import EmbeddingAnswers
-from kbert.answers.entities import EntityAnswers
-from kbert.answers.next_sentence import NextSentenceAnswers
-from kbert.answers.tags import TagAnswers
-from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
-from kbert.serving.encoder_layers import encoder_layers
-from kbert.serving.example_inputs import example_inputs
+from kbert.pipelines.example_rows import example_rows
+from kbert.pipelines.registry import task_pipeline
+from kbert.pipelines.task_signature import TaskSignature, answering
 from kbert.serving.limits import ServingLimits
-from kbert.serving.token_list import token_list
 
 METHODS = {kind: f"tensorflow/serving/{kind}" for kind in ("predict", "classify", "regress")}
 
@@ -44,10 +39,10 @@ class ServingSignature:
     kind: str = "predict"
 
 
-def signatures(pipeline, layers=None, limits=None):
-    """The signatures of a pipeline's SavedModel: dict of name → `ServingSignature`; serving_default among them.
+def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature]:
+    """The signatures of a pipeline's SavedModel: ``serving_default``, the pipeline itself, and those of its task.
 
-    | task | signatures beside serving_default (the pipeline itself) |
+    | task | signatures beside serving_default |
     |---|---|
     | encoder | ``embed``, ``tokenize``, ``features`` |
     | pretraining, masked_lm | ``fill_mask``; with a next-sentence head ``next_sentence`` |
@@ -66,41 +61,42 @@ def signatures(pipeline, layers=None, limits=None):
             single row.
     """
     limits = limits or ServingLimits()
-    task = getattr(pipeline.model, "task", None)
-    named = {name: make(pipeline, limits) for name, make in _MAKERS.get(task, {}).items()}
-    if layers is not None and task != "encoder":
-        raise ValueError(f"features: only an encoder gives `layers`. Received: a {task} model, layers={list(layers)}")
-    if task == "encoder":
-        named["features"] = _features(pipeline, limits, layers)
-    if task == "pretraining":
-        named["next_sentence"] = _next_sentence(pipeline, limits)
-    return {"serving_default": _pipeline(pipeline, limits), **named}
+    task = task_pipeline(pipeline.model.task)
+    options = {} if layers is None else {"layers": layers}
+    if other := set(options) - set(inspect.signature(task.signatures).parameters):
+        raise ValueError(f"export: the task {task.task} does not take {sorted(other)}. Received: layers={list(layers)}")
+    default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
+    named = {"serving_default": default, **task.signatures(pipeline, **options)}
+    return {name: _within_limits(signature, pipeline, task, limits) for name, signature in named.items()}
 
 
-def _signature(pipeline, limits, finish, preprocessor=None, values_per_row=1):
-    """A signature on string columns: the preprocessor's batch within the limits, then ``finish(batch, inputs)``."""
-    if preprocessor is None:
-        preprocessor, specs, task = pipeline.preprocessor, pipeline.string_signature(), pipeline.model.task
-    else:
-        specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in preprocessor.input_names}
-        task = None
-    examples = example_inputs(tuple(specs), task)
+def _within_limits(signature: TaskSignature, pipeline, task, limits):
+    """The signature with its limits, on string columns or, of its kind, on tf.Examples."""
+    preprocessor = signature.preprocessor or pipeline.preprocessor
+    specs = preprocessor.string_signature()
+    rows_of = task.example_rows if signature.preprocessor is None else example_rows
 
     def checked(columns):
         return dict(zip(specs, limits.check_bytes(columns), strict=True))
 
     def preprocess(*columns):
-        return limits.batch(preprocessor, checked(columns), values_per_row)
+        return limits.batch(preprocessor, checked(columns), signature.values_per_row)
 
     def function(*columns):
         inputs = checked(columns)
-        return finish(limits.batch(preprocessor, inputs, values_per_row), inputs)
+        return signature.finish(limits.batch(preprocessor, inputs, signature.values_per_row), inputs)
 
-    max_rows = limits.max_rows(preprocessor.sequence_length, values_per_row)
-    return ServingSignature(function, preprocess, specs, examples, max_rows)
+    plain = ServingSignature(
+        function,
+        preprocess,
+        specs,
+        rows_of(tuple(specs)),
+        limits.max_rows(preprocessor.sequence_length, signature.values_per_row),
+    )
+    return plain if signature.kind == "predict" else _on_examples(plain, limits, signature.kind)
 
 
-def _on_examples(plain, limits, rename, kind):
+def _on_examples(plain, limits, kind):
     """A signature that takes serialised tf.Examples, with the columns of `plain` as features."""
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in plain.inputs}
 
@@ -110,118 +106,10 @@ def _on_examples(plain, limits, rename, kind):
         return [parsed[name] for name in plain.inputs]
 
     return ServingSignature(
-        lambda inputs: rename(plain.function(*columns(inputs))),
+        lambda inputs: plain.function(*columns(inputs)),
         lambda inputs: plain.preprocess(*columns(inputs)),
         {"inputs": tf.TensorSpec([None], tf.string, name="inputs")},
         plain.examples,
         plain.max_rows,
         kind,
     )
-
-
-def _pipeline(pipeline, limits):
-    values = 1
-    if pipeline.model.task in ("pretraining", "masked_lm"):
-        values = pipeline.preprocessor.max_masks * pipeline.model.config.vocabulary_size  # logits [M, V]
-    elif pipeline.model.task == "encoder":
-        values = _hidden(pipeline, 1)
-    return _signature(pipeline, limits, _finish(pipeline, pipeline.answers), values_per_row=values)
-
-
-def _finish(pipeline, answers):
-    return lambda batch, inputs: answers(run_in_length_buckets(pipeline.model, batch), batch)
-
-
-def _classify(pipeline, limits):
-    labels = list(pipeline.answers.labels)
-
-    def rename(answers):
-        scores = answers["probabilities"]  # [B, N]
-        classes = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])  # [B, N]; a server cuts it into requests
-        return {"classes": classes, "scores": scores}
-
-    return _on_examples(_pipeline(pipeline, limits), limits, rename, "classify")
-
-
-def _regress(pipeline, limits):
-    return _on_examples(_pipeline(pipeline, limits), limits, lambda answers: {"outputs": answers["score"]}, "regress")
-
-
-def _embed(pipeline, limits):
-    own = pipeline.answers
-    poolings = {name: EmbeddingAnswers(name, own.normalize) for name in ("mean", "cls", "max")}
-
-    def finish(batch, inputs):
-        outputs = run_in_length_buckets(pipeline.model, batch)
-        pooled = {name: pool(outputs, batch)["embedding"] for name, pool in poolings.items()}
-        return {**own(outputs, batch), **pooled}
-
-    return _signature(pipeline, limits, finish, values_per_row=_hidden(pipeline, 1))
-
-
-def _tokenize(pipeline, limits):
-    return _signature(pipeline, limits, lambda batch, inputs: token_list(pipeline.preprocessor, inputs))
-
-
-def _answering(make_answers):
-    """A signature with one of the two answers that a tagger can give."""
-
-    def make(pipeline, limits):
-        own = pipeline.answers
-        answers = own if isinstance(own, make_answers) else make_answers(list(own.labels))
-        return _signature(pipeline, limits, _finish(pipeline, answers))
-
-    return make
-
-
-def _features(pipeline, limits, layers):
-    model = encoder_layers(pipeline.model.encoder, layers)
-
-    def finish(batch, inputs):
-        features = run_in_length_buckets(model, batch)["features"]  # [B, S, K, H]
-        features = tf.where(batch["padding_mask"][:, :, tf.newaxis, tf.newaxis], features, 0.0)
-        tokens = token_list(pipeline.preprocessor, inputs)
-        return {"features": features, "tokens": tokens["tokens"], "count": tokens["count"]}
-
-    return _signature(pipeline, limits, finish, values_per_row=_hidden(pipeline, model.output["features"].shape[2]))
-
-
-def _hidden(pipeline, states):
-    """Floats of a row of hidden states [S, K, H]."""
-    return pipeline.preprocessor.sequence_length * states * pipeline.model.config.hidden_dim
-
-
-def _next_sentence(pipeline, limits):
-    """The next-sentence head of a model whose pipeline fills masks."""
-    model, tokenizer = pipeline.model, pipeline.tokenizer
-    settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask reads [MASK] in the text, whatever it says
-    if settings != tokenizer.settings():
-        tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
-    preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)
-    head, answers = _head(model, "nsp_logits"), NextSentenceAnswers()
-
-    def finish(batch, inputs):
-        return answers(run_in_length_buckets(head, batch), batch)
-
-    return _signature(pipeline, limits, finish, preprocessor)
-
-
-def _head(model, output):
-    """The part of a model that one output needs; it shares the model's layers."""
-    import keras
-
-    inputs = {name: model.input[name] for name in model.encoder.input}
-    return keras.Model(inputs, {output: model.output[output]})
-
-
-_MAKERS = {
-    "encoder": {"embed": _embed, "tokenize": _tokenize},
-    "pretraining": {"fill_mask": _pipeline},
-    "masked_lm": {"fill_mask": _pipeline},
-    "next_sentence": {"next_sentence": _pipeline},
-    "classification": {"classify": _classify},
-    "regression": {"regress": _regress},
-    "span": {"answer": _pipeline},
-    "tagging": {"tag": _answering(TagAnswers), "entities": _answering(EntityAnswers)},
-    "multiple_choice": {"choose": _pipeline},
-}

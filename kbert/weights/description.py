@@ -1,27 +1,15 @@
 """Which model to build: task, architecture and constructor arguments, as plain data."""
 
 import dataclasses
-import importlib
 import inspect
 import reprlib
 from typing import Any
 
 from kbert.config import ACTIVATIONS, BertConfig
+from kbert.models.encoder import BertEncoder
 from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
 from kbert.models.trainability import check_trainability, set_trainability, trainability
-
-_MODELS = {  # task -> (module, class, arguments that make the class that task's)
-    "encoder": ("kbert.models.encoder", "BertEncoder", {}),
-    "pretraining": ("kbert.models.pretrainer", "BertPretrainer", {"masked_lm": True, "next_sentence": True}),
-    "masked_lm": ("kbert.models.pretrainer", "BertPretrainer", {"masked_lm": True, "next_sentence": False}),
-    "next_sentence": ("kbert.models.pretrainer", "BertPretrainer", {"masked_lm": False, "next_sentence": True}),
-    "classification": ("kbert.models.classifier", "BertClassifier", {}),
-    "regression": ("kbert.models.regressor", "BertRegressor", {}),
-    "span": ("kbert.models.span_extractor", "BertSpanExtractor", {}),
-    "tagging": ("kbert.models.tagger", "BertTagger", {}),
-    "multiple_choice": ("kbert.models.multiple_choice", "BertMultipleChoice", {}),
-}
-TASKS = tuple(_MODELS)
+from kbert.pipelines.registry import task_names, task_pipeline
 
 # Fields of BertConfig that stored weights were not shaped or learned by; the others cannot be overridden.
 FREE_FIELDS = (
@@ -53,8 +41,8 @@ class ModelDescription:
     trainability: list[list] = dataclasses.field(default_factory=list)  # see kbert.models.trainability
 
     def __post_init__(self):
-        if self.task not in _MODELS:
-            raise ValueError(f"Expected `task` to be one of {TASKS}. Received: {self.task!r}")
+        if self.task not in task_names():
+            raise ValueError(f"Expected `task` to be one of {task_names()}. Received: {self.task!r}")
         for arguments in (self.arguments, self.encoder_arguments or {}):
             if not isinstance(arguments, dict):
                 raise ValueError(f"Expected an object of arguments. Received: {reprlib.repr(arguments)}")
@@ -71,25 +59,26 @@ class ModelDescription:
     @classmethod
     def of(cls, model) -> "ModelDescription":
         """The description of an existing kbert model."""
-        if getattr(model, "task", None) not in _MODELS or not isinstance(getattr(model, "config", None), BertConfig):
+        if getattr(model, "task", None) not in task_names() or not isinstance(
+            getattr(model, "config", None), BertConfig
+        ):
             raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
         arguments = _own_arguments(model.get_config())
-        for name in _MODELS[model.task][2]:
+        task = task_pipeline(model.task)
+        for name in task.model_arguments:
             arguments.pop(name)
-        encoder_arguments = None if model.task == "encoder" else _own_arguments(model.encoder.get_config())
+        encoder_arguments = _own_arguments(model.encoder.get_config()) if task.stands_on_encoder else None
         return cls(model.task, model.config, arguments, encoder_arguments, quantized_layers(model), trainability(model))
 
     @staticmethod
     def argument_names(task: str) -> tuple[str, ...]:
         """What the constructor of this task's model takes beside encoder and dtype."""
-        module, name, fixed = _MODELS[task]
-        elsewhere = ("self",) if task == "encoder" else ("self", "num_parts")  # of the task models, the encoder has it
-        parameters = inspect.signature(getattr(importlib.import_module(module), name).__init__).parameters.values()
-        return tuple(
-            p.name
-            for p in parameters
-            if p.kind is not p.VAR_KEYWORD and p.name not in (*_NOT_ARGUMENTS, *fixed, *elsewhere)
-        )
+        task = task_pipeline(task)
+        elsewhere = {"self", *_NOT_ARGUMENTS, *task.model_arguments}
+        if task.stands_on_encoder:
+            elsewhere.add("num_parts")  # which the encoder has
+        parameters = inspect.signature(task.model_class.__init__).parameters.values()
+        return tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in elsewhere)
 
     def build(self, dtype=None):
         """A newly initialised model, quantised and frozen as described. `dtype`: its dtype policy."""
@@ -99,14 +88,11 @@ class ModelDescription:
         return model
 
     def _build(self, dtype):
-        module, name, fixed = _MODELS[self.task]
-        model_class = getattr(importlib.import_module(module), name)
+        task = task_pipeline(self.task)
         if self.encoder_arguments is None:
-            return model_class(self.config, dtype=dtype, **self.arguments, **fixed)
-        from kbert.models.encoder import BertEncoder
-
+            return task.model_class(self.config, dtype=dtype, **self.arguments, **task.model_arguments)
         encoder = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
-        return model_class(encoder, **self.arguments, **fixed)
+        return task.model_class(encoder, **self.arguments, **task.model_arguments)
 
     def has_the_variables_of(self, other: "ModelDescription") -> bool:
         """Whether both models have the same variables, so that a weights file of one fits the other."""

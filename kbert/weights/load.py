@@ -1,14 +1,12 @@
 """A stored model → a model of any task."""
 
-import dataclasses
 import logging
 
 from kbert.config import BertConfig
-from kbert.pipelines.build import OPTIONS
-from kbert.pipelines.settings import ModelSettings
-from kbert.preprocessing.default_sequence_length import default_sequence_length
+from kbert.pipelines.registry import task_names, task_pipeline
+from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.text.tokenizer import BertTokenizer
-from kbert.weights.description import FREE_FIELDS, TASKS, ModelDescription
+from kbert.weights.description import FREE_FIELDS, ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.pretrained import Pretrained
@@ -113,8 +111,8 @@ def _tokenizer(stored, settings):
 def _wanted(stored, task, overrides):
     """Description and settings of the model to build."""
     task = task or stored.description.task
-    if task not in TASKS:
-        raise ValueError(f"load_pretrained: `task` must be one of {TASKS}. Received: {task!r}")
+    if task not in task_names():
+        raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
     overrides = dict(overrides)
     asked_for = overrides.get("sequence_length")
     settings = _with_settings(stored, task, overrides)
@@ -152,12 +150,13 @@ def _with_settings(stored, task, overrides):
     fields = {"task": task, "tokenizer": tokenizer}
     if task != settings.task:
         fields["null_threshold"] = None  # belongs to the head that is left behind
-        if task == "span":  # windows no longer than the step between them would not overlap
-            fields["sequence_length"] = default_sequence_length(task, stored.description.config.max_sequence_length)
+        if task_pipeline(task).default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
+            longest = stored.description.config.max_sequence_length
+            fields["sequence_length"] = task_pipeline(task).default_sequence_length(longest)
     if task != settings.task or overrides.get("num_labels") not in (None, len(settings.labels or ())):
         fields["labels"] = None  # as do labels of which another number is wanted
     fields |= {name: overrides.pop(name) for name in _settings_names(task) if name in overrides}
-    return dataclasses.replace(settings, **fields)
+    return settings.replace(**fields)
 
 
 def _with_fields(config, overrides):
@@ -183,7 +182,7 @@ def _fit_labels(task, settings, arguments):
 
 
 def _settings_names(task):
-    return [name for name in ModelSettings.field_names() if name in ("sequence_length", *OPTIONS[task])]
+    return ("sequence_length", *task_pipeline(task).options)
 
 
 def _known(task):

@@ -3,8 +3,8 @@
 import dataclasses
 
 from kbert.files import check_directory_is_free, write_directory
+from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import ModelSettings
-from kbert.preprocessing.default_sequence_length import default_sequence_length
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.formats.google.write import write_google_checkpoint
@@ -93,7 +93,7 @@ def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):
         if tokenizer is not None or settings is not None:
             raise ValueError("save_pretrained: a pipeline has its own tokenizer and settings; give neither.")
         stored = getattr(pipeline.model.pretrained, "settings", None) or ModelSettings()
-        return pipeline.model, pipeline.tokenizer, dataclasses.replace(stored, **pipeline.settings())
+        return pipeline.model, pipeline.tokenizer, stored.replace(**pipeline.settings())
     model = model_or_pipeline
     loaded = getattr(model, "pretrained", None)
     if tokenizer is None:
@@ -115,7 +115,8 @@ def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):
 
 
 def _defaults(model):
-    return ModelSettings(sequence_length=default_sequence_length(model.task, model.config.max_sequence_length))
+    length = task_pipeline(model.task).default_sequence_length(model.config.max_sequence_length)
+    return ModelSettings(sequence_length=length)
 
 
 def _check(model, tokenizer, settings):

@@ -54,7 +54,7 @@ def test_regression():
 
 def test_fill_mask():
     logits = np.random.default_rng(1).normal(0, 4, [3, 2, len(VOCABULARY)]).astype("float32")
-    answers = FillMaskAnswers(tiny_tokenizer(), k=4)(
+    answers = FillMaskAnswers(tiny_tokenizer(), top_k=4)(
         {"mlm_logits": tf.constant(logits)}, {"count": tf.constant([2, 1, 0])}
     )
     tokens, probabilities = answers["tokens"].numpy(), answers["probabilities"].numpy()
@@ -71,7 +71,7 @@ def test_on_symbols_as_on_values():
     layers = [
         (ClassificationAnswers(["a", "b", "c"]), {"logits": (3,)}, {}),
         (RegressionAnswers(), {"score": ()}, {}),
-        (FillMaskAnswers(tiny_tokenizer(), k=2), {"mlm_logits": (4, len(VOCABULARY))}, {"count": ()}),
+        (FillMaskAnswers(tiny_tokenizer(), top_k=2), {"mlm_logits": (4, len(VOCABULARY))}, {"count": ()}),
     ]
     for layer, outputs, batch in layers:
         symbols = {name: keras.Input(shape) for name, shape in outputs.items()}
@@ -86,7 +86,7 @@ def test_on_symbols_as_on_values():
 
 
 def test_configs():
-    for layer in (ClassificationAnswers(["a", "b"]), RegressionAnswers(), FillMaskAnswers(tiny_tokenizer(), k=3)):
+    for layer in (ClassificationAnswers(["a", "b"]), RegressionAnswers(), FillMaskAnswers(tiny_tokenizer(), top_k=3)):
         copy = type(layer).from_config(layer.get_config())
         assert copy.get_config() == layer.get_config()
 
@@ -97,7 +97,7 @@ def test_errors():
             ClassificationAnswers(labels)
     with pytest.raises(ValueError, match=r"as many labels as logits \(3\)"):
         ClassificationAnswers(["a", "b"])({"logits": tf.constant(LOGITS)})
-    with pytest.raises(ValueError, match="`k` must be a positive integer"):
-        FillMaskAnswers(tiny_tokenizer(), k=0)
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer"):
+        FillMaskAnswers(tiny_tokenizer(), top_k=0)
     with pytest.raises(ValueError, match=r"more than the vocabulary \(25 tokens\)"):
-        FillMaskAnswers(tiny_tokenizer(), k=26)({"mlm_logits": tf.zeros([1, 1, 25])}, {"count": tf.constant([1])})
+        FillMaskAnswers(tiny_tokenizer(), top_k=26)({"mlm_logits": tf.zeros([1, 1, 25])}, {"count": tf.constant([1])})

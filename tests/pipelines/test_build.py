@@ -31,7 +31,7 @@ def test_what_was_stored_is_used_and_arguments_replace_it(tmp_path):
         "labels": ["a", "b"],
         "sequence_length": 15,
         "pair": True,
-        "windows": None,
+        "window_pooling": None,
         "tokenizer": tiny_tokenizer().settings(),
     }
     assert pipeline.tokenizer is model.pretrained.tokenizer

@@ -20,7 +20,9 @@ def model():
 
 
 def build(model, windows, stride=4):
-    return kbert.build_pipeline(model, tiny_tokenizer(), windows=windows, doc_stride=stride, labels=["a", "b", "c"])
+    return kbert.build_pipeline(
+        model, tiny_tokenizer(), window_pooling=windows, doc_stride=stride, labels=["a", "b", "c"]
+    )
 
 
 @pytest.mark.parametrize("windows", ["max", "mean"])
@@ -57,14 +59,14 @@ def test_saved_in_every_way(model, tmp_path):
     np.testing.assert_allclose(served(text=tf.constant(TEXTS))["probabilities"], expected["probabilities"], atol=1e-5)
     kbert.save_pretrained(pipeline, tmp_path / "model")
     again = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model"))
-    assert again.settings() == pipeline.settings() and pipeline.settings()["windows"] == "max"
+    assert again.settings() == pipeline.settings() and pipeline.settings()["window_pooling"] == "max"
     np.testing.assert_allclose(again.predict(TEXTS)["probabilities"], expected["probabilities"], atol=1e-6)
 
 
 def test_a_regressor(tmp_path):
     model = randomise(kbert.BertRegressor(tiny_config()))
     texts = TEXTS[:1] * 2 + TEXTS[2:3]
-    scores = kbert.build_pipeline(model, tiny_tokenizer(), windows="mean", doc_stride=99).predict(texts)["score"]
+    scores = kbert.build_pipeline(model, tiny_tokenizer(), window_pooling="mean", doc_stride=99).predict(texts)["score"]
     batch = DocumentPreprocessor(tiny_tokenizer(), 19, 99)(texts)
     every = model({name: batch[name] for name in model.input})["score"].numpy()
     rows = batch["window_row"].numpy()
@@ -88,9 +90,9 @@ def test_learnt_by_window_and_judged_as_a_whole(model):
 
 
 def test_errors(model):
-    with pytest.raises(ValueError, match=r"`windows` must be None or one of .* Received: 'sum'"):
+    with pytest.raises(ValueError, match=r"`window_pooling` must be None or one of .* Received: 'sum'"):
         build(model, "sum")
-    with pytest.raises(ValueError, match="`windows` are of single texts"):
-        kbert.build_pipeline(model, tiny_tokenizer(), windows="max", pair=True)
+    with pytest.raises(ValueError, match="`window_pooling` is for single texts"):
+        kbert.build_pipeline(model, tiny_tokenizer(), window_pooling="max", pair=True)
     with pytest.raises(ValueError, match="`doc_stride` must be a positive integer. Received: 0"):
         DocumentPreprocessor(tiny_tokenizer(), 9, 0)

@@ -7,7 +7,6 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.pipelines.answers_to_dicts import answers_to_dicts
 
 PROMPTS = ["The film is good.", "A very bad film!", "paris is"]
 CHOICES = [["never", "good", "bad film"], ["the capital of France", "london"], ["é", "very", "a", "the"]]
@@ -35,7 +34,7 @@ def test_each_question_is_answered_as_it_would_be_alone(pipeline, answers):
 
 
 def test_rows_for_a_file(pipeline, answers):
-    rows = list(answers_to_dicts(pipeline, answers))
+    rows = list(pipeline.answers.to_dicts(answers))
     assert rows[1]["choice"] == int(answers["choice"][1])
     assert rows[1]["probabilities"] == answers["probabilities"][1].tolist()
 

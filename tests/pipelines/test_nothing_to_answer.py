@@ -6,7 +6,6 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.pipelines.answers_to_dicts import answers_to_dicts
 
 ONE = tiny_config(num_layers=1)
 BLANKS = ["", " ", "\t\n", "\x00", "\u200b"]
@@ -36,7 +35,7 @@ def test_no_choice():
     answers = answers_of(pipeline, {"prompt": ["a film"] * len(choices), "choices": choices})
     assert answers["choice"].tolist() == [-1] * len(BLANKS) + [1, -1]
     assert answers["probabilities"].tolist() == [[0, 0]] * len(BLANKS) + [[0, 1], [0, 0]]
-    assert list(answers_to_dicts(pipeline, answers))[0] == {"choice": -1, "probabilities": [0.0, 0.0]}
+    assert list(pipeline.answers.to_dicts(answers))[0] == {"choice": -1, "probabilities": [0.0, 0.0]}
     empty = pipeline.predict({"prompt": ["a", "b"], "choices": [[], []]}, verbose=0)
     assert empty["choice"].tolist() == [-1, -1] and empty["probabilities"].shape == (2, 0)
 
@@ -53,7 +52,7 @@ def test_no_context(threshold):
 
 @pytest.mark.parametrize("answer", ["tags", "entities"])
 def test_no_words(answer):
-    answers = answers_of(pipeline_of(kbert.BertTagger(ONE, 3), labels=TAGS, answer=answer), {"text": BLANKS})
+    answers = answers_of(pipeline_of(kbert.BertTagger(ONE, 3), labels=TAGS, tagging_output=answer), {"text": BLANKS})
     assert answers["count"].tolist() == [0] * len(BLANKS) and answers["scores"].shape == (len(BLANKS), 0)
 
 

@@ -1,12 +1,13 @@
 """The options of `build_pipeline`: what a task does not take is an error, "off" is not "as stored", and what a pipeline
 says of itself builds it again."""
 
-import inspect
+import dataclasses
 
 import pytest
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import ModelSettings
 
 ONE = tiny_config(num_layers=1)
@@ -24,14 +25,14 @@ MODELS = {
 VALUES = {  # no defaults, and legal together
     "labels": ["x", "y"], "sequence_length": 11, "pair": True, "max_masks": 3, "top_k": 2, "pooling": "cls",
     "normalize": True, "doc_stride": 3, "max_query_length": 5, "n_best": 4, "max_answer_length": 6,
-    "null_threshold": -1.5, "answer": "entities", "windows": "max",
+    "null_threshold": -1.5, "tagging_output": "entities", "window_pooling": "max",
 }  # fmt: skip
 TAKEN = {
-    "classification": {"labels", "pair", "windows", "doc_stride"},
-    "regression": {"pair", "windows", "doc_stride"},
+    "classification": {"labels", "pair", "window_pooling", "doc_stride"},
+    "regression": {"pair", "window_pooling", "doc_stride"},
     "multiple_choice": set(),
     "span": {"doc_stride", "max_query_length", "n_best", "max_answer_length", "null_threshold"},
-    "tagging": {"labels", "doc_stride", "answer"},
+    "tagging": {"labels", "doc_stride", "tagging_output"},
     "masked_lm": {"max_masks", "top_k"},
     "pretraining": {"max_masks", "top_k"},
     "next_sentence": {"pair"},
@@ -45,7 +46,10 @@ def models():
 
 
 def test_all_options_are_tried():
-    assert set(VALUES) == set(inspect.signature(kbert.build_pipeline).parameters) - {"model", "tokenizer", "name"}
+    fields = {field.name for field in dataclasses.fields(ModelSettings)}
+    assert set(VALUES) == fields - {"task", "tokenizer", "options"}
+    for word in task_names():
+        assert set(task_pipeline(word).options) == TAKEN[word]
 
 
 def test_a_misspelt_option_is_an_error(models):
@@ -60,24 +64,23 @@ def test_a_misspelt_option_is_an_error(models):
 @pytest.mark.parametrize("option", VALUES)
 @pytest.mark.parametrize("task", MODELS)
 def test_an_option_changes_the_pipeline_or_is_an_error(models, task, option):
-    more = {"windows": "mean"} if option == "doc_stride" and "windows" in TAKEN[task] else {}
+    more = {"window_pooling": "mean"} if option == "doc_stride" and "window_pooling" in TAKEN[task] else {}
     if option not in TAKEN[task] | {"sequence_length"}:
         with pytest.raises(ValueError, match=rf"a {task} model takes the options \['sequence_length'.*\['{option}'\]"):
             kbert.build_pipeline(models[task], tiny_tokenizer(), **{option: VALUES[option]})
         return
     plain = kbert.build_pipeline(models[task], tiny_tokenizer(), **more)
     other = kbert.build_pipeline(models[task], tiny_tokenizer(), **more, **{option: VALUES[option]})
-    if option == "answer":
+    if option == "tagging_output":
         assert list(other.output) != list(plain.output)
-    else:
-        assert other.settings()[option] == VALUES[option]
-        assert plain.settings().get(option) != VALUES[option] or task == "next_sentence"
+    assert other.settings()[option] == VALUES[option]
+    assert plain.settings().get(option) != VALUES[option] or task == "next_sentence"
 
 
 def test_options_that_contradict_each_other(models):
     for task in ("classification", "regression"):
-        for more in ({}, {"windows": None}):
-            with pytest.raises(ValueError, match="`doc_stride` goes with `windows`.*doc_stride=9"):
+        for more in ({}, {"window_pooling": None}):
+            with pytest.raises(ValueError, match="`doc_stride` goes with `window_pooling`.*doc_stride=9"):
                 kbert.build_pipeline(models[task], tiny_tokenizer(), doc_stride=9, **more)
     with pytest.raises(ValueError, match="reads pairs of texts. Received: pair=False"):
         kbert.build_pipeline(models["next_sentence"], tiny_tokenizer(), pair=False)
@@ -89,16 +92,16 @@ def test_options_that_contradict_each_other(models):
 @pytest.mark.parametrize("task", MODELS)
 def test_what_a_pipeline_says_of_itself_builds_it_again(models, task, special_tokens_in_text, tmp_path):
     tokenizer = tiny_tokenizer(special_tokens_in_text=special_tokens_in_text, split_on_cjk=False, max_word_length=7)
-    options = {name: VALUES[name] for name in TAKEN[task] - {"windows", "doc_stride", "answer"}}
-    for more in ({}, {"windows": "max", "doc_stride": 3, "pair": False}):
-        if more and "windows" not in TAKEN[task]:
+    options = {name: VALUES[name] for name in TAKEN[task] - {"window_pooling", "doc_stride", "tagging_output"}}
+    for more in ({}, {"window_pooling": "max", "doc_stride": 3, "pair": False}):
+        if more and "window_pooling" not in TAKEN[task]:
             continue
         pipeline = kbert.build_pipeline(models[task], tokenizer, sequence_length=11, **options | more)
         settings = pipeline.settings()
         assert settings["tokenizer"] == tokenizer.settings()
         again = dict(settings)
         again_tokenizer = tiny_tokenizer(**again.pop("tokenizer"))
-        if again.get("windows", "") is None or task == "tagging":
+        if again.get("window_pooling", "") is None or task == "tagging":
             again.pop("doc_stride", None)
         assert kbert.build_pipeline(models[task], again_tokenizer, **again).settings() == settings
         kbert.save_pretrained(pipeline, tmp_path / "model", overwrite=True)
@@ -109,7 +112,11 @@ def test_what_a_pipeline_says_of_itself_builds_it_again(models, task, special_to
 
 
 def test_none_turns_off_what_is_stored(tmp_path):
-    stored = {"classification": ("windows", "max"), "regression": ("windows", "mean"), "span": ("null_threshold", 0.5)}
+    stored = {
+        "classification": ("window_pooling", "max"),
+        "regression": ("window_pooling", "mean"),
+        "span": ("null_threshold", 0.5),
+    }
     for task, (option, value) in stored.items():
         settings = ModelSettings(sequence_length=11, doc_stride=5, **{option: value})
         kbert.save_pretrained(MODELS[task](), tmp_path / task, tokenizer=tiny_tokenizer(), settings=settings)

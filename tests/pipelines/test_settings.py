@@ -19,7 +19,7 @@ def test_round_trip():
         null_threshold=-2.5,
         doc_stride=9,
         max_query_length=5,
-        windows="max",
+        window_pooling="max",
         tokenizer={"lowercase": False},
     )
     fields = settings.to_dict()
@@ -29,7 +29,7 @@ def test_round_trip():
         "max_masks": 2,
         "doc_stride": 9,
         "max_query_length": 5,
-        "windows": "max",
+        "window_pooling": "max",
         "tokenizer": {"lowercase": False},
     }
     assert ModelSettings.from_dict(fields) == settings
@@ -49,7 +49,7 @@ def test_round_trip():
         ({"max_answer_length": True}, "max_answer_length.*Received: True"),
         ({"null_threshold": float("nan")}, "null_threshold.*Received: nan"),
         ({"preprocessing": {"doc_stride": 1.5}}, "doc_stride.*Received: 1.5"),
-        ({"preprocessing": {"windows": "sum"}}, r"None or one of \('max', 'mean'\). Received: 'sum'"),
+        ({"preprocessing": {"window_pooling": "sum"}}, r"one of \(None, 'max', 'mean'\). Received: 'sum'"),
         ({"preprocessing": {"pair": 1}}, "pair.*Received: 1"),
         ({"preprocessing": {"tokenizer": "bert"}}, "tokenizer.*Received: 'bert'"),
     ],
@@ -62,7 +62,7 @@ def test_wrong_fields(fields, message):
 def test_options_of_another_task_are_refused(tmp_path):
     """They used to be stored without a word and never read."""
     write_tiny_directory(tmp_path / "model", "classification", num_labels=2)
-    with pytest.raises(ValueError, match=r"unknown arguments \['top_k'\]. Known: .*windows"):
+    with pytest.raises(ValueError, match=r"unknown arguments \['top_k'\]. Known: .*window_pooling"):
         kbert.load_pretrained(tmp_path / "model", top_k=3)
 
 

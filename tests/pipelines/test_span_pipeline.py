@@ -6,7 +6,6 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.pipelines.answers_to_dicts import answers_to_dicts
 
 CONTEXT = "Paris \U0001f600 is the capital of France. 中文 London was a good film! " * 6
 COLUMNS = {
@@ -75,7 +74,7 @@ def test_saved_in_every_way(pipeline, answers, tmp_path):
 
 
 def test_rows_to_write(pipeline, answers):
-    rows = list(answers_to_dicts(pipeline, answers))
+    rows = list(pipeline.answers.to_dicts(answers))
     assert [row["answer"] for row in rows] == answers["answer"].tolist()
     for row, texts, scores in zip(rows, answers["n_best_answers"], answers["n_best_scores"], strict=True):
         assert list(row) == ["answer", "score", "start", "end", "null_score", "n_best"]

@@ -9,7 +9,6 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.pipelines.answers_to_dicts import answers_to_dicts
 from kbert.tasks.tagging.metrics import entity_chunks
 
 LABELS = ["O", "B-PER", "I-PER"]
@@ -28,7 +27,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pipelines(model):
-    return {answer: kbert.build_pipeline(model, answer=answer) for answer in ("tags", "entities")}
+    return {answer: kbert.build_pipeline(model, tagging_output=answer) for answer in ("tags", "entities")}
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +76,14 @@ def test_what_is_stored_is_used(model, pipelines):
     assert (settings["labels"], settings["sequence_length"], settings["doc_stride"]) == (LABELS, 13, 3)
     assert kbert.build_pipeline(model, sequence_length=19, doc_stride=128).preprocessor.doc_stride == 8  # half of 17
     assert pipelines["tags"].model is pipelines["entities"].model
-    with pytest.raises(ValueError, match="`answer` must be one of .* Received: 'words'"):
-        kbert.build_pipeline(model, answer="words")
+    with pytest.raises(ValueError, match="`tagging_output` must be one of .* Received: 'words'"):
+        kbert.build_pipeline(model, tagging_output="words")
     with pytest.raises(ValueError, match="expected 3 labels"):
         kbert.build_pipeline(model, labels=["O"])
 
 
 def test_rows(pipelines, answers):
-    rows = {name: list(answers_to_dicts(pipelines[name], answers[name])) for name in pipelines}
+    rows = {name: list(pipelines[name].answers.to_dicts(answers[name])) for name in pipelines}
     assert json.loads(json.dumps(rows)) == rows
     assert [len(row["words"]) for row in rows["tags"]] == [4, 0, 36, 2]
     assert rows["tags"][0]["words"][0] == {

@@ -231,17 +231,17 @@ def test_all_reads_every_file_before_it_trains(home, tmp_path):
 
 
 def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
-    model = kbert.load_pretrained(home / "init", "classification", num_labels=2, windows="mean")
+    model = kbert.load_pretrained(home / "init", "classification", num_labels=2, window_pooling="mean")
     pipeline = kbert.build_pipeline(model)
     kbert.save_pretrained(pipeline, tmp_path / "init")
-    assert pipeline.settings()["windows"] == "mean"
+    assert pipeline.settings()["window_pooling"] == "mean"
     more = ("--init", tmp_path / "init", "--steps", 1)
     run_recipe("finetune_glue", *_arguments(home, "MRPC", tmp_path / "run", *more))
-    assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.windows is None
+    assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.window_pooling is None
     kbert.save_pretrained(
         kbert.build_pipeline(kbert.load_pretrained(tmp_path / "init", labels=["0", "1"])), tmp_path / "windows"
     )
-    with pytest.raises(SystemExit, match="error: .*expected a model of whole texts. Received: .* --windows"):
+    with pytest.raises(SystemExit, match="error: .*expected a model of whole texts. Received: .* --window-pooling"):
         run_recipe("submit_glue", "--data", home / "glue", "--model", f"SST-2={tmp_path / 'windows'}",
                    "--output", tmp_path / "sent")  # fmt: skip
 

@@ -56,7 +56,7 @@ def test_what_it_leaves_finds_entities(run, home):
     assert (settings.task, settings.sequence_length, settings.doc_stride) == ("tagging", 16, 7)
     dev = read_conll(home / "dev.txt")  # all of which the model gets right
     texts = [" ".join(word for row in rows for word in dev.words[row]) for rows in dev.texts()]
-    answers = kbert.build_pipeline(model, answer="entities").predict(texts)
+    answers = kbert.build_pipeline(model, tagging_output="entities").predict(texts)
     for n, rows in enumerate(dev.texts()):
         assert answers["entities"][n, : answers["count"][n]].tolist() == [" ".join(dev.words[r][1:3]) for r in rows]
         assert answers["types"][n, : answers["count"][n]].tolist() == [dev.tags[r][1][2:] for r in rows]
@@ -105,7 +105,9 @@ def test_evaluate_and_predict(run, home, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("the good film .\n\na dull song\n")
     for answer, key in (("entities", "entity"), ("tags", "word")):
         output = tmp_path / f"{answer}.jsonl"
-        run_recipe("predict", "--model", run, "--input", tmp_path / "texts.txt", "--output", output, "--answer", answer)
+        run_recipe(
+            "predict", "--model", run, "--input", tmp_path / "texts.txt", "--output", output, "--tagging-output", answer
+        )
         rows = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
         found = [[one[key] for one in row["entities" if key == "entity" else "words"]] for row in rows]
         assert (

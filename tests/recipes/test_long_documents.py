@@ -1,4 +1,4 @@
-"""finetune_classifier.py --windows: long texts are learnt, judged, stored, scored and answered window by window."""
+"""finetune_classifier.py --window-pooling: long texts are learnt, scored and answered by windows."""
 
 import json
 import re
@@ -24,13 +24,13 @@ def test_long_texts_by_windows(tmp_path, capsys, monkeypatch):
     write_table(tmp_path / "dev.csv", dev)
     columns = ("--text-column", "text", "--label-column", "label")
     command = ("--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", *columns, "--init", tmp_path / "init",
-               "--sequence-length", 12, "--steps", 20, "--checkpoint-every", 5, "--batch-size", 8, "--windows", "max",
-               "--doc-stride", 5, "--output")  # fmt: skip
+               "--sequence-length", 12, "--steps", 20, "--checkpoint-every", 5, "--batch-size", 8, "--window-pooling",
+               "max", "--doc-stride", 5, "--output")  # fmt: skip
     run_recipe("finetune_classifier", *command, tmp_path / "run")
     printed = capsys.readouterr().out
     assert int(re.search(r"30 texts in (\d+) windows", printed)[1]) > 60 and "13 examples evaluated in" in printed
     model = kbert.load_pretrained(tmp_path / "run")
-    assert (model.pretrained.settings.windows, model.pretrained.settings.doc_stride) == ("max", 5)
+    assert (model.pretrained.settings.window_pooling, model.pretrained.settings.doc_stride) == ("max", 5)
     scores = read_json(tmp_path / "run" / "metrics.json")["dev"]
     labels = kbert.build_pipeline(model).predict([text for text, _ in dev])["label"]
     assert scores["accuracy"] == np.mean([a == b for a, (_, b) in zip(labels, dev, strict=True)])
@@ -51,6 +51,6 @@ def test_pairs_have_no_windows(tmp_path, capsys):
     write_table(tmp_path / "train.csv", long_texts(3))
     with pytest.raises(SystemExit):
         run_recipe("finetune_classifier", "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column",
-                   "label", "--text-pair-column", "text", "--windows", "mean", "--init", tmp_path / "init", "--output",
-                   tmp_path / "run")  # fmt: skip
-    assert "--windows are of single texts" in capsys.readouterr().err
+                   "label", "--text-pair-column", "text", "--window-pooling", "mean", "--init", tmp_path / "init",
+                   "--output", tmp_path / "run")  # fmt: skip
+    assert "--window-pooling are of single texts" in capsys.readouterr().err

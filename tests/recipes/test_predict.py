@@ -161,7 +161,7 @@ def test_wrong_flags(models, tmp_path, capsys, arguments):
     assert "error: --" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flags", [("--top-k", 3), ("--answer", "tags"), ("--null-threshold", "off")])
+@pytest.mark.parametrize("flags", [("--top-k", 3), ("--tagging-output", "tags"), ("--null-threshold", "off")])
 def test_a_flag_of_another_task_is_an_error(models, tmp_path, flags):
     source = write_table(tmp_path / "in.csv", text=TEXTS)
     with pytest.raises(SystemExit, match=r"error: build_pipeline: a classification model takes the options \['seq"):
@@ -174,7 +174,9 @@ def test_flags_that_turn_off_what_is_stored(tmp_path):
     model = randomise(kbert.BertSpanExtractor(tiny_config(num_layers=1)))
     stored = {"span": kbert.build_pipeline(model, tiny_tokenizer(), null_threshold=threshold)}
     model = randomise(kbert.BertClassifier(tiny_config(num_layers=1)), scale=1.5)
-    stored["windows"] = kbert.build_pipeline(model, tiny_tokenizer(), windows="max", doc_stride=3, sequence_length=7)
+    stored["windows"] = kbert.build_pipeline(
+        model, tiny_tokenizer(), window_pooling="max", doc_stride=3, sequence_length=7
+    )
     for name, pipeline in stored.items():
         kbert.save_pretrained(pipeline, tmp_path / name)
     asked = write_table(tmp_path / "asked.csv", question=["film ?"] * 2, context=["the film is good", "a bad film"])
@@ -182,7 +184,7 @@ def test_flags_that_turn_off_what_is_stored(tmp_path):
     answers = {}
     for name, source, *flags in [
         ("span", asked), ("span", asked, "--null-threshold", "off"), ("span", asked, "--null-threshold", 1e6),
-        ("windows", long), ("windows", long, "--windows", "off"), ("windows", long, "--windows", "mean"),
+        ("windows", long), ("windows", long, "--window-pooling", "off"), ("windows", long, "--window-pooling", "mean"),
     ]:  # fmt: skip
         predict((tmp_path,), name, source, tmp_path / "out.jsonl", *flags, "--overwrite")
         answers[(name, *flags)] = read_jsonl(tmp_path / "out.jsonl")
@@ -190,7 +192,7 @@ def test_flags_that_turn_off_what_is_stored(tmp_path):
     assert given == ["", ""] and all(off) and off == high
     pooled = [rows[0]["probabilities"] for key, rows in answers.items() if key[0] == "windows"]
     assert len({json.dumps(one) for one in pooled}) == 3
-    plain = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "windows"), windows=None)
+    plain = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "windows"), window_pooling=None)
     expected = plain.predict(["good bad paris film never . " * 5], verbose=0)["probabilities"][0]
     assert list(pooled[1].values()) == pytest.approx(expected.tolist(), abs=1e-5)
     with pytest.raises(SystemExit):

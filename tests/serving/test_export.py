@@ -226,7 +226,7 @@ def test_features_are_the_hidden_states(served_models):
 def test_layers_that_do_not_exist(served_models, tmp_path):
     with pytest.raises(ValueError, match=r"-4 to 3. Received: \[-1, 9\]"):
         kbert.export(served_models["encoder"].pipeline, tmp_path / "model", layers=[-1, 9])
-    with pytest.raises(ValueError, match="only an encoder gives `layers`. Received: a classification model"):
+    with pytest.raises(ValueError, match="the task classification does not take .'layers'."):
         kbert.export(served_models["single"].pipeline, tmp_path / "model", layers=[-1])
     assert not list(tmp_path.iterdir())
 

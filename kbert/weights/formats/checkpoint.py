@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import ModelSettings
-from kbert.preprocessing.default_sequence_length import default_sequence_length
 from kbert.weights.description import ModelDescription
 from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.formats.config_names import field_names
@@ -135,7 +135,7 @@ def default_settings(
 ) -> ModelSettings:
     """Settings of a checkpoint that says no more: texts of the usual length, as far as the position table goes."""
     longest = config.max_sequence_length
-    length = min(length, longest) if length else default_sequence_length(task, longest)
+    length = min(length, longest) if length else task_pipeline(task).default_sequence_length(longest)
     return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer)
 
 

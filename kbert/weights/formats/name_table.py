@@ -10,6 +10,7 @@ import re
 import numpy as np
 
 from kbert.config import BertConfig
+from kbert.pipelines.registry import task_names, task_pipeline
 
 FAMILIES = ("google", "huggingface", "kerashub")
 
@@ -178,11 +179,19 @@ def row_of(variable: str) -> Row:
         # "bert/encoder/layer_3/attention/self/query/bias"
     """
     block = _BLOCK.match(variable)
-    row = _ROWS[_BLOCK.sub("encoder_block_{i}/", variable)]
+    row = _ROWS.get(_BLOCK.sub("encoder_block_{i}/", variable)) or _row_of_a_task(variable)
     if block is None:
         return row
     places = {f: dataclasses.replace(p, name=p.name.format(i=block[1])) for f, p in row.places.items()}
     return dataclasses.replace(row, variable=variable, places=places)
+
+
+def _row_of_a_task(variable):
+    """The row of a variable that only the task which has it describes."""
+    for task in task_names():
+        if variable in (of_task := task_pipeline(task).head_variables):
+            return Row(variable, of_task[variable], {})
+    raise KeyError(variable)
 
 
 def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
@@ -223,27 +232,14 @@ def block_variables() -> list[str]:
     return [name for name in _ROWS if name.startswith("encoder_block_")]
 
 
-_HEADS = {
-    "encoder": (),
-    "pretraining": ("masked_lm_head", "next_sentence_head"),
-    "masked_lm": ("masked_lm_head",),
-    "next_sentence": ("next_sentence_head",),
-    "classification": ("classifier_head",),
-    "regression": ("regressor_head",),
-    "span": ("span_head",),
-    "tagging": ("tagger_head",),
-    "multiple_choice": ("multiple_choice_head",),
-}
-
-
 def heads_of(task: str) -> tuple[str, ...]:
     """The layers, first parts of the paths, that a model of this task has beside its encoder."""
-    return _HEADS[task]
+    return task_pipeline(task).heads
 
 
 def head_variables(task: str) -> list[str]:
     """The paths of the variables of a task's heads, the table of an untied decoder among them."""
-    return [name for name in _ROWS if name.split("/")[0] in _HEADS[task]]
+    return [name for name in _ROWS if name.split("/")[0] in heads_of(task)] + list(task_pipeline(task).head_variables)
 
 
 def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:

@@ -7,13 +7,12 @@ import pytest
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertClassifier, BertPretrainer, BertRegressor, build_pipeline
-from kbert.pipelines.answers_to_dicts import answers_to_dicts
 
 
 def rows_of(model, texts, **arguments):
     pipeline = build_pipeline(randomise(model(tiny_config())), tiny_tokenizer(), **arguments)
     answers = pipeline.predict(texts, verbose=0)
-    return list(answers_to_dicts(pipeline, answers)), answers
+    return list(pipeline.answers.to_dicts(answers)), answers
 
 
 def test_classification():

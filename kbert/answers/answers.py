@@ -1,0 +1,80 @@
+"""What the answers of all tasks have in common: from a model's outputs to what a person asked for, in graph."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+
+
+class Answers(keras.layers.Layer):
+    """A layer that is called as ``answers(outputs, batch)``: the model's outputs, and the batch they were made of.
+
+    A subclass has `call` and `compute_output_spec`, both of which give a dict whose first dimension is that of the
+    string columns, and `to_dicts`. Outputs come as they are, whatever the dtype policy.
+
+    Attributes:
+        option_names: arguments of the constructor that are settings of the model, stored with it under these names.
+        labels: names of the logits, where it has any.
+        null_threshold: of questions: by how much "no answer" must beat the best answer; None: there always is one.
+        window_pooling: how the windows of a text become one answer: "mean" or "max"; None: texts are not cut.
+        pad_values: output → what stands behind the end of a shorter row, for outputs as wide as their batch's longest.
+        fits_table: whether an answer is a row of a table, not a list or a structure.
+
+    Args:
+        **kwargs: name, dtype, trainable.
+    """
+
+    option_names: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    null_threshold: float | None = None
+    window_pooling: str | None = None
+    pad_values: Mapping[str, Any] = {}
+    fits_table: bool = True
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+        self.supports_jit = False  # XLA has no strings
+
+    def settings(self) -> dict[str, Any]:
+        """What is stored with the model, as `kbert.pipelines.settings.ModelSettings` names it."""
+        values = {name: getattr(self, name) for name in self.option_names}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The answers of each row as plain Python values: what is written to files.
+
+        Args:
+            answers: what ``pipeline.predict`` returned, arrays with the first dimension B.
+
+        Yields:
+            A dict for each of the B rows.
+        """
+        raise NotImplementedError
+
+    def table_row(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A dict of `to_dicts` as the cells of a table, where `fits_table`."""
+        return row
+
+    def get_config(self):
+        options = {name: getattr(self, name) for name in self.option_names}
+        return {**super().get_config(), **{n: list(v) if isinstance(v, tuple) else v for n, v in options.items()}}
+
+
+def single_values(answers: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    """Rows with one value, or one vector, each."""
+    for value in answers[name].tolist():
+        yield {name: value}
+
+
+def grouped_values(answers: Mapping[str, Any], group: str, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Rows with a list of dicts, ``count`` long.
+
+    Args:
+        answers: outputs [B, T] and ``count`` [B].
+        group: the list's name.
+        names: output → name in the dicts.
+    """
+    columns = {singular: answers[name].tolist() for name, singular in names.items()}
+    for row, count in enumerate(answers["count"].tolist()):
+        yield {group: [{name: values[row][n] for name, values in columns.items()} for n in range(count)]}

@@ -1,0 +1,107 @@
+"""What kbert has to know of a task to build, store, load, export and serve its models."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kbert.pipelines.example_rows import example_rows
+from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
+
+
+class TaskPipeline:
+    """The interface of a task; each ``kbert/tasks/<word>/pipeline.py`` holds one object of a subclass, ``PIPELINE``.
+
+    Attributes:
+        task: the word, ``model.task``.
+        model_class: subclass of `kbert.models.bert_model.BertModel`.
+        model_arguments: arguments of `model_class` that make it this task's.
+        stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, but the encoder itself).
+        options: names of what `kbert.build_pipeline` takes for it beside ``sequence_length``.
+        defaults: values of options that `kbert.pipelines.settings.ModelSettings` has no field for.
+        default_length: tokens of a text where nothing says so.
+        heads: the model's layers beside its encoder, as they begin the paths of their variables.
+        head_variables: path → letters of the shape, of variables of `heads` that no other library's format holds;
+            the letters are those of `kbert.weights.formats.name_table`.
+        prediction_options: options for files of predictions, where they are not those of a pipeline.
+
+    Example::
+
+        class DuplicatesPipeline(TaskPipeline):
+            task, model_class, options, heads = "duplicates", BertDuplicates, ("pair",), ("duplicates_head",)
+
+            def parts(self, model, tokenizer, settings):
+                return TextPreprocessor(tokenizer, settings["sequence_length"], pair=True), DuplicatesAnswers()
+
+        PIPELINE = DuplicatesPipeline()
+    """
+
+    task: str
+    model_class: type
+    model_arguments: Mapping[str, Any] = {}
+    stands_on_encoder: bool = True
+    options: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = {}
+    default_length: int = DEFAULT_SEQUENCE_LENGTH
+    heads: tuple[str, ...] = ()
+    head_variables: Mapping[str, str] = {}
+    prediction_options: Mapping[str, Any] = {}
+
+    def parts(self, model, tokenizer, settings: dict[str, Any]):
+        """Preprocessor and answers of a pipeline.
+
+        Args:
+            model: of `model_class`.
+            tokenizer: `kbert.BertTokenizer` of the model's vocabulary.
+            settings: ``sequence_length`` and the values of `options`.
+
+        Returns:
+            (`kbert.preprocessing.preprocessor.Preprocessor`, `kbert.answers.answers.Answers`).
+        """
+        raise NotImplementedError
+
+    def check_options(self, given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        """Raises ValueError where options that were given contradict each other or `settings`."""
+
+    def signatures(self, pipeline) -> dict:
+        """What a served model can be asked beside the pipeline: name → `TaskSignature`.
+
+        A subclass may take more arguments, those of `kbert.export` that are this task's alone.
+        """
+        return {}
+
+    def values_per_row(self, pipeline) -> int:
+        """Floats that the largest output or intermediate result of the pipeline has for a row of S tokens."""
+        return 1
+
+    def example_rows(self, names: tuple[str, ...]) -> list[dict]:
+        """Requests of one row each, a short one first, for these columns: for warm-up and the model card."""
+        return example_rows(names)
+
+    def read_rows(self, path, columns: Mapping[str, str], **reading) -> Iterator[dict] | None:
+        """Rows of a file of inputs without labels, for `kbert.tasks.predict_file.predict_file`.
+
+        Args:
+            path: the file.
+            columns: input of the pipeline → column of the file.
+            **reading: what a recipe's flags say of the file.
+
+        Returns:
+            An iterator of dicts; None: the file is a table, or holds a text a line.
+        """
+        return None
+
+    def default_sequence_length(self, longest: int) -> int:
+        """Tokens of a text where nothing says so, at most `longest`."""
+        return min(self.default_length, longest)
+
+    def labels(self, model, settings) -> list[str]:
+        """The labels of the settings, "0", "1", ... where there are none.
+
+        Raises:
+            ValueError: another number than the model has logits.
+        """
+        labels = settings["labels"] or [str(i) for i in range(model.num_labels)]
+        if len(labels) != model.num_labels:
+            raise ValueError(
+                f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}"
+            )
+        return labels

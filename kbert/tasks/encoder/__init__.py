@@ -1,0 +1,1 @@
+"""Encoders alone: embeddings of texts, hidden states."""

@@ -1,0 +1,1 @@
+"""The masked language model: tokens for each [MASK]."""

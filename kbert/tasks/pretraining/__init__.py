@@ -1,0 +1,1 @@
+"""Pre-training: the masked language model and the next-sentence task together."""

@@ -1,0 +1,1 @@
+"""A number on a text, or on a pair of texts."""

@@ -1,0 +1,29 @@
+"""What classification and regression share: one answer to a text, a pair of texts, or a long document."""
+
+from kbert.pipelines.task_pipeline import TaskPipeline
+from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
+
+class TextPipeline(TaskPipeline):
+    """A task that reads texts or pairs; long texts are truncated, or cut into windows whose answers are pooled."""
+
+    def preprocessor(self, tokenizer, settings):
+        """The preprocessor of these settings.
+
+        Raises:
+            ValueError: windows of pairs.
+        """
+        length = settings["sequence_length"]
+        if settings["window_pooling"] is None:
+            return TextPreprocessor(tokenizer, length, settings["pair"], name="preprocessor")
+        if settings["pair"]:
+            raise ValueError("build_pipeline: `window_pooling` is for single texts. Received: pair=True")
+        return DocumentPreprocessor(tokenizer, length, settings["doc_stride"], name="preprocessor")
+
+    def check_options(self, given, settings):
+        if "doc_stride" in given and settings["window_pooling"] is None:
+            raise ValueError(
+                "build_pipeline: `doc_stride` goes with `window_pooling`, without which texts are truncated. "
+                f"Received: doc_stride={given['doc_stride']}, window_pooling=None"
+            )

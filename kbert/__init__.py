@@ -22,6 +22,7 @@ _PUBLIC = {  # name -> module that defines it
     "build_pipeline": "kbert.pipelines.build",
     "export": "kbert.serving.export",
     "load_pretrained": "kbert.weights.load",
+    "pretrain": "kbert.tasks.pretraining.pretrain",
     "save_pretrained": "kbert.weights.save",
 }
 

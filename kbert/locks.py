@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import errno
+import logging
 import os
 import pathlib
 import socket
@@ -10,6 +11,7 @@ import socket
 from kbert.files import explain_full_disk
 
 LOCK = ".lock"
+_LOGGER = logging.getLogger("kbert")
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _held = {}  # path of a lock file -> (its handle, the process that opened it: after a fork the child has both)
 
@@ -63,7 +65,7 @@ def _try_lock(path):
         os.close(handle)
         if error.errno in _NO_LOCKS:
             path.unlink(missing_ok=True)
-            print(f"{path.parent}: this file system has no locks; let no other process write there.", flush=True)
+            _LOGGER.warning("%s: this file system has no locks; let no other process write there.", path.parent)
             return None
         if not isinstance(error, BlockingIOError):
             raise

@@ -2,13 +2,34 @@
 
 import argparse
 import contextlib
+import logging
 import math
 import os
 import pathlib
 import re
 import sys
+import traceback
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported: warnings and errors only
+
+
+class _Console(logging.StreamHandler):
+    """Prints what the library logs; where output goes is asked at each line, as tests and notebooks redirect it."""
+
+    def emit(self, record):
+        self.stream = sys.stdout
+        super().emit(record)
+
+
+def show_log() -> None:
+    """Has kbert's log printed: progress, warnings, what was resumed."""
+    logger = logging.getLogger("kbert")
+    if not any(isinstance(handler, _Console) for handler in logger.handlers):
+        logger.addHandler(_Console())
+    logger.setLevel(logging.INFO)
+
+
+show_log()
 
 
 def positive_int(text: str) -> int:
@@ -184,6 +205,7 @@ def command(main, resumes=False):
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
     from kbert.training.workers import LostWorker, named_losses
 
+    logging.getLogger("kbert").propagate = False  # TensorFlow's absl prints what comes to the root logger, once more
     take_signals(interrupt)
     try:
         with named_losses():
@@ -210,14 +232,19 @@ def command(main, resumes=False):
         sys.exit(f"error: {error}")
 
 
+_TRAINING = ("fit_steps", "finish")  # functions whose errors are no matter of what a user has given
+
+
 @contextlib.contextmanager
 def plain_errors():
-    """What is wrong with a user's files is one line, not a traceback. For reading and checking, not for training."""
+    """What is wrong with a user's files is one line, not a traceback; errors of training and saving are raised."""
     try:
         yield
-    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:  # RuntimeError: no such device
-        sys.exit(f"error: {error}")
     except Exception as error:
+        if any(frame.f_code.co_name in _TRAINING for frame, _ in traceback.walk_tb(error.__traceback__)):
+            raise
+        if isinstance(error, ValueError | OSError | RuntimeError | FloatingPointError):  # RuntimeError: no such device
+            sys.exit(f"error: {error}")
         # What a reader raises inside tf.data comes out as an error of TensorFlow, with a traceback for its message.
         if not (reason := re.search(r"\b(?:ValueError|OSError): (.*)", str(error))) or not hasattr(error, "op"):
             raise

@@ -10,7 +10,7 @@ from helpers.paths import ROOT
 
 ROOMS = (
     "versions", "files", "locks", "stateless_random", "config", "text", "corpus", "pretraining", "preprocessing",
-    "layers", "optim", "models", "answers", "pipelines", "weights", "training", "tasks", "serving", "inspection",
+    "layers", "optim", "models", "answers", "pipelines", "weights", "training", "inspection", "tasks", "serving",
 )  # fmt: skip
 BACKEND_NEUTRAL = ("versions", "files", "locks", "config", "layers", "optim", "models")
 

@@ -19,13 +19,13 @@ def test_a_lock_is_given_up_with_its_file(tmp_path):
     assert not os.listdir(tmp_path)
 
 
-def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, capsys):
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, caplog):
     def none(handle, flags):
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
     monkeypatch.setattr(fcntl, "flock", none)
     lock_directory(tmp_path)
-    assert "has no locks" in capsys.readouterr().out and not os.listdir(tmp_path)
+    assert "has no locks" in caplog.text and not os.listdir(tmp_path)
 
 
 def test_a_lock_on_a_full_disk_is_named_and_not_kept(tmp_path, monkeypatch):

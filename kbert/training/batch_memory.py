@@ -41,15 +41,21 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
     config, available = getattr(model, "config", None), machine_memory()
     if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
         return
-    tokens = batch_size * (sequence_length or _SHORTEST)
-    numbers = tokens * _layers_with_gradient(model) * (4 * config.hidden_dim + config.intermediate_dim)
-    half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
-    needed = numbers * (2 if half else 4)
+    needed = activation_bytes(model, batch_size, sequence_length or _SHORTEST)
     if needed > available:
         raise OutOfMemory(
             f"A batch of {batch_size:,} rows{_of_tokens(sequence_length)} does not fit into memory: training on it "
             f"takes at least {_gibibytes(needed)}. This machine has {_gibibytes(available)}. Make the batch smaller."
         )
+
+
+def activation_bytes(model, batch_size, sequence_length) -> int:
+    """Bytes that a step keeps for the gradient in any case, by the estimate of `check_batch_memory`."""
+    config = model.config
+    tokens = batch_size * sequence_length
+    numbers = tokens * _layers_with_gradient(model) * (4 * config.hidden_dim + config.intermediate_dim)
+    half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
+    return numbers * (2 if half else 4)
 
 
 def _layers_with_gradient(model):

@@ -3,6 +3,7 @@
 Both take the logs as `fit_steps` completes them (step, learning rate, speed), and do with what plain `model.fit` gives.
 """
 
+import logging
 import pathlib
 
 import keras
@@ -11,12 +12,13 @@ from kbert.files import explain_full_disk
 from kbert.training.log_names import readable_logs
 from kbert.training.resume import is_chief, optimizer_logs
 
+_LOGGER = logging.getLogger("kbert")
 _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "real_tokens_per_second")
 # The last is shown where the nominal speed is not known, as batches differ in length.
 
 
 class ConsoleProgress(keras.callbacks.Callback):
-    """Prints one line a window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left.
+    """Logs one line a window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left.
 
     Example::
 
@@ -35,7 +37,7 @@ class ConsoleProgress(keras.callbacks.Callback):
                 parts.append(_show(name, value))
         if total and logs.get("steps_per_second"):
             parts.append(f"left {_clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])}")
-        print("  ".join(parts), flush=True)
+        _LOGGER.info("%s", "  ".join(parts))
 
 
 class TensorBoardScalars(keras.callbacks.Callback):

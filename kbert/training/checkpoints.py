@@ -1,5 +1,6 @@
 """The state of a training run on disk: written whole or not at all, checked when read."""
 
+import logging
 import math
 import os
 import pathlib
@@ -7,6 +8,7 @@ import shutil
 
 from kbert.files import explain_full_disk, flush, flush_tree, read_json, write_json
 
+_LOGGER = logging.getLogger("kbert")
 _MANIFEST, _VALUES = "manifest.json", "values"
 
 
@@ -77,9 +79,8 @@ class Checkpoints:
             try:
                 manifest, values = _read(path)
             except Exception as error:  # what a damaged file raises depends on where it is damaged
-                print(
-                    f"Checkpoint {path} is damaged ({type(error).__name__}: {str(error)[:200]}): trying the one before."
-                )
+                reason = f"{type(error).__name__}: {str(error)[:200]}"
+                _LOGGER.warning("Checkpoint %s is damaged (%s): trying the one before.", path, reason)
                 continue
             variables = self._variables()
             _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])

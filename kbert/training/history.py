@@ -1,18 +1,22 @@
 """The curves of a run as a file of JSON lines, one a window, to which a resumed run appends."""
 
 import json
+import logging
 import math
 import os
 import pathlib
 
 from kbert.files import atomic_file, explain_full_disk, parse_json
 
+_LOGGER = logging.getLogger("kbert")
+
 
 class History:
     """Records of a run in order, in memory and in a file.
 
     Args:
-        path: of the JSON lines file; read if it is there. A damaged line is reported and dropped, the others are kept.
+        path: of the JSON lines file, read if it is there; None: in memory only. A damaged line is reported and dropped,
+            the others are kept.
         step: int; records after this step (of work that is about to be done again) are dropped.
         writes: bool, whether the file may be written; of several workers the first does.
 
@@ -26,15 +30,18 @@ class History:
     """
 
     def __init__(self, path, step=0, writes=True):
-        self.path = pathlib.Path(path)
-        self.records = [record for record in _read(self.path) if record["step"] <= step]
-        if writes and self.path.exists():
+        self.path = None if path is None else pathlib.Path(path)
+        found = () if path is None else _read(self.path)
+        self.records = [record for record in found if record["step"] <= step]
+        if writes and path is not None and self.path.exists():
             with atomic_file(self.path) as file:
                 file.writelines(map(_line, self.records))
 
     def append(self, record):
         """Add the record of a window; numbers that are not finite, which JSON does not know, are written as null."""
         self.records.append(record)
+        if self.path is None:
+            return
         with explain_full_disk(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(_line(record))
             file.flush()
@@ -56,7 +63,7 @@ def _read(path):
             if not isinstance(record, dict) or not isinstance(record.get("step"), int):
                 raise ValueError(f'{where}: expected an object with a whole number "step". Received: {line[:80]!r}')
         except ValueError as error:
-            print(f"{error} This line is dropped.", flush=True)
+            _LOGGER.warning("%s This line is dropped.", error)
         else:
             yield record
 

@@ -1,5 +1,6 @@
 """Training in steps, not epochs, that a killed process continues exactly."""
 
+import logging
 import math
 import pathlib
 import time
@@ -15,12 +16,14 @@ from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
 from kbert.training.workers import named_losses
 
+_LOGGER = logging.getLogger("kbert")
+
 
 def fit_steps(
     model,
     make_dataset,
     total_steps,
-    output,
+    output=None,
     *,
     window=100,
     callbacks=(),
@@ -47,7 +50,8 @@ def fit_steps(
         make_dataset: function (start_step) -> `tf.data.Dataset` that begins with batch number `start_step` and lasts
             until `total_steps`.
         total_steps: int, batches in the whole run.
-        output: directory; receives `checkpoints/` and `history.jsonl`.
+        output: directory; receives `checkpoints/` and `history.jsonl`. None: nothing is written, and a process that is
+            killed begins anew.
         window: int, steps.
         callbacks: Keras callbacks; their logs also have "step" (of the whole run), "total_steps", "learning_rate",
             "gradient_norm", "seconds", and "tokens_per_second" where the batches are dicts with `token_ids`, under the
@@ -77,16 +81,18 @@ def fit_steps(
         history = fit_steps(model, make_dataset, 1000, "runs/tiny", callbacks=[ConsoleProgress()])
     """
     _check_arguments(model, total_steps, window, validation_every, checkpoint_every)
-    output = pathlib.Path(output)
-    output.mkdir(parents=True, exist_ok=True)
-    checkpoints = Checkpoints(output / "checkpoints", model, keep)
-    step = checkpoints.restore()
-    history = History(output / "history.jsonl", step, writes=is_chief(model))
+    checkpoints, step, history = None, 0, History(None)
+    if output is not None:
+        output = pathlib.Path(output)
+        output.mkdir(parents=True, exist_ok=True)
+        checkpoints = Checkpoints(output / "checkpoints", model, keep)
+        step = checkpoints.restore()
+        history = History(output / "history.jsonl", step, writes=is_chief(model))
     if step >= total_steps:
-        print(f"{output}: all {total_steps} steps are done (checkpoint of step {step}).", flush=True)
+        _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps, step)
         return history.records
     if step:
-        print(f"{output}: going on from the checkpoint of step {step} of {total_steps}.", flush=True)
+        _LOGGER.info("%s: resuming from the checkpoint of step %s of %s.", output, step, total_steps)
     recorder = _Recorder(step, total_steps, real_share, real_tokens)
     try:
         with named_losses(), DeferredSignals() as signals:
@@ -118,7 +124,7 @@ def fit_steps(
                     break
     except KeyboardInterrupt as error:
         report = _interruption_report(recorder.step, output, checkpoints)
-        print(f"\n{report}", flush=True)
+        _LOGGER.warning("\n%s", report)
         if isinstance(error, Interrupted):
             raise Interrupted(error.number, report) from None
         raise
@@ -126,6 +132,8 @@ def fit_steps(
 
 
 def _interruption_report(step, output, checkpoints):
+    if checkpoints is None:
+        return f"Interrupted after step {step}. Nothing was saved, as there is no output directory."
     saved = [done for done in checkpoints.steps() if done <= step]  # those beyond it are damaged
     start = f"the checkpoint of step {saved[-1]} in {output}" if saved else "the start: no checkpoint was written yet"
     return f"Interrupted after step {step}. The same command resumes from {start}."
@@ -236,7 +244,7 @@ class _Saver(keras.callbacks.Callback):
         self.signals, self.interval, self.saved = signals, interval, recorder.step
 
     def on_train_batch_end(self, batch, logs=None):
-        self.signals.deferring = True
+        self.signals.deferring = self.checkpoints is not None
         self._save_if_interrupted()
 
     def on_test_batch_end(self, batch, logs=None):
@@ -263,7 +271,7 @@ class _Saver(keras.callbacks.Callback):
 
     def _save(self):
         self.saved = self.recorder.step
-        if is_chief(self.model):
+        if self.checkpoints is not None and is_chief(self.model):
             self.checkpoints.save(self.saved)
         self.signals.deferring = False
         self.signals.check()

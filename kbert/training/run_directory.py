@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import logging
 import math
 import pathlib
 import shutil
@@ -13,6 +14,7 @@ from kbert.training.extension import check_extension
 from kbert.training.inputs import check_inputs, describe_inputs, identify_inputs, makers
 from kbert.versions import versions
 
+_LOGGER = logging.getLogger("kbert")
 SETTINGS, INPUTS, METRICS, MODEL, CHECKPOINTS = "settings.json", "inputs.json", "metrics.json", "model", "checkpoints"
 
 
@@ -188,7 +190,7 @@ def _check_record(path, found):
         ) from error
     if there != (now := versions()):
         changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in _differing(there, now))
-        print(f"WARNING: {path} was started with other versions ({changed}): the rest of it may differ.", flush=True)
+        _LOGGER.warning("WARNING: %s was started with other versions (%s): the rest of it may differ.", path, changed)
 
 
 def _check_settings(path, settings, inputs):
@@ -208,7 +210,7 @@ def _extend(path, found, settings, schedule, finished):
             f"{path} holds a finished run of {found['steps']} steps, whose checkpoint was deleted: it cannot be given "
             f"{settings['steps']} steps. Start a new run in another --output with --init {path}."
         )
-    print(f"{path}: {settings['steps']} steps instead of {found['steps']}, {done} of which are done.", flush=True)
+    _LOGGER.info("%s: %s steps instead of %s, %s of which are done.", path, settings["steps"], found["steps"], done)
     (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
     flush(path)
     write_json(path / SETTINGS, settings)
@@ -279,7 +281,7 @@ def _empty(path):
     here = pathlib.Path.cwd().resolve()
     if resolved in (here, *here.parents, pathlib.Path.home().resolve()) or (path / ".git").exists():
         raise ValueError(f"--overwrite deletes what a run left, nothing more. Received: {resolved}")
-    print(f"--overwrite: deleting from {path} {_contents(path)}", flush=True)
+    _LOGGER.warning("overwrite: deleting from %s %s", path, _contents(path))
     for entry in path.iterdir():
         if entry.name != LOCK:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

@@ -18,7 +18,7 @@ from helpers.fault_results import Results
 
 STEPS = 12
 _SHORT = ("--batch-size", 4, "--sequence-length", 16, "--checkpoint-every", 2, "--steps", STEPS)
-_PRETRAIN = (*_SHORT, "--predictions", 3, "--evaluation-batches", 1, "--log-every", 1)
+_PRETRAIN = (*_SHORT, "--max-predictions", 3, "--evaluation-batches", 1, "--log-every", 1)
 RECIPES = {
     "text": ("pretrain", {"--corpus": "corpus.txt", "--vocab": "vocab.txt"}, (*_PRETRAIN, "--held-out", 0.2)),
     "records": ("pretrain", {"--records": "records", "--init": "init"}, _PRETRAIN),

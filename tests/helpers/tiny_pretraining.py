@@ -4,6 +4,7 @@ As a script: ``python tiny_pretraining.py OUTPUT [STEP]`` trains for `STEPS` in 
 process kills itself, as the kernel would, at that step.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -82,6 +83,7 @@ def run(output, kill_at=None, **arguments):
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level="INFO", stream=sys.stdout)
     output = sys.argv[1]
     weights = run(output, int(sys.argv[2]) if len(sys.argv) > 2 else None)[1]
     np.savez(os.path.join(output, "weights.npz"), *weights)

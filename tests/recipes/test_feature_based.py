@@ -52,7 +52,7 @@ def test_a_setting_broken_off_goes_on_exactly(home, tmp_path, monkeypatch, capsy
         patch.setattr(feature_data, "feature_dataset", whole)
         patch.setattr(features, "window_states", None)  # the features are not made again
         run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *setting))
-    assert "going on from the checkpoint of step 10 of 40" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step 10 of 40" in capsys.readouterr().out
     assert read_json(tmp_path / "run" / SETTING / "metrics.json")["dev"] == straight["dev"]
 
 

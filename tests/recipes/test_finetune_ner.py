@@ -70,7 +70,7 @@ def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch, caps
             run_recipe("finetune_ner", *_arguments(home, tmp_path / "run"))
     run_recipe("finetune_ner", *_arguments(home, tmp_path / "run"))
     printed = capsys.readouterr().out
-    assert "going on from the checkpoint of step 20 of 60" in printed
+    assert "resuming from the checkpoint of step 20 of 60" in printed
     assert "paper: BERT-base, fine-tuned" in printed and "96.4" in printed and "14 examples evaluated in" in printed
     expected, received = (kbert.load_pretrained(path).get_weights() for path in (run, tmp_path / "run"))
     for a, b in zip(expected, received, strict=True):

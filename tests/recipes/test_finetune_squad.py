@@ -164,7 +164,7 @@ def test_a_run_broken_off_goes_on_exactly(home, run, tmp_path, monkeypatch, caps
             run_recipe("finetune_squad", *arguments(home, tmp_path / "run"))
     assert not (tmp_path / "run" / "metrics.json").exists()
     run_recipe("finetune_squad", *arguments(home, tmp_path / "run"))
-    assert "going on from the checkpoint of step 10 of 30" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step 10 of 30" in capsys.readouterr().out
     expected, received = (kbert.load_pretrained(path).get_weights() for path in (run[0], tmp_path / "run"))
     for a, b in zip(expected, received, strict=True):
         np.testing.assert_array_equal(a, b)

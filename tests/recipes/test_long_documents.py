@@ -42,7 +42,7 @@ def test_long_texts_by_windows(tmp_path, capsys, monkeypatch):
         with pytest.raises(ValueError, match="ended after step 13"):
             run_recipe("finetune_classifier", *command, tmp_path / "again")
     run_recipe("finetune_classifier", *command, tmp_path / "again")
-    assert "going on from the checkpoint of step 10 of 20" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step 10 of 20" in capsys.readouterr().out
     assert read_json(tmp_path / "again" / "metrics.json")["dev"] == scores
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 
 import kbert
 
-QUICK = ("--batch-size", 8, "--sequence-length", 24, "--predictions", 4, "--learning-rate", 5e-4, "--held-out", 0.2,
+QUICK = ("--batch-size", 8, "--sequence-length", 24, "--max-predictions", 4, "--learning-rate", 5e-4, "--held-out", 0.2,
          "--evaluation-batches", 2, "--log-every", 5, "--checkpoint-every", 10)  # fmt: skip
 
 
@@ -136,7 +137,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
     process.wait()
     assert not (tmp_path / "killed" / "metrics.json").exists()
     run_recipe("pretrain", *arguments)
-    assert "going on from the checkpoint of step" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step" in capsys.readouterr().out
     run_recipe("pretrain", *_arguments(home, tmp_path / "whole", steps=30))
     whole = _weights(tmp_path / "whole")
     for name, value in _weights(tmp_path / "killed").items():
@@ -189,17 +190,17 @@ def test_bad_input_is_named_before_training_and_leaves_nothing(home, tmp_path, m
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (("--vocab", __file__, "--warmup-steps", 21), "--warmup-steps must be at most --steps. Received: 21 of 20"),
-        (("--init", "model", "--cased"), "--cased goes with --vocab"),
-        (("--init", "model", "--vocab", __file__), "--vocab: --init and --records have a vocabulary of their own"),
-        (("--init", "model", "--size", "base"), "--init has an architecture of its own"),
-        ((), "--corpus needs --vocab"),
+        (("--vocab", __file__, "--warmup-steps", 21), "`warmup_steps` must be at most `steps`. Received: 21 of 20"),
+        (("--init", "model", "--cased"), "`lowercase` goes with a `vocabulary` file"),
+        (("--init", "model", "--vocab", __file__), "`init` has a vocabulary of its own"),
+        (("--init", "model", "--size", "base"), "`init` has an architecture of its own"),
+        ((), "a corpus of text needs `vocabulary`"),
     ],
 )
-def test_flags_that_do_not_go_together(tmp_path, monkeypatch, capsys, flags, message):
+def test_flags_that_do_not_go_together(tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=re.escape(message)):
         run_recipe("pretrain", "--corpus", "a.txt", "--steps", 20, "--output", "run", *flags)
-    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -21,24 +21,24 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_line_is_reported_and_the_others_are_kept(tmp_path, capsys, damage):
+def test_a_damaged_line_is_reported_and_the_others_are_kept(tmp_path, caplog, damage):
     path = tmp_path / "history.jsonl"
     lines = [json.dumps(record).encode() for record in GOOD]
     path.write_bytes(b"\n".join([lines[0], DAMAGED[damage], lines[2], lines[1]]) + b"\n")
     assert History(path, step=300).records == [GOOD[0], GOOD[2], GOOD[1]]
-    assert f"{path}, line 2: " in (out := capsys.readouterr().out) and "This line is dropped." in out
+    assert f"{path}, line 2: " in (out := caplog.text) and "This line is dropped." in out
     assert [json.loads(line) for line in path.read_text().splitlines()] == [GOOD[0], GOOD[2], GOOD[1]]
 
 
-def test_records_of_work_that_is_done_again_are_dropped(tmp_path, capsys):
+def test_records_of_work_that_is_done_again_are_dropped(tmp_path, caplog):
     path = tmp_path / "history.jsonl"
     for record in GOOD:
         History(path, 300).append(record)
     history = History(path, step=200)
-    assert history.records == GOOD[:2] and not capsys.readouterr().out
+    assert history.records == GOOD[:2] and not caplog.text
     history.append({"step": 300, "loss": 2.0, "gradient_norm": float("inf")})  # of a float16 step that was skipped
     assert json.loads(path.read_text().splitlines()[-1]) == {"step": 300, "loss": 2.0, "gradient_norm": None}
-    assert History(path, step=300).records[-1]["gradient_norm"] is None and not capsys.readouterr().out
+    assert History(path, step=300).records[-1]["gradient_norm"] is None and not caplog.text
 
 
 def test_a_worker_that_does_not_write_leaves_the_file_as_it_is(tmp_path):

@@ -64,14 +64,14 @@ def test_a_run_that_cannot_tell_its_inputs_does_not_resume(tmp_path, content):
         open_run(tmp_path, SETTINGS)
 
 
-def test_other_versions_are_a_warning(tmp_path, capsys):
+def test_other_versions_are_a_warning(tmp_path, caplog):
     open_run(tmp_path, SETTINGS)
     record = read_json(tmp_path / "inputs.json")
     assert record["versions"] == versions() and {"kbert", "keras", "tensorflow"} <= set(versions())
-    assert open_run(tmp_path, SETTINGS).resume and "WARNING" not in capsys.readouterr().out
+    assert open_run(tmp_path, SETTINGS).resume and "WARNING" not in caplog.text
     write_json(tmp_path / "inputs.json", record | {"versions": record["versions"] | {"keras": "2.0"}})
     assert open_run(tmp_path, SETTINGS).resume
-    assert f"other versions (keras 2.0 then, {record['versions']['keras']} now)" in capsys.readouterr().out
+    assert f"other versions (keras 2.0 then, {record['versions']['keras']} now)" in caplog.text
 
 
 def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
@@ -119,7 +119,7 @@ def _at_step(path, step, finished):
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_a_run_is_extended_where_its_past_stays_the_same(tmp_path, finished, capsys):
+def test_a_run_is_extended_where_its_past_stays_the_same(tmp_path, finished, caplog):
     _at_step(tmp_path, 10, finished)
     with pytest.raises(FileExistsError, match="with other settings .steps: 10 there, 20 now"):
         open_run(tmp_path, SETTINGS | {"steps": 20})
@@ -129,7 +129,7 @@ def test_a_run_is_extended_where_its_past_stays_the_same(tmp_path, finished, cap
         open_run(tmp_path, SETTINGS | {"steps": 9}, schedule=Constant)
     assert (tmp_path / "metrics.json").exists() == finished
     assert open_run(tmp_path, SETTINGS | {"steps": 20}, schedule=Constant).resume
-    assert "20 steps instead of 10, 10 of which are done" in capsys.readouterr().out
+    assert "20 steps instead of 10, 10 of which are done" in caplog.text
     assert not (tmp_path / "metrics.json").exists() and read_json(tmp_path / "settings.json")["steps"] == 20
 
 

@@ -50,7 +50,7 @@ def test_killed_and_started_again_is_bit_identical(tmp_path, uninterrupted):
     assert os.listdir(tmp_path / "checkpoints") == ["step-0000000004"]
     again = start_process(tmp_path)
     assert again.returncode == 0, again.stderr
-    assert "going on from the checkpoint of step 4 of 11" in again.stdout
+    assert "resuming from the checkpoint of step 4 of 11" in again.stdout
     with np.load(tmp_path / "weights.npz") as arrays:
         assert_same(list(arrays.values()), weights)
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
@@ -76,18 +76,18 @@ def test_history_and_logs(uninterrupted):
     assert sorted(os.listdir(output / "checkpoints")) == ["step-0000000008", "step-0000000011"]  # the last two
 
 
-def test_a_finished_run_does_nothing(uninterrupted, capsys):
+def test_a_finished_run_does_nothing(uninterrupted, caplog):
     output, history, _ = uninterrupted
 
     def no_dataset(start_step):
         raise AssertionError("there is nothing to train")
 
     assert fit_steps(tiny.compiled_model(), no_dataset, tiny.STEPS, output, window=tiny.WINDOW) == history
-    assert "all 11 steps are done" in capsys.readouterr().out
+    assert "all 11 steps are done" in caplog.text
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "manifest", "another step", "another shape"])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupted, damage, capsys):
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupted, damage, caplog):
     output, history, weights = uninterrupted
     shutil.copytree(output, tmp_path, dirs_exist_ok=True)
     newest = tmp_path / "checkpoints" / "step-0000000011"
@@ -105,10 +105,10 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupt
         old, new = ('"step": 11', '"step": 10') if damage == "another step" else ("12,", "13,")
         assert old in manifest
         (newest / "manifest.json").write_text(manifest.replace(old, new, 1))
-    capsys.readouterr()
+    caplog.clear()
     again, found = tiny.run(tmp_path)
-    out = capsys.readouterr().out
-    assert "is damaged" in out and "going on from the checkpoint of step 8" in out
+    out = caplog.text
+    assert "is damaged" in out and "resuming from the checkpoint of step 8" in out
     assert_same(found, weights)
     assert without_times(again) == without_times(history)
 
@@ -149,7 +149,7 @@ def test_a_dataset_that_ends_too_early(tmp_path):
     assert os.listdir(tmp_path / "unknown" / "checkpoints") == ["step-0000000004"]
 
 
-def test_interrupting_says_how_to_go_on(tmp_path, capsys):
+def test_interrupting_says_how_to_go_on(tmp_path, caplog):
     class Interrupt(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if self.model.optimizer.iterations.numpy() == 6:
@@ -158,7 +158,7 @@ def test_interrupting_says_how_to_go_on(tmp_path, capsys):
     model = tiny.compiled_model()
     with pytest.raises(KeyboardInterrupt):
         fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[Interrupt()])
-    assert "Interrupted after step" in (out := capsys.readouterr().out) and "checkpoint of step 4" in out
+    assert "Interrupted after step" in (out := caplog.text) and "checkpoint of step 4" in out
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_checkpoint(tmp_path):

@@ -65,13 +65,13 @@ def test_other_files_are_an_error(tmp_path):
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_overwrite_deletes_and_says_so(tmp_path, capsys):
+def test_overwrite_deletes_and_says_so(tmp_path, caplog):
     open_run(tmp_path, SETTINGS)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "one").write_text("x")
     run = open_run(tmp_path, SETTINGS | {"steps": 20}, overwrite=True)
     assert not run.resume and sorted(os.listdir(tmp_path)) == [".lock", "inputs.json", "settings.json"]
-    assert "deleting" in (out := capsys.readouterr().out) and "checkpoints/" in out
+    assert "deleting" in (out := caplog.text) and "checkpoints/" in out
     # An unfinished run of the same settings, too: overwriting is what was asked for.
     (tmp_path / "weights").write_text("x")
     assert not open_run(tmp_path, SETTINGS | {"steps": 20}, overwrite=True).resume

@@ -64,14 +64,15 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.parametrize("number", STATUS)
 @pytest.mark.parametrize("step", [2, 6, 8, 11])
-def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, capsys, uninterrupted, number, step):
+def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, uninterrupted, number, step):
     handlers = {one: signal.getsignal(one) for one in STATUS}
     model = tiny.compiled_model()
     with pytest.raises(Interrupted, match=f"after step {step}. The same command resumes from the checkpoint of") as e:
         fit_steps(model, tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=[Send(number, step)])
     assert isinstance(e.value, KeyboardInterrupt) and e.value.status == STATUS[number]
     assert {one: signal.getsignal(one) for one in STATUS} == handlers
-    assert capsys.readouterr().out.count("\n") == 2  # an empty line and that one
+    [message] = [record.getMessage() for record in caplog.records if record.name == "kbert"]
+    assert message.count("\n") == 1  # an empty line before it
     assert steps_saved(tmp_path)[-1] == step
     history, weights = tiny.run(tmp_path)
     assert_same(weights, uninterrupted[1])

@@ -1,0 +1,272 @@
+"""Pre-train BERT on text or records: `kbert.pretrain`."""
+
+import logging
+import pathlib
+import shutil
+import time
+
+import keras
+
+from kbert.inspection.masked_examples import MaskedExamples
+from kbert.optim.adamw import AdamW
+from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.optim.warmup_constant import WarmupConstant
+from kbert.pipelines.settings import ModelSettings
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
+from kbert.pretraining.unigrams import token_counts, unigram_baseline
+from kbert.tasks.pretraining.pretraining_run import PretrainingRun
+from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
+from kbert.tasks.pretraining.starting_model import starting_model
+from kbert.training.batch_memory import check_batch_memory
+from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
+from kbert.training.dry_run import count_sequences, estimate_training
+from kbert.training.hardware import choose_hardware
+from kbert.training.intervals import check_intervals, log_interval
+from kbert.training.log_names import readable_logs
+from kbert.training.resume import fit_steps
+from kbert.training.run_directory import open_run
+from kbert.weights.save import save_pretrained
+
+_LOGGER = logging.getLogger("kbert")
+_LOG_EVERY = 100  # steps, where nothing is given
+_STATISTICS_BATCHES = 20
+_BASELINE_TOKENS = 2_000_000
+
+
+def pretrain(
+    corpus_or_records,
+    *,
+    vocabulary=None,
+    lowercase=True,
+    size=None,
+    init=None,
+    steps,
+    batch_size=32,
+    learning_rate=1e-4,
+    warmup_steps=None,
+    schedule="linear",
+    sequence_length=128,
+    max_predictions=None,
+    whole_word=False,
+    next_sentence=True,
+    left_to_right=False,
+    dropout=None,
+    held_out=0.01,
+    evaluation_batches=50,
+    seed=0,
+    strategy="auto",
+    logical_cpus=None,
+    precision="auto",
+    checkpoint_every=500,
+    log_every=None,
+    callbacks=(),
+    log_dir=None,
+    output=None,
+    overwrite=False,
+    dry_run=False,
+) -> PretrainingRun:
+    """Pre-trains BERT: masked language model and next sentence prediction, with the paper's optimizer.
+
+    With `output` a run that was killed is resumed by the same call, to the same weights bit for bit on a CPU. The
+    directory then holds model/ (a kbert directory), metrics.json, settings.json, inputs.json (sizes and hashes),
+    history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/. Without `output` nothing is
+    written. Progress is logged to the logger "kbert".
+
+    Args:
+        corpus_or_records: a directory of records (`kbert.corpus.write_records`), or path(s) or glob pattern(s) of text.
+        vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
+            their own.
+        lowercase: bool, with a vocabulary that is no tokenizer: False for cased text.
+        size: str, "tiny" to "large", of new weights; "tiny" by default.
+        init: what to start from instead of new weights: whatever `kbert.load_pretrained` takes, a
+            `kbert.BertPretrainer`, which is trained itself, or a pipeline of one.
+        steps: int, weight updates; the paper: 1,000,000.
+        batch_size: int, sequences an update, over all replicas; the paper: 256.
+        learning_rate: float, the peak.
+        warmup_steps: int, of rising learning rate; a tenth of `steps` by default, at most 10,000.
+        schedule: "linear", to 0 at the end, as the paper; "constant" after the warm-up: the same call with more `steps`
+            and the same `warmup_steps` extends a run, which keeps its last checkpoint.
+        sequence_length: int, tokens; the paper: 128 for 90 % of the steps, then 512.
+        max_predictions: int, the most masks of a sequence; 20 at length 128 by default, 80 at 512.
+        whole_word: bool, mask whole words (Google's release of May 2019).
+        next_sentence: bool; False is the "No NSP" ablation of section 5.1.
+        left_to_right: bool, left-only attention, the "LTR" of section 5.1.
+        dropout: float, instead of 0.1.
+        held_out: float, the share of a corpus' documents that is for evaluation only; records have theirs.
+        evaluation_batches: int.
+        seed: int, decides new weights, dropout, pairs, masks and order.
+        strategy, precision, logical_cpus: see `kbert.training.hardware.choose_hardware`.
+        checkpoint_every: int, steps; each time the held-out data are evaluated, too.
+        log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
+        callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
+        log_dir: path of the TensorBoard logs; logs/ in `output` by default.
+        output: path of a directory.
+        overwrite: bool, delete what another run left in `output`.
+        dry_run: bool, train nothing and write nothing: `metrics` are the sequences of an epoch, parameters, tokens,
+            memory and an estimate of the time.
+
+    Returns:
+        `PretrainingRun`.
+
+    Raises:
+        ValueError: arguments that do not go together, damaged or empty files, inputs that changed since the run was
+            started, a batch that memory cannot hold.
+        FileExistsError: `output` holds a finished run, one of other settings, or other files.
+        FileNotFoundError: no such vocabulary or model.
+        RuntimeError: the hardware asked for is not there.
+        FloatingPointError: the training diverged.
+        Interrupted: SIGINT or SIGTERM, after the step was saved.
+
+    Source: Devlin et al. 2018, section 3.1 and appendix A.2.
+
+    Example::
+
+        run = kbert.pretrain("corpus/*.txt", vocabulary="vocab.txt", size="tiny", steps=10_000, output="runs/tiny")
+        run.metrics["mlm_accuracy"], run.pipeline.predict(["A [MASK] day."])["tokens"]
+    """
+    start = time.perf_counter()
+    settings = PretrainingSettings(
+        source=corpus_or_records,
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+        size=size,
+        init=init,
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        warmup_steps=warmup_steps,
+        schedule=schedule,
+        sequence_length=sequence_length,
+        max_predictions=max_predictions,
+        whole_word=whole_word,
+        next_sentence=next_sentence,
+        left_to_right=left_to_right,
+        dropout=dropout,
+        held_out=held_out,
+        evaluation_batches=evaluation_batches,
+        seed=seed,
+        strategy=strategy,
+        logical_cpus=logical_cpus,
+        precision=precision,
+    )
+    log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
+    check_intervals(checkpoint_every, log_every)
+    hardware = choose_hardware(strategy, precision, logical_cpus=logical_cpus)
+    keras.utils.set_random_seed(seed)
+    model, tokenizer = starting_model(settings, hardware)
+    check_batch_memory(model, batch_size, sequence_length)
+    if dry_run:
+        _compile(model, settings, hardware)
+        sequences, complete = count_sequences(_dataset(settings, tokenizer, epochs=1))
+        estimates = estimate_training(model, _dataset(settings, tokenizer), steps)
+        metrics = {"sequences_per_epoch": sequences, "sequences_are_all": complete, **estimates}
+        return PretrainingRun(metrics, [], model, tokenizer, _model_settings(model, settings, tokenizer))
+    evaluation = _dataset(settings, tokenizer, evaluation=True, batches=evaluation_batches)
+    run = None
+    if output is not None:
+        run = open_run(
+            output,
+            settings.to_dict(),
+            overwrite,
+            hardware,
+            inputs=settings.inputs(),
+            recipe="pretrain.py",
+            schedule=_schedule,
+        )
+    _LOGGER.info("%s", hardware.describe())
+    try:
+        statistics, unigram = _describe_data(settings, tokenizer, evaluation)
+    except Exception:  # a corpus that gives no batch, or is damaged, leaves nothing behind
+        if run is not None and run.is_chief and not run.resume:
+            shutil.rmtree(run.path)
+        raise
+    _compile(model, settings, hardware)
+    logs = pathlib.Path(log_dir) if log_dir else run.path / "logs" if run else None
+    windows = checkpoint_every // log_every
+    history = fit_steps(
+        model,
+        lambda start_step: _dataset(settings, tokenizer, start_step=start_step),
+        steps,
+        run.path if run else None,
+        window=log_every,
+        checkpoint_every=windows,
+        validation_data=evaluation,
+        validation_every=windows,
+        real_share=1 - statistics["padding_share"],
+        callbacks=[ConsoleProgress(), *_tensorboard(logs, tokenizer, evaluation, windows), *callbacks],
+    )
+    scores = model.evaluate(evaluation, return_dict=True, verbose=0)
+    metrics = readable_logs(scores, model) | {
+        "unigram": unigram,
+        "pipeline": statistics,
+        "steps": steps,
+        "parameters": model.count_params(),
+        "tokens_per_second": history[-1]["tokens_per_second"] if history else None,  # only the chief keeps it
+        "minutes": (time.perf_counter() - start) / 60,
+    }
+    model_settings = _model_settings(model, settings, tokenizer)
+    if run is not None:
+
+        def save(path, made_by):
+            save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
+
+        run.finish(metrics, save, keep_checkpoint=schedule == "constant")
+    return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
+
+
+def _dataset(settings, tokenizer, **which):
+    return pretraining_dataset(
+        settings.source,
+        tokenizer,
+        batch_size=settings.batch_size,
+        sequence_length=settings.sequence_length,
+        predictions=settings.max_predictions,
+        seed=settings.seed,
+        held_out=settings.held_out,
+        next_sentence=settings.next_sentence,
+        whole_word=settings.whole_word,
+        **which,
+    )
+
+
+def _describe_data(settings, tokenizer, evaluation):
+    """What the training batches hold, and what token frequencies alone would score on the evaluation batches."""
+    statistics = dataset_statistics(_dataset(settings, tokenizer), tokenizer, batches=_STATISTICS_BATCHES)
+    _LOGGER.info("%s", format_report(statistics))
+    counts = token_counts(settings.source, tokenizer, _BASELINE_TOKENS, held_out=settings.held_out)
+    unigram = unigram_baseline(counts, evaluation)
+    _LOGGER.info(
+        "token frequencies alone: loss %.3f, accuracy %.1f%%", unigram["cross_entropy"], 100 * unigram["accuracy"]
+    )
+    return statistics, unigram
+
+
+def _schedule(settings):
+    """The learning rates of a run of these settings: appendix A.2's, or without the decay."""
+    if settings["schedule"] == "constant":
+        return WarmupConstant(settings["learning_rate"], settings["warmup_steps"])
+    return WarmupLinearDecay(settings["learning_rate"], settings["warmup_steps"], settings["steps"])
+
+
+def _compile(model, settings, hardware):
+    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0."""
+    heads = {"next_sentence": settings.next_sentence}
+    with hardware.scope():
+        model.compile(
+            AdamW(_schedule(settings.to_dict())),
+            pretraining_losses(**heads),
+            weighted_metrics=pretraining_metrics(**heads),
+            jit_compile=hardware.jit_compile,
+        )
+
+
+def _tensorboard(logs, tokenizer, evaluation, every):
+    if logs is None:
+        return []
+    return [TensorBoardScalars(logs), MaskedExamples(tokenizer, next(iter(evaluation)), logs, every=every)]
+
+
+def _model_settings(model, settings, tokenizer):
+    return ModelSettings(task=model.task, sequence_length=settings.sequence_length, tokenizer=tokenizer.settings())

@@ -1,0 +1,40 @@
+"""What `kbert.pretrain` returns."""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingRun:
+    """A pre-training that is done, or with `dry_run` only planned.
+
+    Attributes:
+        metrics: dict, what is known at the end: held-out losses and accuracies, the unigram baseline, statistics of the
+            data; of a dry run the estimates.
+        history: list of dicts, the logs of every window of steps.
+        model: `kbert.BertPretrainer` with the weights of the last step.
+        tokenizer: `kbert.BertTokenizer`.
+        settings: `ModelSettings`.
+        path: `pathlib.Path` of the output directory; None without one.
+
+    Example::
+
+        run = kbert.pretrain("records", size="tiny", steps=10_000)
+        run.pipeline.predict(["The capital of France is [MASK]."])["tokens"]
+    """
+
+    metrics: dict[str, Any]
+    history: list[dict[str, float]]
+    model: Any
+    tokenizer: Any
+    settings: Any
+    path: pathlib.Path | None = None
+
+    @functools.cached_property
+    def pipeline(self):
+        """The fill-mask pipeline of the model, built when it is first asked for."""
+        from kbert.pipelines.build import build_pipeline
+
+        return build_pipeline(self.model, self.tokenizer, sequence_length=self.settings.sequence_length)

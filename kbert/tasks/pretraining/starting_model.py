@@ -1,0 +1,68 @@
+"""The model that a pre-training begins with."""
+
+import os
+
+from kbert.config import BertConfig
+from kbert.corpus.records import Records
+from kbert.models.pretrainer import BertPretrainer
+from kbert.text.tokenizer import BertTokenizer
+from kbert.weights.load import load_pretrained
+
+
+def starting_model(settings, hardware):
+    """The model that a pre-training begins with, uncompiled, and its tokenizer.
+
+    Args:
+        settings: `PretrainingSettings`.
+        hardware: `Hardware`.
+
+    Returns:
+        (`BertPretrainer`, `BertTokenizer`); the weights are new, loaded, or those of the model given.
+
+    Raises:
+        FileNotFoundError: no such vocabulary or model.
+        ValueError: files that are damaged, a model of another task, no tokenizer.
+    """
+    task = "pretraining" if settings.next_sentence else "masked_lm"
+    dropout = {}
+    if settings.dropout is not None:
+        dropout = {"hidden_dropout": settings.dropout, "attention_dropout": settings.dropout}
+    if isinstance(settings.init, str | os.PathLike):
+        with hardware.scope():
+            model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **dropout)
+        return model, model.pretrained.tokenizer
+    if settings.reads_records:
+        tokenizer = Records(settings.source).tokenizer()
+    elif settings.vocabulary is None or isinstance(settings.vocabulary, BertTokenizer):
+        tokenizer = settings.vocabulary
+    else:
+        tokenizer = BertTokenizer(settings.vocabulary, lowercase=settings.lowercase)
+    if settings.init is not None:
+        return _given_model(settings.init, task, dropout), tokenizer or _tokenizer_of(settings.init)
+    config = BertConfig.from_size(
+        settings.size or "tiny",
+        vocabulary_size=tokenizer.vocabulary_size,
+        causal=settings.left_to_right,
+        max_sequence_length=max(512, settings.sequence_length),
+        **dropout,
+    )
+    with hardware.scope():
+        return BertPretrainer(config, next_sentence=settings.next_sentence), tokenizer
+
+
+def _given_model(init, task, dropout):
+    model = getattr(init, "model", init)  # of a pipeline
+    if not isinstance(model, BertPretrainer) or model.task != task:
+        received = getattr(model, "task", type(model).__name__)
+        raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
+    if dropout:
+        raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
+    return model
+
+
+def _tokenizer_of(init):
+    if hasattr(init, "preprocessor"):
+        return init.preprocessor.tokenizer
+    if getattr(init, "pretrained", None) is None or init.pretrained.tokenizer is None:
+        raise ValueError("pretrain: a model that was not loaded with its tokenizer needs `vocabulary`.")
+    return init.pretrained.tokenizer

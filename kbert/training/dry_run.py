@@ -1,0 +1,127 @@
+"""What a training will take: parameters, tokens, memory and time, before anything is trained in earnest.
+
+Shapes: B batch, S sequence.
+"""
+
+import itertools
+import time
+
+import keras
+
+from kbert.corpus.reading_errors import reading_errors
+from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
+from kbert.training.flops import training_flops_per_token
+
+_MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
+_STEPS = 3  # measured, after one that traces
+_BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
+
+
+def estimate_training(model, dataset, steps) -> dict:
+    """Parameters, tokens, memory and time of a run of `steps`.
+
+    Time is measured over a few steps on some rows of the first batch, so the weights change: for models that are
+    thrown away afterwards. Evaluation and saving are not counted.
+
+    Args:
+        model: a compiled kbert model.
+        dataset: of its training batches.
+        steps: int.
+
+    Returns:
+        dict: `parameters`, `trainable_parameters`, `batch_size`, `sequence_length`, `steps`, `tokens` (with
+        padding), `memory_bytes` (at least: weights, gradients, optimizer and the activations that the gradient needs),
+        `seconds_per_step` and `seconds` of the whole run.
+
+    Raises:
+        ValueError: the dataset gives no batch, or reads a damaged file; a batch that memory cannot hold.
+
+    Example::
+
+        estimate_training(model, pretraining_dataset("records", tokenizer, batch_size=32), steps=10_000)["seconds"]
+    """
+    with reading_errors():
+        batch = next(iter(dataset), None)
+    if batch is None:
+        raise ValueError("estimate_training: expected a dataset with a batch. Received: an empty one")
+    rows, length = batch_shape(dataset)
+    rows, length = rows or _rows(batch), length or batch[0]["token_ids"].shape[-1]
+    measured = _measured_rows(model, rows, length)
+    with memory_errors(measured, length):
+        seconds = _seconds_per_step(model, batch, measured) * rows / measured
+    trainable = sum(weight.value.shape.num_elements() for weight in model.trainable_weights)
+    return {
+        "parameters": model.count_params(),
+        "trainable_parameters": trainable,
+        "batch_size": rows,
+        "sequence_length": length,
+        "steps": steps,
+        "tokens": steps * rows * length,
+        "memory_bytes": _BYTES_PER_PARAMETER * trainable + activation_bytes(model, rows, length),
+        "seconds_per_step": seconds,
+        "seconds": seconds * steps,
+    }
+
+
+def format_estimate(estimate) -> str:
+    """The lines of `estimate_training` that a person reads."""
+    hours, minutes = divmod(round(estimate["seconds"] / 60), 60)
+    return (
+        f"{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
+        f"{estimate['steps']:,} steps of {estimate['batch_size']:,} rows of {estimate['sequence_length']} tokens: "
+        f"{estimate['tokens']:,} tokens\n"
+        f"memory: at least {estimate['memory_bytes'] / 2**30:.1f} GiB\n"
+        f"time: about {hours} h {minutes:02d} min ({1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine)"
+    )
+
+
+def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:
+    """Rows of a dataset that ends: (how many, whether it was read to its end within `seconds`).
+
+    Args:
+        dataset: of batches, one epoch.
+        seconds: float, when to stop.
+
+    Example::
+
+        count_sequences(pretraining_dataset("records", tokenizer, batch_size=32, epochs=1))
+    """
+    count, end = 0, time.perf_counter() + seconds
+    with reading_errors():
+        for batch in dataset:
+            count += _rows(batch)
+            if time.perf_counter() > end:
+                return count, False
+    return count, True
+
+
+def _rows(batch):
+    return int(keras.tree.flatten(batch)[0].shape[0])
+
+
+def _measured_rows(model, rows, length):
+    """Few enough rows for a step of seconds, and a row at least for each replica."""
+    strategy = getattr(model, "distribute_strategy", None)
+    replicas = strategy.num_replicas_in_sync if strategy is not None else 1
+    fitting = int(_MEASURED_FLOPS / (training_flops_per_token(model.config, length, length / 6) * length))
+    return min(rows, max(replicas, fitting // replicas * replicas))
+
+
+def _seconds_per_step(model, batch, rows):
+    import tensorflow as tf
+
+    part = keras.tree.map_structure(lambda column: column[:rows], batch)
+    steps = tf.data.Dataset.from_tensors(part).repeat(_STEPS + 1)
+    timer = _StepTimes()
+    model.fit(steps, epochs=1, steps_per_epoch=_STEPS + 1, callbacks=[timer], verbose=0, shuffle=False)
+    return min(later - earlier for earlier, later in itertools.pairwise(timer.ends))
+
+
+class _StepTimes(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.ends = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        float(logs["loss"])  # waits for the step
+        self.ends.append(time.perf_counter())

@@ -12,68 +12,64 @@ everybody (kbert/training/flops.py).
 """
 
 import argparse
+import importlib
 import json
-import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from flags import command, directory, file, plain_errors, positive_int
 
-import benchmark_encoder
-import benchmark_serve
-import benchmark_text
-from flags import directory, file, plain_errors
-
-from kbert.training.flops import matmul_peak, peak_memory_bytes
-
-PARTS = {
-    "tokenize": benchmark_text.tokenize,
-    "input": benchmark_text.pretraining_input,
-    "train": benchmark_encoder.train,
-    "encode": benchmark_encoder.encode,
-    "serve": benchmark_serve.serve,
+PARTS = {  # name → module of kbert.benchmarks, function
+    "tokenize": ("text", "tokenize"),
+    "input": ("text", "pretraining_input"),
+    "train": ("training", "train"),
+    "encode": ("encoding", "encode"),
+    "serve": ("serving", "serve"),
 }
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--size", default="mini", choices=("tiny", "mini", "small", "medium", "base", "large"))
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--sequence-length", type=int, default=128)
-    parser.add_argument("--predictions", type=int, default=20, help="masked positions per sequence (default 20)")
-    parser.add_argument("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
-    parser.add_argument("--xla", default="auto", choices=["auto", "on", "off"])
-    parser.add_argument(
-        "--corpus", nargs="+", metavar="GLOB", help="real text (default: the prose of this installation)"
-    )
-    parser.add_argument("--records", metavar="DIR", type=directory,
-                        help="input: records made by prepare_records.py instead of text")  # fmt: skip
-    parser.add_argument("--vocab", metavar="FILE", type=file,
-                        help="vocab.txt (default: one of 8,000 tokens is learned from the prose)")  # fmt: skip
-    parser.add_argument("--data", default="synthetic", choices=["synthetic", "real"],
-                        help="train, encode: random token ids, or batches of --corpus (default synthetic)")  # fmt: skip
-    parser.add_argument("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
-    parser.add_argument("--seconds", type=float, default=5.0, help="time for one round of one system (default 5)")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", action="store_true", help="also measure the peers that are installed")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object on the last line")
-    args = parser.parse_args(argv)
-    if args.data == "real" and not (args.corpus or args.records):
-        parser.error("--data real: expected --corpus GLOB or --records DIR to take the batches from")
-    return args
+    add = parser.add_argument
+    add("part", choices=PARTS)
+    add("--size", default="mini", choices=("tiny", "mini", "small", "medium", "base", "large"), help="(default: mini)")
+    add("--batch-size", type=positive_int, default=32, metavar="N", help="(default: 32)")
+    add("--sequence-length", type=positive_int, default=128, metavar="N", help="(default: 128)")
+    predictions = "masked positions of a sequence (default: 20)"
+    add("--max-predictions", type=positive_int, default=20, metavar="N", help=predictions)
+    add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
+    add("--xla", default="auto", choices=["auto", "on", "off"])
+    add("--corpus", nargs="+", metavar="GLOB", help="real text (default: the prose of this installation)")
+    add("--records", metavar="DIR", type=directory, help="input: records of prepare_records.py instead of text")
+    vocabulary = "vocab.txt (default: one of 8,000 tokens is learned from the prose)"
+    add("--vocab", metavar="FILE", type=file, dest="vocabulary", help=vocabulary)
+    data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
+    add("--data", default="synthetic", choices=["synthetic", "real"], help=data)
+    add("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
+    add("--seconds", type=float, default=5.0, help="time for one round of one system (default: 5)")
+    add("--rounds", type=positive_int, default=3, metavar="N", help="(default: 3)")
+    add("--peers", action="store_true", help="also measure the peers that are installed")
+    add("--json", action="store_true", help="print the result as one JSON object on the last line")
+    return parser.parse_args(argv)
 
 
 def main(argv=None):
-    args = parse_arguments(argv)
+    arguments = vars(parse_arguments(argv))
+    part, as_json = arguments.pop("part"), arguments.pop("json")
     with plain_errors():
-        result = {"part": args.part, **PARTS[args.part](args)}
+        from kbert.benchmarks.settings import BenchmarkSettings
+        from kbert.training.flops import matmul_peak, peak_memory_bytes
+
+        settings = BenchmarkSettings(**arguments)
+        module, function = PARTS[part]
+        measure = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)
+        result = {"part": part, **measure(settings)}
     if "gflops_per_second" in result:
-        peak = matmul_peak(args.precision)
+        peak = matmul_peak(settings.precision)
         result["matmul_peak_gflops_per_second"] = peak / 1e9
         result["share_of_matmul_peak"] = result["gflops_per_second"] * 1e9 / peak
     result["peak_memory_mib"] = round(peak_memory_bytes() / 2**20)
     for name, rate in result.get("peers", {}).items():
         print(f"{name:28s} {rate:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / rate:.2f} times as fast")
-    if args.json:
+    if as_json:
         print(json.dumps(result))
     else:
         for name, value in result.items():
@@ -81,4 +77,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -23,9 +23,9 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import quickstart_data
 from flags import command, plain_errors, positive_int, settings_of
 
+from kbert.benchmarks.library_sentences import write_library_sentences
 from kbert.files import read_json, write_json
 
 SEEDS = (0, 1, 2)
@@ -128,7 +128,7 @@ def main(argv=None):
         claim(args.output, args.overwrite)
         write_json(args.output / "settings.json", settings_of(args))
     print("Reading the prose of this installation …", flush=True)
-    majority = quickstart_data.write(args.output)
+    majority = write_library_sentences(args.output)
     pretrained = pretrain(args.output, args.steps)
     accuracies = finetune(args.output)
     saved_model = args.output / "saved_models" / "library"

@@ -9,9 +9,27 @@ import pytest
 from helpers.paths import ROOT
 
 ROOMS = (
-    "versions", "files", "locks", "stateless_random", "config", "text", "corpus", "pretraining", "preprocessing",
-    "layers", "optim", "models", "answers", "pipelines", "weights", "training", "inspection", "tasks", "serving",
-)  # fmt: skip
+    "versions",
+    "files",
+    "locks",
+    "stateless_random",
+    "config",
+    "text",
+    "corpus",
+    "pretraining",
+    "preprocessing",
+    "layers",
+    "optim",
+    "models",
+    "answers",
+    "pipelines",
+    "weights",
+    "training",
+    "inspection",
+    "tasks",
+    "serving",
+    "benchmarks",
+)
 BACKEND_NEUTRAL = ("versions", "files", "locks", "config", "layers", "optim", "models")
 
 

@@ -56,7 +56,7 @@ MORE = {  # other flags that take a path
     "benchmark": [("serve", "--model", "<init>"), ("input", "--vocab", "<vocab.txt>", "--corpus", "<corpus.txt>")],
     "convert_checkpoint": [("--from", "<init>", "--to", "kbert", "--vocab", "<vocab.txt>", "--output", "out")],
 }
-NO_PATHS = {"benchmark_encoder", "benchmark_race", "benchmark_serve", "benchmark_text", "flags", "quickstart_data"}
+NO_PATHS = {"flags"}
 CASES = [
     (recipe, command, place)
     for recipe, first in COMMANDS.items()

@@ -42,6 +42,5 @@ def test_encoding_of_real_batches_counts_their_padding(tmp_path, capsys):
 
 
 def test_real_data_must_be_named(capsys):
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match='data="real": expected `corpus` or `records`'):
         benchmark(capsys, "train", "--data", "real")
-    assert "--data real: expected --corpus GLOB or --records DIR" in capsys.readouterr().err

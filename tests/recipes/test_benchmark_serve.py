@@ -1,6 +1,5 @@
 """benchmark.py serve: the exported model is measured, and the peer only if it answers the same."""
 
-import argparse
 import json
 
 import pytest
@@ -8,6 +7,8 @@ from helpers.run_recipe import import_recipe
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.benchmarks import serving
+from kbert.benchmarks.settings import BenchmarkSettings
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +20,8 @@ def model(tmp_path_factory):
 
 
 def test_the_figures(model, monkeypatch, capsys):
-    module, benchmark = import_recipe("benchmark_serve"), import_recipe("benchmark")
-    monkeypatch.setattr(module, "_load_alone", lambda path: (0.5, 123))  # a process of its own: see below
+    benchmark = import_recipe("benchmark")
+    monkeypatch.setattr(serving, "_load_alone", lambda path: (0.5, 123))  # a process of its own: see below
     arguments = ["serve", "--model", str(model), "--seconds", "0.05", "--rounds", "1", "--batch-size", "4", "--json"]
     benchmark.main(arguments)
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -32,22 +33,19 @@ def test_the_figures(model, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_loading_in_a_process_of_its_own(model, tmp_path):
-    module = import_recipe("benchmark_serve")
-    seconds, memory = module._load_alone(module._export(model, tmp_path / "exported"))
+    seconds, memory = serving._load_alone(serving._export(model, tmp_path / "exported"))
     assert 0 < seconds < 300 and 50 < memory < 8000
 
 
 def test_a_peer_that_answers_otherwise_is_no_peer():
-    module = import_recipe("benchmark_serve")
     one, two = (lambda texts: [[1.0, 0.0]] * len(texts)), (lambda texts: [[0.0, 1.0]] * len(texts))
-    module._check_equal({"kbert": one, "transformers": one})
-    with pytest.raises(SystemExit, match="answer differently"):
-        module._check_equal({"kbert": one, "transformers": two})
-    with pytest.raises(SystemExit, match="needs --model"):
-        module.serve(argparse.Namespace(model=None))
+    serving._check_equal({"kbert": one, "transformers": one})
+    with pytest.raises(ValueError, match="answer differently"):
+        serving._check_equal({"kbert": one, "transformers": two})
+    with pytest.raises(ValueError, match="expected `model`"):
+        serving.serve(BenchmarkSettings())
 
 
 def test_mixed_texts():
-    module = import_recipe("benchmark_serve")
-    lengths = [len(text.split()) for text in module.mixed_texts(32)]
-    assert min(lengths) == 2 and max(lengths) > 80 and 150 < len(module.LONG.split()) < 250
+    lengths = [len(text.split()) for text in serving.mixed_texts(32)]
+    assert min(lengths) == 2 and max(lengths) > 80 and 150 < len(serving.LONG.split()) < 250

@@ -5,17 +5,18 @@ import csv
 import pytest
 from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
 
+from kbert.benchmarks import library_sentences
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """What the quickstart writes before it trains, from two libraries only."""
-    quickstart_data = import_recipe("quickstart_data")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quickstart_data, "LIBRARIES", ("numpy", "keras"))
-        patch.setattr(quickstart_data, "SENTENCES_OF_A_LIBRARY", 900)
-        patch.setattr(quickstart_data, "TEST_OF_A_LIBRARY", 40)
+        patch.setattr(library_sentences, "LIBRARIES", ("numpy", "keras"))
+        patch.setattr(library_sentences, "SENTENCES_OF_A_LIBRARY", 900)
+        patch.setattr(library_sentences, "TEST_OF_A_LIBRARY", 40)
         paths = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
-        majorities = [quickstart_data.write(path) for path in paths]
+        majorities = [library_sentences.write_library_sentences(path) for path in paths]
     return paths, majorities
 
 

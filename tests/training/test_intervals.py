@@ -1,8 +1,8 @@
 """Checkpoints are written where they were asked for."""
 
 import pytest
-from helpers.run_recipe import import_recipe
 
+import kbert
 from kbert.training.intervals import check_intervals, log_interval
 
 
@@ -22,13 +22,7 @@ def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():
         check_intervals(50, 100)
 
 
-def test_pretraining_takes_no_interval_that_it_would_not_keep(tmp_path, capsys):
-    vocabulary = tmp_path / "vocab.txt"
-    vocabulary.write_text("a")
-    arguments = ["--corpus", "a", "--vocab", str(vocabulary), "--steps", "9", "--output", "run"]
-    recipe = import_recipe("pretrain")
-    args = recipe.parse_arguments([*arguments, "--checkpoint-every", "120"])
-    assert (args.checkpoint_every, args.log_every) == (120, 120)
-    with pytest.raises(SystemExit):
-        recipe.parse_arguments([*arguments, "--checkpoint-every", "120", "--log-every", "100"])
-    assert "Give --checkpoint-every 100 or 200, or --log-every 120" in capsys.readouterr().err
+def test_pretraining_takes_no_interval_that_it_would_not_keep():
+    assert log_interval(120, 100) == 120
+    with pytest.raises(ValueError, match="Give --checkpoint-every 100 or 200, or --log-every 120"):
+        kbert.pretrain("a", vocabulary="b", steps=9, checkpoint_every=120, log_every=100)

@@ -9,7 +9,6 @@ import keras
 
 from kbert.inspection.masked_examples import MaskedExamples
 from kbert.optim.adamw import AdamW
-from kbert.optim.pretraining import pretraining_losses, pretraining_metrics
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_constant import WarmupConstant
 from kbert.pipelines.settings import ModelSettings
@@ -252,14 +251,8 @@ def _schedule(settings):
 
 def _compile(model, settings, hardware):
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0."""
-    heads = {"next_sentence": settings.next_sentence}
     with hardware.scope():
-        model.compile(
-            AdamW(_schedule(settings.to_dict())),
-            pretraining_losses(**heads),
-            weighted_metrics=pretraining_metrics(**heads),
-            jit_compile=hardware.jit_compile,
-        )
+        model.compile(AdamW(_schedule(settings.to_dict())), jit_compile=hardware.jit_compile)
 
 
 def _tensorboard(logs, tokenizer, evaluation, every):

@@ -1,10 +1,11 @@
-"""The serve part of benchmark.py: an exported model answering strings, beside transformers on torch.
+"""An exported model answering strings, beside transformers on torch.
 
 Requests are strings and answers are vectors of one text each, tokenisation included, on both sides. The systems take
 turns, request by request, in this process, with the threads that each of them chooses for itself.
 """
 
 import json
+import logging
 import os
 import pathlib
 import statistics
@@ -12,6 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from kbert.pipelines.build import build_pipeline
+from kbert.serving.export import export
+from kbert.weights.load import load_pretrained
+
+_LOGGER = logging.getLogger("kbert")
 
 SHORT = "A man is playing a guitar on the street."
 _SENTENCES = (
@@ -30,33 +37,45 @@ def mixed_texts(rows):
     return [" ".join(words[i % 20 : i % 20 + lengths[i % len(lengths)]]) for i in range(rows)]
 
 
-def serve(args):
-    """Exports --model and measures the SavedModel; with --peers transformers with the same weights as well."""
-    if not args.model:
-        sys.exit("error: benchmark.py serve needs --model, such as all-MiniLM-L6-v2")
+def serve(settings):
+    """Exports an encoder and measures the SavedModel, and its peer, transformers with the same weights.
+
+    Args:
+        settings: `BenchmarkSettings`.
+
+    Returns:
+        dict of milliseconds, texts a second, seconds to load, bytes on disk and MiB of memory.
+
+    Raises:
+        ValueError: no model, or a peer that answers otherwise.
+    """
+    if not settings.model:
+        raise ValueError("serve: expected `model`, such as all-MiniLM-L6-v2. Received: none")
     with tempfile.TemporaryDirectory() as directory:
-        path = _export(args.model, pathlib.Path(directory) / "model")
+        path = _export(settings.model, pathlib.Path(directory) / "model")
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         load_seconds, memory = _load_alone(path)
         systems = {"kbert": _kbert(path)}
-        if args.peers:
-            systems["transformers"] = _transformers(args.model, args.sequence_length)
+        if settings.peers:
+            systems["transformers"] = _transformers(settings.model, settings.sequence_length)
             _check_equal(systems)
-        timings = _race(systems, args)
+        timings = _take_turns(systems, settings)
     result = {
-        **timings["kbert"], "load_seconds": load_seconds, "bytes_on_disk": size, "server_memory_mib": memory,
-        "batch_size": args.batch_size, "model": pathlib.Path(args.model).name,
-    }  # fmt: skip
-    if args.peers:
+        **timings["kbert"],
+        "load_seconds": load_seconds,
+        "bytes_on_disk": size,
+        "server_memory_mib": memory,
+        "batch_size": settings.batch_size,
+        "model": pathlib.Path(settings.model).name,
+    }
+    if settings.peers:
         result["transformers"] = timings["transformers"]
         result["ratios"] = _ratios(timings)
     return result
 
 
 def _export(model, directory):
-    import kbert
-
-    return kbert.export(kbert.build_pipeline(kbert.load_pretrained(model, task="encoder"), pair=False), directory)
+    return export(build_pipeline(load_pretrained(model, task="encoder"), pair=False), directory)
 
 
 def _kbert(path):
@@ -99,19 +118,19 @@ def _check_equal(systems):
     vectors = [vector / np.linalg.norm(vector, axis=1, keepdims=True) for vector in vectors]
     apart = float(np.abs(vectors[0] - vectors[1]).max())
     if apart > 1e-4:
-        sys.exit(f"error: the systems answer differently, by {apart:.1e}: this would compare two things")
+        raise ValueError(f"The systems answer differently, by {apart:.1e}: this would compare two things.")
 
 
-def _race(systems, args):
+def _take_turns(systems, settings):
     """name → figures. Everybody has a turn after each request, so that a busy machine is as busy for all."""
-    texts = mixed_texts(args.batch_size)
+    texts = mixed_texts(settings.batch_size)
     timings = {}
     for kind, request in (("short", [SHORT]), ("long", [LONG]), ("mixed", texts)):
         times = {name: [] for name in systems}
         for answer in systems.values():
             for _ in range(3):  # tracing and allocation
                 answer(request)
-        end = time.perf_counter() + args.seconds * args.rounds * len(systems)
+        end = time.perf_counter() + settings.seconds * settings.rounds * len(systems)
         while time.perf_counter() < end or len(times["kbert"]) < 5:
             for name, answer in systems.items():
                 start = time.perf_counter()
@@ -120,7 +139,7 @@ def _race(systems, args):
         for name, samples in times.items():
             timings.setdefault(name, {}).update(_figures(kind, samples, len(request)))
             shown = {key: round(value, 2) for key, value in timings[name].items() if key.startswith(kind)}
-            print(f"{name:14s} {shown}  {len(samples)} requests", flush=True)
+            _LOGGER.info("%-14s %s  %d requests", name, shown, len(samples))
     return timings
 
 
@@ -153,7 +172,10 @@ def _load_alone(path):
     """(seconds to load the SavedModel, peak memory in MiB of a process that answered one batch of 32)."""
     done = subprocess.run(
         [sys.executable, "-c", _ALONE, str(path), json.dumps(mixed_texts(32))],
-        capture_output=True, text=True, check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
     seconds, memory = json.loads(done.stdout.splitlines()[-1])
     return seconds, round(memory)

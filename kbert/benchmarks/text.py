@@ -1,39 +1,49 @@
-"""The text parts of benchmark.py: tokenization, and the pre-training input pipeline."""
+"""Tokenization, and the input pipeline of pre-training."""
 
 import itertools
+import logging
 
 import tensorflow as tf
-from benchmark_race import race, summary
 
-from kbert import BertTokenizer
+from kbert.benchmarks.installed_prose import installed_documents
+from kbert.benchmarks.race import race, summary
 from kbert.corpus.documents import read_documents
-from kbert.corpus.installed_prose import installed_documents
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.text.learn_vocabulary import learn_vocabulary
+from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import read_vocabulary
 
+_LOGGER = logging.getLogger("kbert")
 LINES = 50_000  # about 5 MB of English: far more than any cache holds
 LINES_PER_CALL = 1024
 PROSE = ("python", "numpy", "keras", "tensorflow")
 
 
-def prose_lines(args):
-    """Sentences of --corpus, or of the libraries installed here."""
-    if args.corpus:
-        documents = read_documents(args.corpus)
+def prose_lines(settings):
+    """Sentences of the corpus, or of the libraries that are installed."""
+    if settings.corpus:
+        documents = read_documents(settings.corpus)
     else:
         documents = (sentences for _, _, sentences in installed_documents(PROSE, LINES))
     return list(itertools.islice(itertools.chain.from_iterable(documents), LINES))
 
 
-def vocabulary(args, lines):
-    return read_vocabulary(args.vocab) if args.vocab else learn_vocabulary(lines, 8000)
+def tokens_of(settings, lines):
+    """The vocabulary that is named, or one learned from lines."""
+    return read_vocabulary(settings.vocabulary) if settings.vocabulary else learn_vocabulary(lines, 8000)
 
 
-def tokenize(args):
-    """Lines to token ids through tf.data; peers get the same lines in the same batches."""
-    lines = prose_lines(args)
-    tokens = vocabulary(args, lines)
+def tokenize(settings):
+    """Lines to token ids through tf.data; peers get the same lines in the same batches.
+
+    Args:
+        settings: `BenchmarkSettings`.
+
+    Returns:
+        dict of tokens and megabytes a second.
+    """
+    lines = prose_lines(settings)
+    tokens = tokens_of(settings, lines)
     tokenizer = BertTokenizer(tokens)
     dataset = tf.data.Dataset.from_tensor_slices(lines).batch(LINES_PER_CALL)
     dataset = dataset.map(lambda x: tokenizer(x).values, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
@@ -43,9 +53,9 @@ def tokenize(args):
         return count, count
 
     systems = {"kbert": work}
-    if args.peers:
+    if settings.peers:
         systems |= _tokenizer_peers(lines, tokens)
-    result = summary(race(systems, args.seconds, args.rounds))
+    result = summary(race(systems, settings.seconds, settings.rounds))
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
     return result | {"megabytes_per_second": megabytes * result["tokens_per_second"] / work()[0], "lines": len(lines)}
 
@@ -55,15 +65,13 @@ def _tokenizer_peers(lines, tokens):
     try:
         import tokenizers
     except ImportError:
-        print("Hugging Face tokenizers is not installed: pip install tokenizers")
+        _LOGGER.info("Hugging Face tokenizers is not installed: pip install tokenizers")
     else:
         rust = tokenizers.BertWordPieceTokenizer({token: i for i, token in enumerate(tokens)}, lowercase=True)
 
         def encode_batch():
             batches = (lines[i : i + LINES_PER_CALL] for i in range(0, len(lines), LINES_PER_CALL))
-            count = sum(
-                len(e.ids) for batch in batches for e in rust.encode_batch(batch, add_special_tokens=False)
-            )  # fmt: skip
+            count = sum(len(e.ids) for batch in batches for e in rust.encode_batch(batch, add_special_tokens=False))
             return count, count
 
         peers["tokenizers.encode_batch"] = encode_batch
@@ -80,24 +88,34 @@ def _tokenizer_peers(lines, tokens):
     return peers | {"keras_hub.BertTokenizer": hub_batches}
 
 
-def pretraining_input(args):
-    """Text or records to masked sentence-pair batches; nominal counts padding, real does not."""
-    lines = [] if args.vocab else prose_lines(args)
-    tokenizer = BertTokenizer(vocabulary(args, lines))
-    if not (args.records or args.corpus):
-        raise SystemExit("benchmark.py input: give --corpus GLOB… or --records DIR")
+def pretraining_input(settings):
+    """Text or records to masked sentence-pair batches; nominal counts padding, real does not.
+
+    Args:
+        settings: `BenchmarkSettings`.
+
+    Returns:
+        dict of tokens a second.
+
+    Raises:
+        ValueError: neither `corpus` nor `records`.
+    """
+    lines = [] if settings.vocabulary else prose_lines(settings)
+    tokenizer = BertTokenizer(tokens_of(settings, lines))
+    if not (settings.records or settings.corpus):
+        raise ValueError("pretraining_input: expected `corpus` or `records`. Received: neither")
     dataset = pretraining_dataset(
-        args.records or args.corpus,
+        settings.records or settings.corpus,
         tokenizer,
-        batch_size=args.batch_size,
-        sequence_length=args.sequence_length,
-        predictions=args.predictions,
+        batch_size=settings.batch_size,
+        sequence_length=settings.sequence_length,
+        predictions=settings.max_predictions,
     )
     batches = iter(dataset)
     batches_per_piece = 200
 
     def work():
         real = sum(int(tf.math.count_nonzero(next(batches)[0]["padding_mask"])) for _ in range(batches_per_piece))
-        return batches_per_piece * args.batch_size * args.sequence_length, real
+        return batches_per_piece * settings.batch_size * settings.sequence_length, real
 
-    return summary(race({"kbert": work}, args.seconds, args.rounds))
+    return summary(race({"kbert": work}, settings.seconds, settings.rounds))

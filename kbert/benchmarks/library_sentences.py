@@ -1,12 +1,15 @@
-"""The quickstart's corpus and its labelled sentences, from the prose of the installation."""
+"""A corpus and labelled sentences from the prose of the installation: which library is a sentence about?"""
 
 import csv
+import logging
+import pathlib
 import random
 import re
 from collections import Counter
 
-from kbert.corpus.installed_prose import installed_documents
+from kbert.benchmarks.installed_prose import installed_documents
 
+_LOGGER = logging.getLogger("kbert")
 LIBRARIES = ("python", "numpy", "keras", "tensorflow", "keras_hub", "tensorboard")
 SENTENCES_OF_A_LIBRARY = 12_000  # TensorFlow alone has as many as all others together
 TRAIN_OF_A_LIBRARY = 60  # labelled sentences: few, so that what pre-training knows can show
@@ -14,15 +17,19 @@ TEST_OF_A_LIBRARY = 150
 _NAMES = re.compile(r"\b(c?python\d?|numpy|np|keras([_ ]?(hub|nlp|cv))?|tensorflow|tf\d?|tensorboard|tb)\b", re.I)
 
 
-def write(output):
+def write_library_sentences(output) -> float:
     """Writes corpus.txt (one sentence a line, a blank line between modules), train.csv and test.csv.
 
     Modules, not sentences, are divided: every third module is for testing and is in no other file. The libraries' names
     are removed from labelled sentences.
 
+    Args:
+        output: path of a directory.
+
     Returns:
-        Accuracy of always answering the most frequent library of test.csv.
+        float, the accuracy of always answering the most frequent library of test.csv.
     """
+    output = pathlib.Path(output)
     corpus, train, test = [], {}, {}
     shuffled = random.Random(0)
     for number, (library, _, sentences) in enumerate(installed_documents(LIBRARIES, SENTENCES_OF_A_LIBRARY)):
@@ -34,8 +41,14 @@ def write(output):
         file.write("\n\n".join("\n".join(sentences) for sentences in corpus) + "\n")
     _write_labelled(output / "train.csv", train, TRAIN_OF_A_LIBRARY, shuffled)
     labels = _write_labelled(output / "test.csv", test, TEST_OF_A_LIBRARY, shuffled)
-    print(f"{sum(map(len, corpus)):,} sentences of {len(corpus):,} modules for pre-training; {TRAIN_OF_A_LIBRARY} "
-          f"labelled sentences a library for fine-tuning, {len(labels):,} in all for testing")  # fmt: skip
+    _LOGGER.info(
+        "%s sentences of %s modules for pre-training; %d labelled sentences a library for fine-tuning, %s in all for "
+        "testing",
+        f"{sum(map(len, corpus)):,}",
+        f"{len(corpus):,}",
+        TRAIN_OF_A_LIBRARY,
+        f"{len(labels):,}",
+    )
     return max(Counter(labels).values()) / len(labels)
 
 

@@ -1,0 +1,48 @@
+"""The batches that the models are measured on, synthetic or real."""
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.benchmarks.text import prose_lines, tokens_of
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.text.tokenizer import BertTokenizer
+
+STEPS = 10  # in one call of fit: its own start-up is not counted
+UNCOUNTED = 3  # the first steps of a fit are up to twice as slow
+
+
+def synthetic_batch(settings, config):
+    """One full batch of random token ids: no padding, every prediction slot used."""
+    rng = np.random.default_rng(0)
+    shape = (settings.batch_size, settings.sequence_length)
+    slots = (settings.batch_size, settings.max_predictions)
+    inputs = {
+        "token_ids": rng.integers(0, config.vocabulary_size, shape).astype("int32"),
+        "segment_ids": np.broadcast_to(np.arange(shape[1]) >= shape[1] // 2, shape).astype("int32"),
+        "padding_mask": np.ones(shape, bool),
+        "mask_positions": np.sort(rng.permuted(np.tile(np.arange(shape[1]), (shape[0], 1)), axis=1)[:, : slots[1]]),
+    }
+    inputs["mask_positions"] = inputs["mask_positions"].astype("int32")
+    labels = {
+        "mlm_logits": rng.integers(0, config.vocabulary_size, slots).astype("int32"),
+        "nsp_logits": rng.integers(0, 2, shape[:1]).astype("int32"),
+    }
+    weights = {"mlm_logits": np.ones(slots, "float32"), "nsp_logits": np.ones(shape[:1], "float32")}
+    return inputs, labels, weights
+
+
+def batches(settings, config):
+    """A dataset of STEPS + UNCOUNTED batches, synthetic or real."""
+    if settings.data == "real":
+        lines = [] if settings.vocabulary else prose_lines(settings)
+        tokenizer = BertTokenizer(tokens_of(settings, lines))
+        dataset = pretraining_dataset(
+            settings.records or settings.corpus,
+            tokenizer,
+            batch_size=settings.batch_size,
+            sequence_length=settings.sequence_length,
+            predictions=settings.max_predictions,
+        )
+        return dataset.take(STEPS + UNCOUNTED).cache()
+    batch = tf.data.Dataset.from_tensors(synthetic_batch(settings, config))
+    return batch.repeat(STEPS + UNCOUNTED)

@@ -1,0 +1,65 @@
+"""What a benchmark measures."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+DATA = ("synthetic", "real")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkSettings:
+    """The arguments that the benchmarks share; each reads those that concern it.
+
+    Args:
+        size: str, "tiny" to "large", of a model with random weights.
+        batch_size, sequence_length: ints.
+        max_predictions: int, masked positions of a sequence.
+        precision: the Keras dtype policy.
+        xla: "auto", "on" or "off".
+        corpus: patterns of text files; None: the prose of this installation.
+        records: directory of records instead of text.
+        vocabulary: path of a vocab.txt; None: one of 8,000 tokens is learned from the prose.
+        data: "synthetic", random token ids, or "real", batches of `corpus` or `records`.
+        model: path of the encoder that is exported and served.
+        seconds: float, the time for one round of one system.
+        rounds: int.
+        peers: bool, whether installed peers are measured, too.
+
+    Raises:
+        ValueError: real data that are not named, or a count below 1.
+
+    Example::
+
+        train(BenchmarkSettings(size="mini", batch_size=32))["tokens_per_second"]
+    """
+
+    size: str = "mini"
+    batch_size: int = 32
+    sequence_length: int = 128
+    max_predictions: int = 20
+    precision: str = "float32"
+    xla: str = "auto"
+    corpus: Sequence[str] | None = None
+    records: str | os.PathLike | None = None
+    vocabulary: str | os.PathLike | None = None
+    data: str = "synthetic"
+    model: str | os.PathLike | None = None
+    seconds: float = 5.0
+    rounds: int = 3
+    peers: bool = False
+
+    def __post_init__(self):
+        for name in ("batch_size", "sequence_length", "max_predictions", "rounds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {getattr(self, name)!r}")
+        if self.data not in DATA:
+            raise ValueError(f"`data` must be one of {DATA}. Received: {self.data!r}")
+        if self.data == "real" and not (self.corpus or self.records):
+            raise ValueError('data="real": expected `corpus` or `records` to take the batches from. Received: neither')
+
+    def of_model(self) -> dict:
+        """The settings that a figure of a model depends on."""
+        names = ("size", "batch_size", "sequence_length", "max_predictions", "precision", "data")
+        return {name: getattr(self, name) for name in names}

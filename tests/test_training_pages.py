@@ -29,7 +29,7 @@ def test_the_pages_run(tmp_path, monkeypatch, capsys):
 
     def make_dataset(start_step):
         return pretraining_dataset(
-            "corpus.txt", tokenizer, batch_size=4, sequence_length=16, predictions=3, start_step=start_step
+            "corpus.txt", tokenizer, batch_size=4, sequence_length=16, max_predictions=3, start_step=start_step
         )
 
     smaller = {"10_000": "4", "warmup_steps=100": "warmup_steps=1", "8000": "100"}

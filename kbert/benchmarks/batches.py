@@ -41,7 +41,7 @@ def batches(settings, config):
             tokenizer,
             batch_size=settings.batch_size,
             sequence_length=settings.sequence_length,
-            predictions=settings.max_predictions,
+            max_predictions=settings.max_predictions,
         )
         return dataset.take(STEPS + UNCOUNTED).cache()
     batch = tf.data.Dataset.from_tensors(synthetic_batch(settings, config))

@@ -109,7 +109,7 @@ def pretraining_input(settings):
         tokenizer,
         batch_size=settings.batch_size,
         sequence_length=settings.sequence_length,
-        predictions=settings.max_predictions,
+        max_predictions=settings.max_predictions,
     )
     batches = iter(dataset)
     batches_per_piece = 200

@@ -37,7 +37,7 @@ def pretraining_dataset(
     *,
     batch_size,
     sequence_length=128,
-    predictions=20,
+    max_predictions=20,
     seed=0,
     start_step=0,
     epochs=None,
@@ -52,7 +52,7 @@ def pretraining_dataset(
     keep_rate=0.1,
     random_token_rate=0.1,
     whole_word=False,
-    spans=None,
+    entity_ids=None,
     format="auto",
     language="en",
     pool_sentences=POOL_SENTENCES,
@@ -67,22 +67,22 @@ def pretraining_dataset(
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.
-        predictions: P, most masks of a row; 80 for 512 tokens in the original's recipe.
+        max_predictions: P, the most masks of a row; the original has 80 for 512 tokens.
         seed: decides everything that is random; unused with `evaluation`.
-        start_step: number of batches to pass over. From records by counting pairs, about 100 million tokens a second;
-            text is read and tokenised again, but not packed and masked.
-        epochs: how often each document is visited; None: without end. Left-over rows of the last epoch that do not fill
-            a batch are dropped.
+        start_step: number of batches to skip. From records by counting pairs, about 100 million tokens a second; text
+            is read and tokenised again, but not packed and masked.
+        epochs: how often each document is visited; None: without end. Rows of the last epoch that do not fill a batch
+            are dropped.
         evaluation: the held-out documents instead of the others: once, in order, always with the same pairs and
             masks, made at once and kept in memory. Rows that fill the last batch have weight 0.
         batches: how many batches to give, at most.
-        held_out: share of the documents of a text corpus that training leaves out, chosen by their text. Records have
-            theirs already.
+        held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text. Records
+            have theirs already.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
         short_sequence_rate, random_next_rate: see `kbert.pretraining.pairs.sentence_pairs`.
         mask_rate, mask_token_rate, keep_rate, random_token_rate, whole_word: see `TokenMasking`.
-        spans: function from the token ids of sentences (ragged [n, None]) to int32 span ids of the same shape (0 =
-            none), run in graph: what it marks, such as entities, is masked whole.
+        entity_ids: function from the token ids of sentences (ragged [n, None]) to int32 ids of the same shape (0 = no
+            entity), run in graph: an entity is masked whole.
         format, language: of a text corpus.
         pool_sentences: how many sentences of text are held in memory, to draw random next sentences from and to
             shuffle.
@@ -94,7 +94,7 @@ def pretraining_dataset(
 
     Raises:
         ValueError: before any long work: no or empty files, damaged records or records of another vocabulary, a
-            sequence length without room, nothing held out. Damage found later ends the iteration with a
+            sequence length that is too short, nothing held out. Damage found later ends the iteration with a
             `tf.errors.OpError`, which `kbert.corpus.reading_errors` makes a ValueError that names the file.
 
     Source: Devlin et al. 2018, sections 3.1 and A.2; google-research/bert create_pretraining_data.py.
@@ -115,7 +115,9 @@ def pretraining_dataset(
     special = 3 if next_sentence else 2
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
-    masking = TokenMasking(tokenizer, predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate, whole_word)
+    rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
+    rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
+    masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
     pairing = (sequence_length - special, short_sequence_rate, random_next_rate, next_sentence)
@@ -137,7 +139,7 @@ def pretraining_dataset(
             first = tf.reduce_sum(pool.document_ids[:1])  # 0 for an empty pool
             order = permutation(fold_in(seed, _ROWS, epoch, first), tf.size(table.keys))
             table = PairTable(*(tf.gather(column, order) for column in table))
-        return _flat_values(pool, spans), table
+        return _token_columns(pool, entity_ids), table
 
     dataset = (
         pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
@@ -168,7 +170,7 @@ def text_documents(source, format, language, seed, epochs, evaluation, held_out)
     if evaluation and not held_out:
         raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
     if not any(is_held_out(d, held_out) == evaluation for d in iterate_documents(files, format, language)):
-        kind = "held out" if evaluation else "left for training"
+        kind = "held out" if evaluation else "for training"
         raise ValueError(f"No document is {kind} at held_out={held_out}. Give another share, or more documents.")
 
     def order(epoch):
@@ -192,12 +194,12 @@ def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
         kind = "held-out" if evaluation else "training"
         raise ValueError(f"{records.directory} has no {kind} documents. Prepare it with another share held out.")
 
-    def place(position):
+    def epoch_and_shard(position):
         epoch, number = position // shards, tf.cast(position % shards, tf.int32)
         return epoch, number if evaluation else permutation(fold_in(seed, _SHARDS, epoch), shards)[number]
 
     def count(position):
-        epoch, shard = place(position)
+        epoch, shard = epoch_and_shard(position)
         return count_pairs(records.index(shard, evaluation), seed, epoch, *pairing)
 
     first, last = 0, shards * epochs if epochs is not None else _FOREVER
@@ -213,45 +215,45 @@ def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
     positions = tf.data.Dataset.range(first, last)
 
     def load(position):
-        epoch, shard = place(position)
+        epoch, shard = epoch_and_shard(position)
         return epoch, records.pool(shard, evaluation)
 
     return positions.map(_graph(load), num_parallel_calls=2, deterministic=True), rows_before
 
 
-def _flat_values(pool, spans):
-    """What lies along a pool's tokens: their ids and, if wanted, their span ids."""
-    if spans is None:
+def _token_columns(pool, entity_ids):
+    """The columns of a pool with one value a token: token ids and, if wanted, entity ids."""
+    if entity_ids is None:
         return {"token_ids": pool.token_ids}
     sentences = tf.RaggedTensor.from_row_lengths(tf.cast(pool.token_ids, tf.int32), pool.sentence_lengths)
-    return {"token_ids": pool.token_ids, "span_ids": tf.cast(spans(sentences).flat_values, tf.int32)}
+    return {"token_ids": pool.token_ids, "entity_ids": tf.cast(entity_ids(sentences).flat_values, tf.int32)}
 
 
-def _skip(left, element):
-    """Passes over the first `left` rows of all pools."""
+def _skip(remaining, element):
+    """Skips the first `remaining` rows of all pools."""
     values, table = element
-    skipped = tf.minimum(left, tf.size(table.keys, tf.int64))
-    return left - skipped, (skipped, values, table)
+    skipped = tf.minimum(remaining, tf.size(table.keys, tf.int64))
+    return remaining - skipped, (skipped, values, table)
 
 
 def _packed_rows(skipped, values, table, next_sentence, packing):
-    """Dataset of (batch, is random, keys), R rows at a time, of a pool's pairs from `skipped` on."""
+    """Dataset of (batch, is random, keys), R rows at a time, of a pool's pairs after the first `skipped`."""
 
     def pack(first):
         part = PairTable(*(column[first : first + _ROWS_AT_ONCE] for column in table))
         ranges = part[:4] if next_sentence else part[:2]
         batch = pack_ranges(values["token_ids"], *ranges, **packing)
-        if "span_ids" in values:
-            nothing = {"cls_id": 0, "sep_id": 0, "pad_id": 0, "sequence_length": packing["sequence_length"]}
-            batch["span_ids"] = pack_ranges(values["span_ids"], *ranges, **nothing)["token_ids"]
+        if "entity_ids" in values:
+            zeros = {"cls_id": 0, "sep_id": 0, "pad_id": 0, "sequence_length": packing["sequence_length"]}
+            batch["entity_ids"] = pack_ranges(values["entity_ids"], *ranges, **zeros)["token_ids"]
         return batch, part.is_random, part.keys
 
     return tf.data.Dataset.range(skipped, tf.size(table.keys, tf.int64), _ROWS_AT_ONCE).map(_graph(pack))
 
 
 def _masked(masking, batch, is_random, keys, next_sentence):
-    spans = batch.pop("span_ids", None)
-    inputs, mask_ids, mask_weights = masking.call(batch, keys=keys, spans=spans)
+    entity_ids = batch.pop("entity_ids", None)
+    inputs, mask_ids, mask_weights = masking.call(batch, keys=keys, entity_ids=entity_ids)
     labels, weights = {"mlm_logits": mask_ids}, {"mlm_logits": mask_weights}
     if next_sentence:
         labels["nsp_logits"] = tf.cast(is_random, tf.int32)

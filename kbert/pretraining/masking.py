@@ -1,6 +1,6 @@
 """Dynamic masking of whole batches: which tokens the masked language model has to guess.
 
-Shapes: B batch, S sequence, P predictions, V vocabulary, U units (tokens, words or spans) of a row, U = S at most.
+Shapes: B batch, S sequence, P predictions, V vocabulary, U units (tokens, words or entities) of a row, at most S.
 """
 
 import keras
@@ -17,38 +17,39 @@ _SELECTION, _CORRUPTION, _REPLACEMENT = 1, 2, 3  # independent streams of number
 class TokenMasking(keras.layers.Layer):
     """Chooses tokens and replaces them by [MASK], themselves or random tokens, as BERT's pre-training does.
 
-    A row of n tokens ([CLS] and [SEP] counted) gets ``min(predictions, max(1, round(n * mask_rate)))`` masks (half to
-    even), fewer if it has fewer candidates. Candidates are all tokens but [CLS], [SEP] and padding; [UNK] is one. Each
-    chosen token becomes, independently, [MASK] with probability `mask_token_rate`, itself with `keep_rate`, and a token
-    drawn from the whole vocabulary (special and unused ones included) with `random_token_rate`.
+    A row of n tokens ([CLS] and [SEP] counted) gets ``min(max_predictions, max(1, round(n * mask_rate)))`` masks
+    (rounded half to even), fewer if it has fewer candidates. Candidates are all tokens but [CLS], [SEP] and padding;
+    [UNK] is one. Each chosen token becomes, independently, [MASK] with probability `mask_token_rate`, itself with
+    `keep_rate`, and a token drawn from the whole vocabulary (special and unused ones included) with
+    `random_token_rate`.
 
-    What is chosen at once is a *unit*, drawn in random order; a unit that would exceed what is left to mask is skipped:
+    Tokens are chosen in units, in random order; a unit with more tokens than there are masks left is skipped:
 
     - by default every token is a unit;
-    - `whole_word`: a word is, "##" pieces joined to what precedes them;
-    - `spans`: an unbroken run of one positive span id is (an entity is masked whole or not at all, whatever it holds;
-      one longer than the row's number of masks never is). Tokens outside of spans are units as above; a word does not
-      reach into or out of a span.
+    - with `whole_word` every word is, "##" pieces joined to the token before them;
+    - with `entity_ids` every unbroken run of one positive id is: an entity is masked whole or not at all, and never if
+      it is longer than the row's number of masks. Tokens outside of entities are units as above; a word does not reach
+      into or out of an entity.
 
     The result is a function of `keys` alone, row by row: the same whatever the batch, its size or its padding.
     All is done on whole batches with core ops, eagerly, in tf.data, inside a model, or under XLA.
 
     Args:
         tokenizer: `kbert.BertTokenizer`; gives the special ids, the vocabulary size and the "##" pieces.
-        predictions: P, the most masks a row can have.
-        mask_rate: share of the tokens to choose, in (0, 1].
-        mask_token_rate, keep_rate, random_token_rate: what becomes of chosen tokens; they add up to 1.
+        max_predictions: P, the most masks a row can have.
+        mask_rate: float in (0, 1], of all tokens.
+        mask_token_rate, keep_rate, random_token_rate: floats, of the chosen tokens; they add up to 1.
         whole_word: whether words are units.
         seed: int, for the layer's own keys (used where a call gives none). None: a random one.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         batch: dict with ``token_ids`` int32 [B, S] and ``padding_mask`` bool [B, S]; other entries pass through.
         keys: int64 [B], e.g. ``fold_in(seed, epoch, example)`` of `kbert.stateless_random`; None: new ones from the
             layer's seed at every call.
-        spans: int32 [B, S], 0 = outside of any span, or None.
+        entity_ids: int32 [B, S], 0 = outside of any entity, or None.
 
-    Returns:
+    Outputs:
         ``(inputs, mask_ids, mask_weights)``: `batch` with corrupted ``token_ids`` and with ``mask_positions`` int32
         [B, P] (ascending, then 0), the original ids int32 [B, P] (then 0), and float32 [B, P] (1 for a mask, then 0).
 
@@ -60,13 +61,14 @@ class TokenMasking(keras.layers.Layer):
     Example::
 
         batch = TextPreprocessor(tokenizer, sequence_length=16)(["the quick brown fox"])
-        inputs, mask_ids, mask_weights = TokenMasking(tokenizer, predictions=3)(batch, keys=tf.constant([7], tf.int64))
+        masking = TokenMasking(tokenizer, max_predictions=3)
+        inputs, mask_ids, mask_weights = masking(batch, keys=tf.constant([7], tf.int64))
     """
 
     def __init__(
         self,
         tokenizer,
-        predictions=20,
+        max_predictions=20,
         mask_rate=0.15,
         mask_token_rate=0.8,
         keep_rate=0.1,
@@ -76,9 +78,9 @@ class TokenMasking(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        _check_rates(predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate)
+        _check_rates(max_predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate)
         self.tokenizer = tokenizer
-        self.predictions = predictions
+        self.max_predictions = max_predictions
         self.mask_rate = mask_rate
         self.mask_token_rate = mask_token_rate
         self.keep_rate = keep_rate
@@ -94,7 +96,7 @@ class TokenMasking(keras.layers.Layer):
         self._is_continuation = None  # numpy bool [V], once the vocabulary is known
         self._convert_input_args = False  # Keras must not cast keys, or move anything to another backend
 
-    def call(self, batch, keys=None, spans=None):
+    def call(self, batch, keys=None, entity_ids=None):
         for name in ("token_ids", "padding_mask"):
             if name not in batch:
                 raise ValueError(
@@ -102,18 +104,18 @@ class TokenMasking(keras.layers.Layer):
                 )
         token_ids = tf.convert_to_tensor(batch["token_ids"], tf.int32)  # [B, S]
         padding_mask = tf.convert_to_tensor(batch["padding_mask"], tf.bool)  # [B, S]
-        spans = None if spans is None else tf.convert_to_tensor(spans)
+        entity_ids = None if entity_ids is None else tf.convert_to_tensor(entity_ids)
         if keys is None:
             keys = fold_in(self._next_seed(), tf.range(tf.shape(token_ids)[0]))
         is_candidate = padding_mask & (token_ids != self.tokenizer.cls_id) & (token_ids != self.tokenizer.sep_id)
         budget = self._budget(padding_mask, is_candidate)  # [B]
         noise = uniform(fold_in(keys, _SELECTION), tf.shape(token_ids)[1])  # [B, S]
-        if self.whole_word or spans is not None:
-            starts = self._unit_starts(token_ids, is_candidate, spans)
+        if self.whole_word or entity_ids is not None:
+            starts = self._unit_starts(token_ids, is_candidate, entity_ids)
             is_chosen = _choose_units(is_candidate, starts, noise, budget)  # [B, S]
-            positions, is_mask = _ascending_positions(is_chosen, self.predictions)
+            positions, is_mask = _ascending_positions(is_chosen, self.max_predictions)
         else:
-            positions, is_mask = _choose_tokens(is_candidate, noise, budget, self.predictions)  # [B, P]
+            positions, is_mask = _choose_tokens(is_candidate, noise, budget, self.max_predictions)  # [B, P]
         mask_ids = tf.gather(token_ids, positions, batch_dims=1)  # [B, P]
         change = tf.where(is_mask, self._replacements(mask_ids, keys) - mask_ids, 0)
         inputs = {
@@ -135,21 +137,21 @@ class TokenMasking(keras.layers.Layer):
         # float64 and half to even: what Python's round(n * 0.15) does.
         wanted = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.mask_rate), tf.int32)
         candidates = tf.math.count_nonzero(is_candidate, axis=1, dtype=tf.int32)
-        return tf.minimum(tf.clip_by_value(wanted, 1, self.predictions), candidates)
+        return tf.minimum(tf.clip_by_value(wanted, 1, self.max_predictions), candidates)
 
-    def _unit_starts(self, token_ids, is_candidate, spans):
+    def _unit_starts(self, token_ids, is_candidate, entity_ids):
         """Where a new unit begins, bool [B, S]."""
         is_first = is_candidate & (tf.cumsum(tf.cast(is_candidate, tf.int32), axis=1) == 1)
         starts = tf.ones_like(is_candidate)
         if self.whole_word:
             starts = ~tf.gather(self._continuation_table(), token_ids)
-        if spans is not None:
-            # [CLS] and [SEP] stand between tokens but are none: a "##" piece behind one belongs to the word before it.
-            before = tf.pad(spans, [[0, 0], [2, 0]])
+        if entity_ids is not None:
+            # [CLS] and [SEP] are no candidates: a "##" piece after one belongs to the word before it.
+            before = tf.pad(entity_ids, [[0, 0], [2, 0]])
             skipped = ~tf.pad(is_candidate, [[0, 0], [1, 0]])[:, :-1]
             previous = tf.where(skipped, before[:, :-2], before[:, 1:-1])  # [B, S]
             adjacent = tf.where(skipped, 0, before[:, 1:-1])
-            starts = tf.where(spans > 0, spans != adjacent, starts | (previous > 0))
+            starts = tf.where(entity_ids > 0, entity_ids != adjacent, starts | (previous > 0))
         return is_candidate & (is_first | starts)
 
     def _continuation_table(self):
@@ -158,26 +160,36 @@ class TokenMasking(keras.layers.Layer):
         return tf.constant(self._is_continuation)
 
     def _replacements(self, mask_ids, keys):
-        """What stands in the place of the chosen tokens, int32 [B, P]."""
-        choice = uniform(fold_in(keys, _CORRUPTION), self.predictions)
-        random_ids = random_integers(fold_in(keys, _REPLACEMENT), self.predictions, 0, self.tokenizer.vocabulary_size)
-        # The limits are written so that a share of 0 never occurs and a share of 1 always does, whatever the rounding.
+        """The tokens that replace the chosen ones, int32 [B, P]."""
+        choice = uniform(fold_in(keys, _CORRUPTION), self.max_predictions)
+        random_ids = random_integers(
+            fold_in(keys, _REPLACEMENT), self.max_predictions, 0, self.tokenizer.vocabulary_size
+        )
+        # Written so that a rate of 0 never occurs and a rate of 1 always does, whatever the rounding.
         kept_or_random = tf.where(choice >= 1.0 - self.random_token_rate, tf.cast(random_ids, tf.int32), mask_ids)
         return tf.where(choice < self.mask_token_rate, self.tokenizer.mask_id, kept_or_random)
 
-    def compute_output_spec(self, batch, keys=None, spans=None):
+    def compute_output_spec(self, batch, keys=None, entity_ids=None):
         size = batch["token_ids"].shape[0]
         # New symbols also for what passes through: one tensor cannot be input and output of the same layer.
         inputs = {name: keras.KerasTensor(x.shape, dtype=x.dtype) for name, x in batch.items()}
-        inputs["mask_positions"] = keras.KerasTensor((size, self.predictions), dtype="int32")
+        inputs["mask_positions"] = keras.KerasTensor((size, self.max_predictions), dtype="int32")
         return (
             inputs,
-            keras.KerasTensor((size, self.predictions), dtype="int32"),
-            keras.KerasTensor((size, self.predictions), dtype="float32"),
+            keras.KerasTensor((size, self.max_predictions), dtype="int32"),
+            keras.KerasTensor((size, self.max_predictions), dtype="float32"),
         )
 
     def get_config(self):
-        names = ("predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word", "seed")
+        names = (
+            "max_predictions",
+            "mask_rate",
+            "mask_token_rate",
+            "keep_rate",
+            "random_token_rate",
+            "whole_word",
+            "seed",
+        )
         return {
             **super().get_config(),
             "tokenizer": self.tokenizer,
@@ -189,9 +201,9 @@ class TokenMasking(keras.layers.Layer):
         return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
 
 
-def _check_rates(predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate):
-    if isinstance(predictions, bool) or not isinstance(predictions, int) or predictions < 1:
-        raise ValueError(f"TokenMasking: `predictions` must be a positive integer. Received: {predictions!r}")
+def _check_rates(max_predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate):
+    if isinstance(max_predictions, bool) or not isinstance(max_predictions, int) or max_predictions < 1:
+        raise ValueError(f"TokenMasking: `max_predictions` must be a positive integer. Received: {max_predictions!r}")
     if not 0.0 < mask_rate <= 1.0:
         raise ValueError(f"TokenMasking: `mask_rate` must be in (0, 1]. Received: {mask_rate!r}")
     shares = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
@@ -202,22 +214,22 @@ def _check_rates(predictions, mask_rate, mask_token_rate, keep_rate, random_toke
         raise ValueError(f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {shares}")
 
 
-def _choose_tokens(is_candidate, noise, budget, predictions):
+def _choose_tokens(is_candidate, noise, budget, max_predictions):
     """The `budget` candidates with the least noise: positions int32 [B, P] ascending, and which of them are real."""
     length = tf.shape(noise)[1]
-    size = tf.minimum(predictions, length)
+    size = tf.minimum(max_predictions, length)
     _, order = tf.math.top_k(tf.where(is_candidate, -noise, -2.0), size)  # [B, min(P, S)], least noise first
     is_real = tf.range(size)[tf.newaxis, :] < budget[:, tf.newaxis]
     positions = tf.sort(tf.where(is_real, order, length), axis=1)
-    return _fixed_width(positions, length, predictions)
+    return _fixed_width(positions, length, max_predictions)
 
 
 def _choose_units(is_candidate, starts, noise, budget):
     """Takes units in the order of their noise while they fit, skips those that do not: chosen tokens, bool [B, S].
 
-    The original walks the shuffled units one by one. Here each pass takes the longest run of units that fits; the unit
-    behind it is too large for what is left, and stays so, since less and less is left. So are all that no later pass
-    takes: dropping every too large unit and repeating gives exactly the walk's choice, in a few passes.
+    The original visits the shuffled units one by one. Here each pass takes the longest run of units that fits. The unit
+    after it is larger than the remaining budget, which only shrinks, so it can be skipped for good. Skipping every unit
+    that is too large and repeating gives exactly the original's choice, in a few passes.
     """
     batch, length = tf.unstack(tf.shape(noise))
     unit = tf.cumsum(tf.cast(starts, tf.int32), axis=1) * tf.cast(is_candidate, tf.int32)  # [B, S], 0 = none
@@ -227,7 +239,7 @@ def _choose_units(is_candidate, starts, noise, budget):
     )
     sizes = tf.reshape(sizes, [batch, length + 1])  # [B, U + 1] tokens of each unit
     order = tf.argsort(tf.where(starts, noise, 2.0), axis=1)  # [B, U]: where the units begin, least noise first
-    ordered_units = tf.gather(tf.where(starts, unit, 0), order, batch_dims=1)  # [B, U], 0 behind the last one
+    ordered_units = tf.gather(tf.where(starts, unit, 0), order, batch_dims=1)  # [B, U], 0 after the last one
     ordered_sizes = tf.gather(sizes, ordered_units, batch_dims=1)
 
     def fits(taken, left):
@@ -247,24 +259,24 @@ def _choose_units(is_candidate, starts, noise, budget):
     return is_candidate & (tf.gather(tf.reshape(by_unit, [batch, length + 1]), unit, batch_dims=1) > 0)
 
 
-def _ascending_positions(is_chosen, predictions):
+def _ascending_positions(is_chosen, max_predictions):
     """Positions of the True entries, at most P a row: int32 [B, P] ascending, and which of them are real."""
     length = tf.shape(is_chosen)[1]
     positions = tf.where(is_chosen, tf.range(length)[tf.newaxis, :], length)
-    positions = -tf.math.top_k(-positions, tf.minimum(predictions, length))[0]
-    return _fixed_width(positions, length, predictions)
+    positions = -tf.math.top_k(-positions, tf.minimum(max_predictions, length))[0]
+    return _fixed_width(positions, length, max_predictions)
 
 
-def _fixed_width(positions, length, predictions):
-    """Pads [B, min(P, S)] to [B, P]; `length` stands for "none" and becomes 0."""
-    missing = predictions - tf.shape(positions)[1]
+def _fixed_width(positions, length, max_predictions):
+    """Pads [B, min(P, S)] to [B, P]; the position `length` means no mask, and becomes 0."""
+    missing = max_predictions - tf.shape(positions)[1]
     positions = tf.pad(positions, [[0, 0], [0, missing]], constant_values=length)
-    positions = tf.ensure_shape(positions, [None, predictions])
+    positions = tf.ensure_shape(positions, [None, max_predictions])
     is_real = positions < length
     return tf.where(is_real, positions, 0), is_real
 
 
 def _add_at(values, positions, change):
-    """`values` [B, S] with `change` [B, P] added at `positions`; empty places add 0, so it does not matter where."""
+    """`values` [B, S] with `change` [B, P] added at `positions`; unused predictions add 0 at position 0."""
     rows = tf.broadcast_to(tf.range(tf.shape(values)[0])[:, tf.newaxis], tf.shape(positions))
     return tf.tensor_scatter_nd_add(values, tf.stack([rows, positions], axis=-1), change)

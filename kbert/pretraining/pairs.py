@@ -1,11 +1,11 @@
 """Sentence pairs for next-sentence prediction: the original's algorithm for all documents of a pool at once.
 
-The original walks through a document: a chunk of sentences, a pair, the next chunk. Where a chunk ends depends on
-draws, so the walk looks sequential. Here each draw is keyed by (seed, epoch, document, first sentence of the chunk);
-what a chunk that starts at sentence i would be, and where the next one would start, is then a function of i. It is
-computed for every sentence of the pool; the chunks that the walk really visits are those reached from the documents'
-first sentences, which pointer doubling finds in log2(longest document) steps. A walk visits no sentence twice as a
-start, so all draws are independent, as the original's are.
+The original goes through a document chunk by chunk, and makes a pair of each chunk of sentences. Where a chunk ends
+depends on draws, so the loop looks sequential. Here each draw is keyed by (seed, epoch, document, first sentence of the
+chunk): the chunk that would start at sentence i, and where the next one would start, are functions of i, computed for
+every sentence of the pool. The chunks that are used are those reachable from the documents' first sentences, which
+pointer doubling finds in log2(longest document) steps. No two chunks of a document start at the same sentence, so all
+draws are independent, as the original's are.
 
 Shapes: n sentences, D documents of a pool, N pairs.
 """
@@ -26,7 +26,7 @@ class PairTable(NamedTuple):
     """Pairs as ranges of the pool's tokens, already truncated; all [N], in the order of the documents.
 
     a_start, a_length, b_start, b_length: int32; b_length is 0 for single segments.
-    is_random: bool, the second segment comes from a random place (label 1).
+    is_random: bool, the second segment comes from a random position (label 1).
     keys: int64, the key of all further draws for the example, such as its masks.
     """
 
@@ -45,22 +45,25 @@ def sentence_pairs(
 
     Once a document, a target length is drawn: `max_tokens`, or with probability `short_sequence_rate` between 2 and
     `max_tokens`. Sentences are added to a chunk until it reaches the target or the document ends. Its first sentences,
-    a random number of them, are A. B is the rest, or, with probability `random_next_rate` and always if there is no
-    rest, sentences from a random place of a random document (up to 10 draws for another one than this) up to the
-    target; the rest is then put back. What is longer than `max_tokens` loses tokens from the longer segment (B if
-    equal), each from the front or the back by a fair coin.
+    a random number of them, are A. B is the others, or, with probability `random_next_rate` and always if there are no
+    others, sentences from a random position of a random document (up to 10 draws for another one than this) up to the
+    target; the others are then used again for the next chunk. A pair longer than `max_tokens` loses tokens from the
+    longer segment (B if equal), each from the front or the back by a fair coin.
 
     The random document is drawn from the pool, not from the whole corpus as in the original: memory stays bounded.
 
     Args:
         pool: `TokenPool`.
         seed, epoch: ints or int64 scalars.
-        max_tokens: int, room for A and B together (sequence length - 3) or for the single segment (- 2); at least 2.
-        short_sequence_rate, random_next_rate: probabilities.
-        next_sentence: False: single segments, each a whole chunk.
+        max_tokens: int, of A and B together (sequence length - 3) or of the single segment (- 2); at least 2.
+        short_sequence_rate, random_next_rate: floats, probabilities.
+        next_sentence: bool; False: single segments, each a whole chunk.
 
     Returns:
         `PairTable`.
+
+    Raises:
+        ValueError: `max_tokens` below 2.
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert create_pretraining_data.py,
     ``create_instances_from_document``.
@@ -72,20 +75,20 @@ def sentence_pairs(
     """
     if max_tokens < 2:
         raise ValueError(f"`max_tokens` must be at least 2, a token for each segment. Received: {max_tokens}")
-    walk = _walk(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence)
+    chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     if not next_sentence:
-        return _singles(walk, max_tokens)
-    return _pairs(pool, walk, max_tokens)
+        return _singles(chunks, max_tokens)
+    return _pairs(pool, chunks, max_tokens)
 
 
 def count_pairs(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5, next_sentence=True):
-    """How many pairs `sentence_pairs` makes, int32 scalar; looks at no token."""
-    walk = _walk(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence)
-    return tf.size(walk.first)
+    """How many pairs `sentence_pairs` makes, int32 scalar, without a look at the tokens."""
+    chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence)
+    return tf.size(chunks.first)
 
 
-class _Walk(NamedTuple):
-    """The chunks that are visited, sentences first to end - 1, A being first to middle - 1. All [N] but `totals`."""
+class _Chunks(NamedTuple):
+    """Chunks of sentences `first` to `end` - 1, of which A is `first` to `middle` - 1. All [N] but `totals`."""
 
     totals: tf.Tensor  # int32 [n + 1], tokens before each sentence
     first: tf.Tensor
@@ -97,7 +100,7 @@ class _Walk(NamedTuple):
     keys: tf.Tensor
 
 
-def _walk(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence):
+def _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence):
     totals = tf.pad(tf.cumsum(pool.sentence_lengths), [[1, 0]])  # [n + 1]
     sizes = pool.document_splits[1:] - pool.document_splits[:-1]  # [D]
     document = tf.repeat(tf.range(tf.size(sizes)), sizes)  # [n]
@@ -118,67 +121,67 @@ def _walk(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, 
         is_random = (size == 1) | (uniform(fold_in(keys, _NEXT), 1)[:, 0] < random_next_rate)
     else:
         middle, is_random = end, tf.zeros_like(sentence, tf.bool)
-    following = tf.where(is_random, middle, end)  # the unused sentences are put back
-    visited = _reached(pool.document_splits, tf.where(following < stop, following, tf.size(sentence)))
+    following = tf.where(is_random, middle, end)  # the unused sentences begin the next chunk
+    used = _reachable(pool.document_splits, tf.where(following < stop, following, tf.size(sentence)))
     parts = (sentence, middle, end, document, target, is_random, keys)
-    return _Walk(totals, *(tf.gather(part, visited) for part in parts))
+    return _Chunks(totals, *(tf.gather(part, used) for part in parts))
 
 
-def _reached(document_splits, following):
-    """Sentences on the way from a document's first one along `following` (n = the end), int32 [N], ascending."""
+def _reachable(document_splits, following):
+    """Sentences reachable from a document's first one along `following` (n = the end), int32 [N], ascending."""
     n = tf.size(following)
-    reached = tf.scatter_nd(document_splits[:-1, tf.newaxis], tf.ones_like(document_splits[:-1]), [n + 1])
+    reachable = tf.scatter_nd(document_splits[:-1, tf.newaxis], tf.ones_like(document_splits[:-1]), [n + 1])
     longest = tf.reduce_max(tf.concat([document_splits[1:] - document_splits[:-1], [1]], 0))
 
-    def step(distance, reached, jump):
-        # Known so far: what lies less than `distance` steps behind a start. `jump` goes `distance` steps.
-        further = tf.math.unsorted_segment_max(reached, jump, n + 1)
-        return 2 * distance, tf.maximum(reached, further), tf.gather(jump, jump)
+    def step(distance, reachable, jump):
+        # So far: sentences less than `distance` steps after a first one. `jump` goes `distance` steps.
+        further = tf.math.unsorted_segment_max(reachable, jump, n + 1)
+        return 2 * distance, tf.maximum(reachable, further), tf.gather(jump, jump)
 
-    _, reached, _ = tf.while_loop(
-        lambda distance, reached, jump: distance < longest, step, [1, reached, tf.concat([following, [n]], 0)]
+    _, reachable, _ = tf.while_loop(
+        lambda distance, reachable, jump: distance < longest, step, [1, reachable, tf.concat([following, [n]], 0)]
     )
-    return tf.cast(tf.where(reached[:-1] > 0)[:, 0], tf.int32)
+    return tf.cast(tf.where(reachable[:-1] > 0)[:, 0], tf.int32)
 
 
-def _pairs(pool, walk, max_tokens):
-    a_start = tf.gather(walk.totals, walk.first)
-    a_length = tf.gather(walk.totals, walk.middle) - a_start
-    random_first, random_end = _random_place(pool, walk, walk.target - a_length)
-    b_first = tf.where(walk.is_random, random_first, walk.middle)
-    b_start = tf.gather(walk.totals, b_first)
-    b_length = tf.gather(walk.totals, tf.where(walk.is_random, random_end, walk.end)) - b_start
-    a_left, b_left = truncated_lengths(a_length, b_length, max_tokens)
+def _pairs(pool, chunks, max_tokens):
+    a_start = tf.gather(chunks.totals, chunks.first)
+    a_length = tf.gather(chunks.totals, chunks.middle) - a_start
+    random_first, random_end = _random_chunk(pool, chunks, chunks.target - a_length)
+    b_first = tf.where(chunks.is_random, random_first, chunks.middle)
+    b_start = tf.gather(chunks.totals, b_first)
+    b_length = tf.gather(chunks.totals, tf.where(chunks.is_random, random_end, chunks.end)) - b_start
+    a_kept, b_kept = truncated_lengths(a_length, b_length, max_tokens)
     return PairTable(
-        a_start + _coin_flips(fold_in(walk.keys, _FRONT_A), a_length - a_left),
-        a_left,
-        b_start + _coin_flips(fold_in(walk.keys, _FRONT_B), b_length - b_left),
-        b_left,
-        walk.is_random,
-        fold_in(walk.keys, _EXAMPLE),
+        a_start + _coin_flips(fold_in(chunks.keys, _FRONT_A), a_length - a_kept),
+        a_kept,
+        b_start + _coin_flips(fold_in(chunks.keys, _FRONT_B), b_length - b_kept),
+        b_kept,
+        chunks.is_random,
+        fold_in(chunks.keys, _EXAMPLE),
     )
 
 
-def _singles(walk, max_tokens):
-    start = tf.gather(walk.totals, walk.first)
-    length = tf.gather(walk.totals, walk.end) - start
-    left = tf.minimum(length, max_tokens)
-    start += _coin_flips(fold_in(walk.keys, _FRONT_A), length - left)
-    nothing = tf.zeros_like(start)
-    return PairTable(start, left, nothing, nothing, walk.is_random, fold_in(walk.keys, _EXAMPLE))
+def _singles(chunks, max_tokens):
+    start = tf.gather(chunks.totals, chunks.first)
+    length = tf.gather(chunks.totals, chunks.end) - start
+    kept = tf.minimum(length, max_tokens)
+    start += _coin_flips(fold_in(chunks.keys, _FRONT_A), length - kept)
+    zeros = tf.zeros_like(start)
+    return PairTable(start, kept, zeros, zeros, chunks.is_random, fold_in(chunks.keys, _EXAMPLE))
 
 
-def _random_place(pool, walk, wanted):
-    """Sentences first to end - 1 of a random place: `wanted` tokens or more, if the document has them. int32 [N]."""
-    draws = random_integers(fold_in(walk.keys, _DOCUMENT), _DRAWS, 0, tf.size(pool.document_ids))  # [N, 10]
+def _random_chunk(pool, chunks, wanted):
+    """Sentences first to end - 1 at a random position: `wanted` tokens or more, if the document has them. int32 [N]."""
+    draws = random_integers(fold_in(chunks.keys, _DOCUMENT), _DRAWS, 0, tf.size(pool.document_ids))  # [N, 10]
     draws = tf.cast(draws, tf.int32)
-    other = tf.argmax(tf.cast(draws != walk.document[:, tf.newaxis], tf.int32), axis=1)  # 0 if every draw is this one
+    other = tf.argmax(tf.cast(draws != chunks.document[:, tf.newaxis], tf.int32), axis=1)  # 0 if every draw is this one
     document = tf.gather(draws, other, batch_dims=1)
     start, stop = tf.gather(pool.document_splits, document), tf.gather(pool.document_splits, document + 1)
-    offset = random_integers(fold_in(walk.keys, _START), 1, 0, (stop - start)[:, tf.newaxis])[:, 0]
+    offset = random_integers(fold_in(chunks.keys, _START), 1, 0, (stop - start)[:, tf.newaxis])[:, 0]
     first = start + tf.cast(offset, tf.int32)
-    reach = tf.gather(walk.totals, first) + tf.maximum(wanted, 1)  # one sentence is always taken
-    return first, tf.minimum(tf.searchsorted(walk.totals, reach), stop)
+    limit = tf.gather(chunks.totals, first) + tf.maximum(wanted, 1)  # one sentence is always taken
+    return first, tf.minimum(tf.searchsorted(chunks.totals, limit), stop)
 
 
 def _coin_flips(keys, throws):

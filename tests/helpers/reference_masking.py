@@ -37,21 +37,21 @@ def random_pairs(rng, rows, length, share_of_pieces=0.4):
     return result
 
 
-def reference_units(tokens, whole_word, spans=None):
-    """create_pretraining_data.py, create_masked_lm_predictions (:347-364), with the rule for spans added."""
-    spans = spans or [0] * len(tokens)
+def reference_units(tokens, whole_word, entity_ids=None):
+    """create_pretraining_data.py, create_masked_lm_predictions (:347-364), with the rule for entities added."""
+    entity_ids = entity_ids or [0] * len(tokens)
     units, previous = [], 0
     for i, token in enumerate(tokens):
         if token in (CLS, SEP):
             continue
-        joins = whole_word and token >= PIECE and units and not spans[i] and not previous
-        if spans[i] and spans[i] == previous and i - 1 == units[-1][-1]:
+        joins = whole_word and token >= PIECE and units and not entity_ids[i] and not previous
+        if entity_ids[i] and entity_ids[i] == previous and i - 1 == units[-1][-1]:
             joins = True
         if joins:
             units[-1].append(i)
         else:
             units.append([i])
-        previous = spans[i]
+        previous = entity_ids[i]
     return units
 
 
@@ -71,20 +71,20 @@ def reference_walk(units, number):
     return sorted(chosen)
 
 
-def outcome(masking, rows, length, seed=0, spans=None):
+def outcome(masking, rows, length, seed=0, entity_ids=None):
     """Per row: chosen positions, the ids they had, the ids they have."""
     batch = make_batch(rows, length)
     keys = fold_in(seed, tf.range(len(rows)))
-    if spans is not None:
-        spans = tf.constant([list(s) + [0] * (length - len(s)) for s in spans], tf.int32)
-    inputs, ids, weights = [x for x in masking(batch, keys=keys, spans=spans)]
+    if entity_ids is not None:
+        entity_ids = tf.constant([list(s) + [0] * (length - len(s)) for s in entity_ids], tf.int32)
+    inputs, ids, weights = [x for x in masking(batch, keys=keys, entity_ids=entity_ids)]
     assert ids.dtype == tf.int32 and weights.dtype == tf.float32 and inputs["mask_positions"].dtype == tf.int32
     corrupted, positions = inputs["token_ids"].numpy(), inputs["mask_positions"].numpy()
     original, ids, weights = batch["token_ids"].numpy(), ids.numpy(), weights.numpy()
     result = []
     for i in range(len(rows)):
         n = int(weights[i].sum())
-        assert weights[i].tolist() == [1.0] * n + [0.0] * (masking.predictions - n)
+        assert weights[i].tolist() == [1.0] * n + [0.0] * (masking.max_predictions - n)
         assert not ids[i, n:].any() and not positions[i, n:].any()
         p = positions[i, :n]
         assert (np.diff(p) > 0).all()

@@ -132,7 +132,7 @@ from kbert.pretraining.dataset import pretraining_dataset
 
 source, batch_size, sequence_length, predictions, held_out, start_step = json.loads(sys.argv[1])
 dataset = pretraining_dataset(
-    source, make_tokenizer(), batch_size=batch_size, sequence_length=sequence_length, predictions=predictions,
+    source, make_tokenizer(), batch_size=batch_size, sequence_length=sequence_length, max_predictions=predictions,
     held_out=held_out, pool_sentences=50, start_step=start_step).take(3)
 hashes = [
     [hashlib.sha256(part[name].tobytes()).hexdigest() for part in batch for name in sorted(part)]

@@ -27,7 +27,13 @@ def test_without_next_sentence(corpus, tokenizer):
 
 
 def test_masking_options(corpus, tokenizer):
-    options = {"mask_rate": 0.3, "mask_token_rate": 0.0, "keep_rate": 1.0, "random_token_rate": 0.0, "predictions": 7}
+    options = {
+        "mask_rate": 0.3,
+        "mask_token_rate": 0.0,
+        "keep_rate": 1.0,
+        "random_token_rate": 0.0,
+        "max_predictions": 7,
+    }
     for inputs, _, weights in batches(dataset_of(corpus, tokenizer, **options), 5):
         lengths = inputs["padding_mask"].sum(1)
         assert weights["mlm_logits"].sum(1).tolist() == np.clip(np.round(lengths * 0.3), 1, 7).tolist()
@@ -36,7 +42,7 @@ def test_masking_options(corpus, tokenizer):
 
 def test_whole_words(corpus, tokenizer):
     continuation = np.array([token.startswith("##") for token in VOCABULARY])
-    some = batches(dataset_of(corpus, tokenizer, whole_word=True, predictions=8), 10)
+    some = batches(dataset_of(corpus, tokenizer, whole_word=True, max_predictions=8), 10)
     split = 0
     for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(10, B, S), strict=True):
         for row, positions, weight in zip(token_ids, inputs["mask_positions"], weights["mlm_logits"], strict=True):
@@ -47,11 +53,11 @@ def test_whole_words(corpus, tokenizer):
     assert split == 0
 
 
-def test_spans(records, tokenizer):
-    """A function of the token ids marks full stops and what precedes them as spans: masked together or not at all."""
+def test_entities(records, tokenizer):
+    """Full stops and the tokens before them are marked as entities: masked together or not at all."""
     stop = VOCABULARY.index(".")
 
-    def spans(token_ids):
+    def entity_ids(token_ids):
         def mark(row):
             is_end = row == stop
             return tf.cast(is_end | tf.concat([is_end[1:], [False]], 0), tf.int32)
@@ -59,7 +65,7 @@ def test_spans(records, tokenizer):
         return tf.map_fn(mark, token_ids, fn_output_signature=tf.RaggedTensorSpec([None], tf.int32))
 
     together = alone = 0
-    some = batches(dataset_of(records, tokenizer, spans=spans, predictions=8), 20)
+    some = batches(dataset_of(records, tokenizer, entity_ids=entity_ids, max_predictions=8), 20)
     for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(20, B, S), strict=True):
         assert set(inputs) == {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
         for row, positions, weight in zip(token_ids, inputs["mask_positions"], weights["mlm_logits"], strict=True):

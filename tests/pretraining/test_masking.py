@@ -33,7 +33,7 @@ def tokenizer():
 @pytest.mark.parametrize("rate,predictions", [(0.15, 20), (0.15, 5), (0.5, 9), (1.0, 50)])
 def test_rule_8_number_of_masks(tokenizer, rate, predictions):
     rows = [[CLS, *[WORD] * n, SEP] for n in range(1, 99)]
-    masking = TokenMasking(tokenizer, predictions=predictions, mask_rate=rate)
+    masking = TokenMasking(tokenizer, max_predictions=predictions, mask_rate=rate)
     counts = [len(p) for p, _, _ in outcome(masking, rows, 101)]
     assert counts == [min(reference_number(row, predictions, rate), len(row) - 2) for row in rows]
 
@@ -47,14 +47,14 @@ def test_rule_8_halves_round_to_even(tokenizer):
 def test_rule_8_candidates_are_all_but_cls_sep_and_padding(tokenizer):
     row = [CLS, WORD, UNK, MASK, SEP, WORD + 1, PIECE, SEP]
     seen = set()
-    for p, _, _ in outcome(TokenMasking(tokenizer, predictions=1), [row] * 300, 11):
+    for p, _, _ in outcome(TokenMasking(tokenizer, max_predictions=1), [row] * 300, 11):
         seen.update(p)
     assert seen == {1, 2, 3, 5, 6}
 
 
 def test_rule_8_candidates_are_equally_likely(tokenizer):
     n, rows = 13, 6000
-    masking = TokenMasking(tokenizer, predictions=4, mask_rate=0.25)
+    masking = TokenMasking(tokenizer, max_predictions=4, mask_rate=0.25)
     counts = np.zeros(n + 2)
     for p, _, _ in outcome(masking, [[CLS, *[WORD] * n, SEP]] * rows, n + 4):
         counts[p] += 1
@@ -104,7 +104,7 @@ def test_rule_9_shares_are_configurable(tokenizer, shares):
 
 def test_rule_9_padded_slots_do_not_undo_a_mask_at_position_0(tokenizer):
     masking = TokenMasking(
-        tokenizer, mask_rate=1.0, mask_token_rate=1.0, keep_rate=0.0, random_token_rate=0.0, predictions=9
+        tokenizer, mask_rate=1.0, mask_token_rate=1.0, keep_rate=0.0, random_token_rate=0.0, max_predictions=9
     )
     assert outcome(masking, [[WORD, WORD + 1]], 4) == [([0, 1], [WORD, WORD + 1], [MASK, MASK])]
 
@@ -115,7 +115,7 @@ def test_rule_9_padded_slots_do_not_undo_a_mask_at_position_0(tokenizer):
 @pytest.mark.parametrize("whole_word", [False, True])
 def test_a_row_does_not_depend_on_its_batch(tokenizer, whole_word):
     rows = random_pairs(np.random.default_rng(2), 12, 25)
-    masking = TokenMasking(tokenizer, predictions=5, whole_word=whole_word)
+    masking = TokenMasking(tokenizer, max_predictions=5, whole_word=whole_word)
     together = outcome(masking, rows, 25)
     assert together == outcome(masking, rows, 61)  # other padding
     assert together[:5] == outcome(masking, rows[:5], 25)  # other batch
@@ -123,7 +123,7 @@ def test_a_row_does_not_depend_on_its_batch(tokenizer, whole_word):
 
 
 def test_fewer_columns_than_predictions(tokenizer):
-    masking = TokenMasking(tokenizer, predictions=20, mask_rate=1.0)
+    masking = TokenMasking(tokenizer, max_predictions=20, mask_rate=1.0)
     assert [p for p, _, _ in outcome(masking, [[CLS, WORD, UNK, SEP]], 4)] == [[1, 2]]
 
 
@@ -156,7 +156,7 @@ def test_in_tf_data_and_under_xla(tokenizer):
     rows = random_pairs(np.random.default_rng(4), 9, 30)
     batch, keys = make_batch(rows, 30), fold_in(0, tf.range(9))
     for whole_word in (False, True):
-        masking = TokenMasking(tokenizer, predictions=5, whole_word=whole_word)
+        masking = TokenMasking(tokenizer, max_predictions=5, whole_word=whole_word)
         expected = masking(batch, keys=keys)
         dataset = tf.data.Dataset.from_tensors((batch, keys)).map(masking.call)
         assert dataset.element_spec[0]["mask_positions"].shape.as_list() == [9, 5]
@@ -173,7 +173,7 @@ def test_inside_a_functional_model(tokenizer, tmp_path):
         "padding_mask": keras.Input([None], dtype="bool", name="padding_mask"),
     }
     keys = keras.Input([], dtype="int64", name="keys")
-    masked, ids, weights = TokenMasking(tokenizer, predictions=4, whole_word=True)(inputs, keys=keys)
+    masked, ids, weights = TokenMasking(tokenizer, max_predictions=4, whole_word=True)(inputs, keys=keys)
     model = keras.Model([inputs, keys], {"masked": masked, "ids": ids, "weights": weights})
     batch = make_batch(random_pairs(np.random.default_rng(4), 3, 30), 30)
     del batch["segment_ids"]
@@ -183,14 +183,14 @@ def test_inside_a_functional_model(tokenizer, tmp_path):
     loaded = keras.saving.load_model(tmp_path / "masking.keras")
     tf.nest.map_structure(np.testing.assert_array_equal, loaded([batch, fold_in(0, tf.range(3))]), expected)
     config = loaded.layers[-1].get_config()
-    assert (config["predictions"], config["whole_word"], config["mask_rate"]) == (4, True, 0.15)
+    assert (config["max_predictions"], config["whole_word"], config["mask_rate"]) == (4, True, 0.15)
 
 
 @pytest.mark.parametrize(
     "arguments,message",
     [
         ({"mask_rate": 0.0}, "mask_rate.*Received: 0.0"),
-        ({"predictions": 0}, "predictions.*Received: 0"),
+        ({"max_predictions": 0}, "predictions.*Received: 0"),
         ({"mask_token_rate": 1.2}, "mask_token_rate.*Received: 1.2"),
         ({"random_token_rate": 0.2}, "must be 1. Received"),
     ],

@@ -13,7 +13,7 @@ tokens = tf.constant([[3] + [6 + i % 20 for i in range(60)] + [4]] * 4)
 batch = {"token_ids": tokens, "padding_mask": tf.ones_like(tokens, tf.bool)}
 
 def positions(seed):
-    masking = TokenMasking(make_tokenizer(), predictions=9, seed=seed)
+    masking = TokenMasking(make_tokenizer(), max_predictions=9, seed=seed)
     batches = tf.data.Dataset.from_tensors(batch).repeat(5).map(lambda batch: masking(batch=batch)[0]["mask_positions"])
     return [x.numpy().tolist() for x in batches]
 

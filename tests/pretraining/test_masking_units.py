@@ -1,4 +1,4 @@
-"""Masking of whole words and of spans: the original's walk through the units, on the same order of them."""
+"""Masking of whole words and of entities: the original's loop over the units, in the same order."""
 
 import random
 
@@ -34,7 +34,7 @@ def tokenizer():
 
 def order_of_units(masking, rows, length, seed, units):
     """The random order in which the layer meets the units: that of a run in which every unit is one token."""
-    single = TokenMasking(masking.tokenizer, predictions=1)
+    single = TokenMasking(masking.tokenizer, max_predictions=1)
     # The least noise of a row is the mask of a one-mask run; removing it and repeating gives the whole order.
     from kbert.pretraining.masking import _SELECTION
     from kbert.stateless_random import uniform
@@ -49,7 +49,7 @@ def order_of_units(masking, rows, length, seed, units):
 def test_rule_10_equals_the_sequential_walk(tokenizer, share_of_pieces):
     length = 43
     rows = random_pairs(np.random.default_rng(3), 500, length, share_of_pieces)
-    masking = TokenMasking(tokenizer, predictions=6, mask_rate=0.3, whole_word=True)
+    masking = TokenMasking(tokenizer, max_predictions=6, mask_rate=0.3, whole_word=True)
     units = [reference_units(row, whole_word=True) for row in rows]
     got = [p for p, _, _ in outcome(masking, rows, length)]
     numbers = [reference_number(row, 6, 0.3) for row in rows]
@@ -61,7 +61,7 @@ def test_rule_10_distribution_of_the_original(tokenizer):
     """How often each position is masked, against the original with Python's own shuffle."""
     w, p = WORD, PIECE
     row = [CLS, w, p, p, w, w, p, SEP, p, w, w, p, p, p, w, SEP]
-    masking = TokenMasking(tokenizer, predictions=20, mask_rate=0.3, whole_word=True)
+    masking = TokenMasking(tokenizer, max_predictions=20, mask_rate=0.3, whole_word=True)
     n = 8000
     got = np.zeros(len(row))
     for positions, _, _ in outcome(masking, [row] * n, 20):
@@ -104,17 +104,17 @@ def test_rule_10_corruption_is_drawn_per_piece(tokenizer):
 def test_spans_equal_the_sequential_walk(tokenizer, whole_word):
     rng, length = np.random.default_rng(7), 37
     rows = random_pairs(rng, 400, length)
-    spans = []
+    entity_ids = []
     for row in rows:
         ids, i = [0] * len(row), 0
         while i < len(row):
             n = int(rng.integers(1, 5))
             ids[i : i + n] = [int(rng.choice([0, 0, 1, 2]))] * len(ids[i : i + n])
             i += n
-        spans.append(ids)
-    masking = TokenMasking(tokenizer, predictions=8, mask_rate=0.25, whole_word=whole_word)
-    units = [reference_units(row, whole_word, span) for row, span in zip(rows, spans, strict=True)]
-    got = [p for p, _, _ in outcome(masking, rows, length, spans=spans)]
+        entity_ids.append(ids)
+    masking = TokenMasking(tokenizer, max_predictions=8, mask_rate=0.25, whole_word=whole_word)
+    units = [reference_units(row, whole_word, span) for row, span in zip(rows, entity_ids, strict=True)]
+    got = [p for p, _, _ in outcome(masking, rows, length, entity_ids=entity_ids)]
     ordered = order_of_units(masking, rows, length, 0, units)
     assert got == [
         reference_walk(unit, reference_number(row, 8, 0.25)) for row, unit in zip(rows, ordered, strict=True)
@@ -126,4 +126,4 @@ def test_no_span_anywhere_changes_nothing(tokenizer, whole_word):
     rows = random_pairs(np.random.default_rng(1), 60, 30)
     masking = TokenMasking(tokenizer, whole_word=whole_word)
     zeros = [[0] * len(row) for row in rows]
-    assert outcome(masking, rows, 30, spans=zeros) == outcome(masking, rows, 30)
+    assert outcome(masking, rows, 30, entity_ids=zeros) == outcome(masking, rows, 30)

@@ -221,7 +221,7 @@ def _dataset(settings, tokenizer, **which):
         tokenizer,
         batch_size=settings.batch_size,
         sequence_length=settings.sequence_length,
-        predictions=settings.max_predictions,
+        max_predictions=settings.max_predictions,
         seed=settings.seed,
         held_out=settings.held_out,
         next_sentence=settings.next_sentence,

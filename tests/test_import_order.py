@@ -13,6 +13,7 @@ ROOMS = (
     "files",
     "locks",
     "stateless_random",
+    "keras_compat",
     "config",
     "text",
     "corpus",
@@ -30,7 +31,7 @@ ROOMS = (
     "serving",
     "benchmarks",
 )
-BACKEND_NEUTRAL = ("versions", "files", "locks", "config", "layers", "optim", "models")
+BACKEND_NEUTRAL = ("versions", "files", "locks", "keras_compat", "config", "layers", "optim", "models")
 
 
 def _files():

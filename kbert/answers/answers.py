@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+from kbert.keras_compat import pass_inputs_unchanged
+
 
 class Answers(keras.layers.Layer):
     """A layer that is called as ``answers(outputs, batch)``: the model's outputs, and the batch they were made of.
@@ -33,7 +35,7 @@ class Answers(keras.layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self._convert_input_args = False  # a mixed dtype policy must not cast the logits
+        pass_inputs_unchanged(self)  # a mixed dtype policy must not cast the logits
         self.supports_jit = False  # XLA has no strings
 
     def settings(self) -> dict[str, Any]:

@@ -6,8 +6,9 @@ Shapes: B batch, M masks, V vocabulary, k tokens proposed.
 import keras
 import tensorflow as tf
 
+import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
 from kbert.answers.answers import Answers
-from kbert.text.deserialize import deserialize
+from kbert.keras_compat import deserialize
 
 
 @keras.saving.register_keras_serializable("kbert")

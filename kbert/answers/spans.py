@@ -66,7 +66,6 @@ class SpanAnswers(Answers):
         self.n_best = n_best
         self.max_answer_length = max_answer_length
         self.null_threshold = None if null_threshold is None else float(null_threshold)
-        self._allow_non_tensor_positional_args = True
 
     @property
     def list_length(self):

@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, H hidden, P predictions, V vocabulary.
 import keras
 from keras import ops
 
+from kbert.keras_compat import deserialize
 from kbert.layers.activation import activation_function
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
@@ -97,7 +98,7 @@ class MaskedLMHead(keras.layers.Layer):
     def get_config(self):
         tied = self.token_embedding is not None
         return super().get_config() | {
-            "token_embedding": keras.saving.serialize_keras_object(self.token_embedding) if tied else None,
+            "token_embedding": self.token_embedding if tied else None,
             "vocabulary_size": None if tied else self.vocabulary_size,
             "activation": self.activation,
             "layer_norm_epsilon": self.layer_norm_epsilon,
@@ -106,10 +107,7 @@ class MaskedLMHead(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
-        if isinstance(config["token_embedding"], dict):
-            config["token_embedding"] = keras.saving.deserialize_keras_object(config["token_embedding"])
-        return cls(**config)
+        return cls(**{**config, "token_embedding": deserialize(config["token_embedding"])})
 
 
 def _gather_positions(x, positions):

@@ -5,17 +5,17 @@ from typing import Any
 
 import keras
 
+from kbert.keras_compat import CompatibleModel, deserialize, set_untracked, write_saved_model
 from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.quantized_layers import quantize_layers, quantized_layers
-from kbert.models.saved_model import write_saved_model
 from kbert.models.trainability import set_trainability, trainability
 from kbert.optim.adamw import AdamW
 
 _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
 
 
-class BertModel(keras.Model):
+class BertModel(CompatibleModel):
     """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
 
     Attributes of every model:
@@ -48,11 +48,10 @@ class BertModel(keras.Model):
 
     @pretrained.setter
     def pretrained(self, value):
-        # Written past Keras, which would track an attribute set the usual way, and save a tokenizer in it.
-        self.__dict__["_pretrained"] = value
+        set_untracked(self, "_pretrained", value)
 
     def call(self, inputs, training=None, mask=None, **kwargs):
-        self._check_keys(inputs)
+        self.check_inputs(inputs)
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
@@ -133,20 +132,6 @@ class BertModel(keras.Model):
             check_targets(self, x, y, sample_weight)
         return x
 
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # Under a strategy Keras takes the mean over replicas of one batch, only to learn its shapes and types. That
-        # fails on bool masks, and with several workers on any batch (keras issue 20585): here one replica's part does.
-        if iterator is not None and self._distribute_strategy is not None:
-            parts_of = self._distribute_strategy.experimental_local_results
-            _, _, batches = next(iter(iterator))
-            data_batch = keras.tree.map_structure(lambda value: parts_of(value)[0], next(batches))
-            iterator = None
-        super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
-
-    def _assert_input_compatibility(self, *arguments):
-        self._check_keys(arguments[0])  # before Keras, which does not say what is meant
-        return super()._assert_input_compatibility(*arguments)
-
     def quantize(self, mode=None, config=None, **kwargs):
         """`keras.Model.quantize` to int8: dense layers, segments and positions; the word-piece table stays as it is.
 
@@ -165,7 +150,7 @@ class BertModel(keras.Model):
             warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
             super().quantize(mode, **kwargs)
 
-    def _check_keys(self, inputs):
+    def check_inputs(self, inputs):
         if not isinstance(inputs, dict):
             return
         missing, surplus = self.input.keys() - inputs.keys(), inputs.keys() - self.input.keys()
@@ -212,6 +197,4 @@ class BertModel(keras.Model):
     @classmethod
     def deserialize_arguments(cls, config: dict) -> dict:
         """The constructor's arguments out of what `get_config` wrote."""
-        if isinstance(config.get("encoder"), dict):
-            config["encoder"] = keras.saving.deserialize_keras_object(config["encoder"])
-        return config
+        return {name: deserialize(value) if name == "encoder" else value for name, value in config.items()}

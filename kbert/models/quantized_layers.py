@@ -1,11 +1,13 @@
 """Which layers of a model are quantised, as plain data."""
 
+from kbert.keras_compat import all_layers
+
 
 def quantized_layers(model) -> dict[str, str]:
     """Path of each quantised layer → "int8"."""
     return {
         layer.path: layer.quantization_mode
-        for layer in model._flatten_layers(include_self=False)
+        for layer in all_layers(model, include_self=False)
         if getattr(layer, "quantization_mode", None) is not None
     }
 
@@ -16,7 +18,7 @@ def quantize_layers(model, modes: dict[str, str]) -> None:
     Raises:
         ValueError: a layer that the model does not have, or that cannot be quantised.
     """
-    layers = {layer.path: layer for layer in model._flatten_layers(include_self=False)}
+    layers = {layer.path: layer for layer in all_layers(model, include_self=False)}
     for path, mode in modes.items():
         if not hasattr(layers.get(path), "quantization_mode"):
             raise ValueError(f"`quantized_layers`: the model has no layer {path!r} that can be quantised.")

@@ -2,6 +2,8 @@
 
 import keras
 
+from kbert.keras_compat import all_layers, layer_variables
+
 
 def trainability(model) -> list[list]:
     """The steps that freeze and unfreeze a new model's layers and variables as this model's are.
@@ -10,7 +12,7 @@ def trainability(model) -> list[list]:
         Pairs [path, trainable], in the order in which they are to be set: setting a layer sets all that is in it. The
         model itself is "", its encoder "encoder". Empty: all of it learns.
     """
-    layers = [layer for layer in model._flatten_layers(include_self=True) if layer.weights]
+    layers = [layer for layer in all_layers(model) if layer.weights]
     state, steps = {id(layer): True for layer in layers}, []
     changed = True
     while changed:  # more than once where two layers share one
@@ -19,9 +21,9 @@ def trainability(model) -> list[list]:
             if layer.trainable != state[id(layer)]:
                 changed = True
                 steps.append([_path(layer, model), layer.trainable])
-                state |= {id(inner): layer.trainable for inner in layer._flatten_layers(include_self=True)}
+                state |= {id(inner): layer.trainable for inner in all_layers(layer)}
     for layer in layers:
-        for variable in layer._trainable_variables:
+        for variable in layer_variables(layer):
             if variable.trainable != state[id(layer)]:
                 steps.append([variable.path, variable.trainable])
     return steps
@@ -34,8 +36,8 @@ def set_trainability(model, steps: list[list]) -> None:
         ValueError: a path that the model does not have.
     """
     model.trainable = True
-    layers = model._flatten_layers(include_self=True)
-    parts = {v.path: v for layer in layers for v in layer._trainable_variables}
+    layers = all_layers(model)
+    parts = {v.path: v for layer in layers for v in layer_variables(layer)}
     parts |= {_path(layer, model): layer for layer in layers}
     for path, trainable in steps:
         if path not in parts:

@@ -7,12 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.models.saved_model import write_saved_model
+from kbert.keras_compat import deserialize, pass_inputs_unchanged, write_saved_model
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.preprocessing.strings import string_columns
-from kbert.text.deserialize import deserialize
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -82,7 +81,7 @@ class Pipeline(keras.Model):
         self.preprocessor = preprocessor
         self.model = model
         self.answers = answers
-        self._convert_input_args = False  # strings stay with TensorFlow
+        pass_inputs_unchanged(self)  # strings stay with TensorFlow
 
     @property
     def tokenizer(self):

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from kbert.text.deserialize import deserialize
+import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
+from kbert.keras_compat import deserialize, pass_inputs_unchanged
 
 
 class Preprocessor(keras.layers.Layer):
@@ -34,8 +35,7 @@ class Preprocessor(keras.layers.Layer):
         super().__init__(**kwargs)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
-        self._convert_input_args = False  # lists of strings are welcome, and strings stay with TensorFlow
-        self._allow_non_tensor_positional_args = True
+        pass_inputs_unchanged(self)  # lists of strings are welcome, and strings stay with TensorFlow
         self.supports_jit = False  # XLA has no strings
 
     @property

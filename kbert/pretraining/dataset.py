@@ -19,6 +19,7 @@ from kbert.corpus.documents import iterate_documents
 from kbert.corpus.pool import POOL_SENTENCES, is_held_out, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records, is_records
+from kbert.keras_compat import with_known_length
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.pairs import PairTable, count_pairs, sentence_pairs
 from kbert.stateless_random import fold_in, permutation
@@ -155,10 +156,9 @@ def pretraining_dataset(
         dataset = dataset.take(batches)
     if evaluation:
         dataset = dataset.cache()
-        # Keras asks a dataset of unknown length for one batch too many, and counts it in the mean of the loss.
         with reading_errors():
             count = sum(1 for _ in dataset)
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
+        dataset = with_known_length(dataset, count)
     return _with_options(dataset).prefetch(tf.data.AUTOTUNE)
 
 

@@ -7,8 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
+from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.stateless_random import fold_in, random_integers, uniform
-from kbert.text.deserialize import deserialize
 
 _SELECTION, _CORRUPTION, _REPLACEMENT = 1, 2, 3  # independent streams of numbers under one key
 
@@ -94,7 +95,7 @@ class TokenMasking(keras.layers.Layer):
                 self._calls = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._first_seed = int(keras.ops.convert_to_numpy(self.seed_generator.state.value)[0])
         self._is_continuation = None  # numpy bool [V], once the vocabulary is known
-        self._convert_input_args = False  # Keras must not cast keys, or move anything to another backend
+        pass_inputs_unchanged(self)  # keys are int64; and nothing moves to another backend
 
     def call(self, batch, keys=None, entity_ids=None):
         for name in ("token_ids", "padding_mask"):

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+from kbert.keras_compat import is_tensorflow_op
 from kbert.serving import audit_files
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.server_ops import CORE_OPS_SINCE_2_13, TEXT_OPS, forbidden
@@ -75,7 +76,7 @@ def audit(saved_model):
     path = _version(pathlib.Path(saved_model))
     model = SavedModelFile(path)
     ops = dict(sorted(model.ops().items()))
-    servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not _is_core(op)}
+    servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}
     problems = [
         *_op_problems(ops, servers),
         *(f"the function {name} is compiled by XLA, which has no strings" for name in model.compiled_functions()),
@@ -93,13 +94,6 @@ def _version(path):
         return path
     versions = [entry for entry in path.iterdir() if entry.name.isdecimal() and entry.is_dir()]
     return max(versions, key=lambda entry: int(entry.name), default=path)
-
-
-def _is_core(op):
-    """Whether the op is TensorFlow's own. (Others have a name space, or are unknown as long as nobody loads them.)"""
-    from tensorflow.python.framework import op_def_registry
-
-    return ">" not in op and op_def_registry.get(op) is not None
 
 
 def _op_problems(ops, servers):

@@ -9,6 +9,7 @@ import pathlib
 import keras
 import tensorflow as tf
 
+from kbert.keras_compat import pass_inputs_unchanged
 from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
 from kbert.text.special_tokens import SpecialTokenMarks
@@ -74,8 +75,7 @@ class BertTokenizer(keras.layers.Layer):
         if not is_number or not 0 < max_word_length <= 1_000_000:
             raise ValueError(f"`max_word_length` must be an integer from 1 to 1,000,000. Received: {max_word_length!r}")
         self.supports_jit = False  # XLA has no strings
-        self._convert_input_args = False  # Keras would make lists of strings, and on JAX tf tensors, its own tensors
-        self._allow_non_tensor_positional_args = True
+        pass_inputs_unchanged(self)
         self.lowercase = bool(lowercase)
         self.strip_accents = strip_accents
         self.split_on_cjk = bool(split_on_cjk)

@@ -7,6 +7,7 @@ import os
 
 import keras
 
+from kbert.keras_compat import multiworker_strategy
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
     LostWorker,
@@ -234,13 +235,11 @@ def _mirrored():
 
 def _multiworker():
     cluster, task = check_tf_config(os.environ.get("TF_CONFIG"))
-    from kbert.training.strategies import MultiWorkerMirroredStrategy
-
     await_workers(cluster, task)
     limit_waiting(cluster)
     try:
         with named_losses():
-            return MultiWorkerMirroredStrategy()
+            return multiworker_strategy()
     except LostWorker:
         raise
     except RuntimeError as error:

@@ -8,6 +8,7 @@ import time
 import keras
 
 from kbert.corpus.reading_errors import reading_errors
+from kbert.keras_compat import learning_rate_of
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import check_finite, check_window
@@ -280,7 +281,7 @@ class _Saver(keras.callbacks.Callback):
 def optimizer_logs(optimizer) -> dict:
     """The learning rate of the last update, and the norm of its gradient where the optimizer keeps it."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    rate = optimizer._learning_rate
+    rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         rate = rate(max(int(optimizer.iterations.numpy()) - 1, 0))
     logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}

@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 from kbert.files import parse_json
+from kbert.keras_compat import limit_waiting_for_workers
 
 START_SECONDS = 300  # TensorFlow's own limit is an hour
 SILENCE_SECONDS = 20
@@ -29,19 +30,7 @@ def limit_waiting(cluster):
     Args:
         cluster: dict of job name -> list of addresses, the `cluster` of TF_CONFIG.
     """
-    from tensorflow.python.distribute import multi_worker_util  # there is no public way to set these
-    from tensorflow.python.eager import context
-
-    job = context.coordination_config_pb2.CoordinatedJob
-    context.context().configure_coordination_service(
-        service_type="standalone",
-        service_leader=multi_worker_util.coordination_leader(cluster),
-        coordinated_jobs=[
-            job(name=name, num_tasks=len(cluster[name])) for name in ("chief", "worker") if name in cluster
-        ],
-        cluster_register_timeout_in_ms=1000 * START_SECONDS,
-        heartbeat_timeout_in_ms=1000 * SILENCE_SECONDS,
-    )
+    limit_waiting_for_workers(cluster, START_SECONDS, SILENCE_SECONDS)
 
 
 def check_tf_config(text):

@@ -1,0 +1,193 @@
+"""Workarounds for Keras and TensorFlow, and every use of what they keep private: what a new release may break.
+
+Tried with Keras 3.15 and TensorFlow 2.21; each part says why it is here, and with which release it could go.
+"""
+
+import contextlib
+
+import keras
+
+
+class CompatibleModel(keras.Model):
+    """A `keras.Model` that learns its shapes under a strategy, and checks its inputs before Keras does.
+
+    Keras 3.15: to learn the shapes of a batch, `fit` takes the mean over replicas of one, which fails on bool masks,
+    and with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Private:
+    `_maybe_symbolic_build`, `_assert_input_compatibility`, `_distribute_strategy`.
+    """
+
+    def check_inputs(self, inputs) -> None:
+        """Raises ValueError for inputs that the model does not take; Keras' own errors do not name what is wrong."""
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        if iterator is not None and self._distribute_strategy is not None:
+            parts_of = self._distribute_strategy.experimental_local_results
+            _, _, batches = next(iter(iterator))
+            data_batch = keras.tree.map_structure(lambda value: parts_of(value)[0], next(batches))
+            iterator = None
+        super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+
+    def _assert_input_compatibility(self, *arguments):
+        self.check_inputs(arguments[0])
+        return super()._assert_input_compatibility(*arguments)
+
+
+def pass_inputs_unchanged(layer) -> None:
+    """A layer's call gets its inputs as they are given: strings, lists, int64 keys, logits of any dtype.
+
+    Keras 3.15 otherwise makes tensors of its backend of them, casts floats to the layer's compute dtype, and refuses
+    lists as positional arguments. Private: `_convert_input_args`, `_allow_non_tensor_positional_args`.
+
+    Args:
+        layer: `keras.layers.Layer`, in its own `__init__`.
+    """
+    layer._convert_input_args = False
+    layer._allow_non_tensor_positional_args = True
+
+
+def set_untracked(layer, name, value) -> None:
+    """Sets a plain Python attribute that Keras neither tracks nor saves, such as a tokenizer beside a model."""
+    layer.__dict__[name] = value
+
+
+def all_layers(layer, include_self=True) -> list:
+    """A layer and all layers in it, each once. Private: `_flatten_layers` (Keras 3.15 has no public form)."""
+    return list(layer._flatten_layers(include_self=include_self))
+
+
+def layer_variables(layer) -> list:
+    """The variables of a layer itself that can be trained, frozen or not, without those of the layers in it.
+
+    Private: `_trainable_variables`; `layer.trainable_variables` leaves out what is frozen (Keras 3.15).
+    """
+    return layer._trainable_variables
+
+
+def learning_rate_of(optimizer):
+    """The variable or schedule of an optimizer's learning rate.
+
+    Private: `_learning_rate`; `optimizer.learning_rate` is the value for the next update, not the last (Keras 3.15).
+    """
+    return optimizer._learning_rate
+
+
+def adam_moments(optimizer, variable) -> tuple:
+    """The first and second moment of a variable, of a built optimizer of Adam's kind.
+
+    Private: `_get_variable_index`, `_momentums`, `_velocities` (Keras 3.15).
+
+    Raises:
+        ValueError: the optimizer was not built for the variable.
+    """
+    try:
+        index = optimizer._get_variable_index(variable)
+    except (AttributeError, KeyError):
+        raise ValueError(f"The optimizer was not built for the model's variable {variable.path}.") from None
+    return optimizer._momentums[index], optimizer._velocities[index]
+
+
+@contextlib.contextmanager
+def without_optimizer(model):
+    """Within this context a model has no optimizer, whose state `save_weights` would write: twice the weights' size.
+
+    Keras 3.15 has no argument for it.
+    """
+    optimizer = model.__dict__.pop("optimizer", None)
+    try:
+        yield
+    finally:
+        model.__dict__["optimizer"] = optimizer
+
+
+def deserialize(value):
+    """A layer or model from its serialised config; anything else is returned as it is.
+
+    kbert's classes put other layers into `get_config` as they are. Keras serialises them when it saves, and then stores
+    once what two layers share, as a tokenizer, which it does not with configs serialised by hand (Keras 3.15); and
+    `from_config` of a config that was never serialised shares them.
+    """
+    return keras.saving.deserialize_keras_object(value) if isinstance(value, dict) else value
+
+
+def write_saved_model(directory, endpoints, verbose=False) -> None:
+    """Writes a SavedModel whose variables are those the endpoints use, each stored once.
+
+    Keras' own `model.export` tracks the model as well, which stores every weight a second time (Keras 3.15, keras issue
+    23553). Endpoints alone suffice as long as there are no lookup tables, and kbert has none.
+
+    Args:
+        directory: path; must not exist, or be empty.
+        endpoints: dict of name → (function, input signature); the first is ``serving_default`` as well.
+        verbose: bool, whether Keras prints the endpoints.
+
+    Example::
+
+        spec = {"text": tf.TensorSpec([None], tf.string, name="text")}
+        write_saved_model("exported", {"serve": (pipeline, [spec])})
+    """
+    archive = keras.export.ExportArchive()
+    for name, (function, signature) in endpoints.items():
+        archive.add_endpoint(name=name, fn=function, input_signature=signature)
+    archive.write_out(str(directory), verbose=verbose)
+
+
+def with_known_length(dataset, count):
+    """A `tf.data.Dataset` that says how many batches it has.
+
+    Keras 3.15 asks a dataset of unknown length for one batch too many, and counts it in the mean of the loss.
+    """
+    import tensorflow as tf
+
+    return dataset.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def multiworker_strategy():
+    """A `tf.distribute.MultiWorkerMirroredStrategy` under which Keras trains.
+
+    After each step Keras 3.15 asks for the mean of scalars along their first axis, which TensorFlow 2.21 refuses where
+    there are several workers (tensorflow issue 72388). Here it is their mean over replicas.
+    """
+    import tensorflow as tf
+
+    class MultiWorkerMirroredStrategy(tf.distribute.MultiWorkerMirroredStrategy):
+        def reduce(self, reduce_op, value, axis):
+            is_mean = str(reduce_op).upper().endswith("MEAN")
+            if is_mean and axis == 0 and all(local.shape.rank == 0 for local in self.experimental_local_results(value)):
+                axis = None
+            return super().reduce(reduce_op, value, axis)
+
+    return MultiWorkerMirroredStrategy()
+
+
+def limit_waiting_for_workers(cluster, start_seconds, silence_seconds) -> None:
+    """TensorFlow gives up on workers that do not start, or are silent, for so long; before the strategy is made.
+
+    Private: `multi_worker_util`, `context` (TensorFlow 2.21 has no public way to set the limits; its own are an hour).
+
+    Args:
+        cluster: dict of job name → list of addresses, the `cluster` of TF_CONFIG.
+        start_seconds, silence_seconds: ints.
+    """
+    from tensorflow.python.distribute import multi_worker_util
+    from tensorflow.python.eager import context
+
+    job = context.coordination_config_pb2.CoordinatedJob
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader=multi_worker_util.coordination_leader(cluster),
+        coordinated_jobs=[
+            job(name=name, num_tasks=len(cluster[name])) for name in ("chief", "worker") if name in cluster
+        ],
+        cluster_register_timeout_in_ms=1000 * start_seconds,
+        heartbeat_timeout_in_ms=1000 * silence_seconds,
+    )
+
+
+def is_tensorflow_op(name) -> bool:
+    """Whether an op is TensorFlow's own. (Others have a name space, or are unknown as long as nobody loads them.)
+
+    Private: `op_def_registry` (TensorFlow 2.21 has no public list of ops).
+    """
+    from tensorflow.python.framework import op_def_registry
+
+    return ">" not in name and op_def_registry.get(name) is not None

@@ -5,7 +5,7 @@
 
 --output receives one token a line; the file beside it that ends in .json (vocab.json) tells the settings, the tokenizer
 they are for, and the figures. Reserved tokens stand where BERT has them: [PAD] 0, [unused0] to [unused98], [UNK] 100,
-[CLS] 101, [SEP] 102, [MASK] 103 (below 2,000 tokens, the unused ones are left out). The same text gives the same
+[CLS] 101, [SEP] 102, [MASK] 103 (a vocabulary below 2,000 tokens has no unused ones). The same text gives the same
 vocabulary, whatever the order of its files. A vocabulary learned with --cased needs --cased in the recipes after it.
 """
 
@@ -18,46 +18,36 @@ import time
 from flags import add_flags, command, plain_errors, positive_int, settings_of
 
 
-def parse_arguments(arguments):
+def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", nargs="+", metavar="GLOB", required=True,
-                        help="text files, compressed or not, tar or zip archives; quote patterns")  # fmt: skip
-    parser.add_argument("--size", type=positive_int, default=30522, metavar="N",
-                        help="how many tokens, the reserved ones included (default: 30522, as BERT's)")  # fmt: skip
+    add = parser.add_argument
+    corpus = "text files, compressed or not, tar or zip archives; quote patterns"
+    add("--corpus", nargs="+", metavar="GLOB", required=True, help=corpus)
+    size = "how many tokens, the reserved ones included (default: 30522, as BERT's)"
+    add("--size", type=positive_int, default=30522, metavar="N", help=size)
     add_flags(parser, "output", output={"metavar": "FILE", "help": "the vocabulary, as a rule vocab.txt"})
-    parser.add_argument("--cased", action="store_true", help="do not lower-case or strip accents")
-    parser.add_argument("--characters", type=positive_int, metavar="N",
-                        help="how many different characters (default: those that make up 99.95 %% of the text, but at "
-                             "least 1,000, or a tenth of a smaller vocabulary)")  # fmt: skip
-    parser.add_argument("--format", choices=("auto", "lines", "prose", "wikiextractor"), default="auto",
-                        help="of the corpus (default: by the content of each file)")  # fmt: skip
-    parser.add_argument("--language", default="en", help="of the corpus, for finding sentences in prose (default: en)")
-    add_flags(parser, "json", "overwrite", overwrite={"help": "replace what is there"})
-    return parser.parse_args(arguments)
+    add("--cased", action="store_true", help="do not lower-case or strip accents")
+    characters = "different characters (default: 99.95 %% of the text's, at least 1,000 or a tenth of --size)"
+    add("--characters", type=positive_int, metavar="N", help=characters)
+    formats = ("auto", "lines", "prose", "wikiextractor")
+    add("--format", choices=formats, default="auto", help="of the corpus (default: by the content of each file)")
+    add("--language", default="en", help="of the corpus, for finding sentences in prose (default: en)")
+    add_flags(parser, "json", "overwrite", overwrite={"help": "replace the file"})
+    return parser.parse_args(argv)
 
 
-def main(arguments=None):
-    args = parse_arguments(arguments)
+def main(argv=None):
+    args, started = parse_arguments(argv), time.monotonic()
     with plain_errors():
         check_output(args.output, args.overwrite)
-        from kbert.corpus.corpus_files import find_files
-        from kbert.corpus.documents import (
-            iterate_documents,  # after the flags are read: TensorFlow takes seconds to import
-        )
+        from kbert.corpus.documents import read_documents
         from kbert.files import write_json
         from kbert.text.learn_vocabulary import learn_vocabulary
         from kbert.text.tokenizer import BertTokenizer
         from kbert.text.vocabulary import write_vocabulary
 
-        started = time.monotonic()
-        documents = iterate_documents(find_files(args.corpus), args.format, args.language)
-        tokens = learn_vocabulary(
-            itertools.chain.from_iterable(documents),
-            args.size,
-            lowercase=not args.cased,
-            max_characters=args.characters,
-            progress=lambda line: print(f"{time.monotonic() - started:6.0f} s  {line}", flush=True),
-        )
+        lines = itertools.chain.from_iterable(read_documents(args.corpus, args.format, args.language))
+        tokens = learn_vocabulary(lines, args.size, lowercase=not args.cased, max_characters=args.characters)
         write_vocabulary(args.output, tokens)
     metrics = {"tokens": len(tokens), "asked_for": args.size, "seconds": round(time.monotonic() - started, 1)}
     tokenizer = BertTokenizer(tokens, lowercase=not args.cased).settings()
@@ -65,22 +55,18 @@ def main(arguments=None):
     if len(tokens) < args.size:
         print(f"The corpus has only {len(tokens):,} different tokens to offer: {args.size:,} need more text.")
     print(f"{args.output}: {len(tokens):,} tokens, {'cased' if args.cased else 'uncased'}")
-    cased = " --cased" if args.cased else ""
-    print(f"Next: python recipes/pretrain.py --corpus {' '.join(map(repr, args.corpus))} --vocab {args.output}{cased} "
-          "--size tiny --steps 10000 --output runs/tiny")  # fmt: skip
+    corpus, cased = " ".join(map(repr, args.corpus)), " --cased" if args.cased else ""
+    print(f"Next: python recipes/pretrain.py --corpus {corpus} --vocab {args.output}{cased} --steps 10000 --output …")
     if args.json:
         print(json.dumps(metrics))
 
 
 def check_output(path, overwrite):
     """Refuses, before any work, what could not be written at its end."""
-    if path.is_dir():
-        raise ValueError(
-            f"--output must be a file, such as {path / 'vocab.txt'}. Received: {path}, which is a directory"
-        )
-    if path.suffix == ".json":
+    if path.is_dir() or path.suffix == ".json":
         raise ValueError(
             f"--output names the vocabulary, such as vocab.txt; its .json goes beside it. Received: {path}"
+            + (", which is a directory" if path.is_dir() else "")
         )
     for file in (path, path.with_suffix(".json")):
         if file.exists() and not overwrite:

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import logging
 import pathlib
 import platform
 import time
@@ -31,6 +32,8 @@ from kbert.text.tokenizer import resolve_settings
 from kbert.text.vocabulary import write_vocabulary
 from kbert.versions import versions
 
+_LOGGER = logging.getLogger("kbert")
+_SECONDS = 5.0  # between two lines of progress
 _STATE = (MANIFEST, UNFINISHED, VOCABULARY)
 _MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
 _RECIPE = ("settings.json", "inputs.json", "metrics.json", LOCK)
@@ -48,15 +51,14 @@ def write_records(
     seed=0,
     settings=None,
     overwrite=False,
-    progress=None,
 ):
     """Tokenises documents once and writes them as `Records`.
 
     Documents are gathered until they fill `shuffle_shards` shards, put in a random order, and written: so a shard,
     within which pairs are drawn and instances shuffled, holds documents from far apart in the corpus. Files are written
     under a temporary name and renamed. A killed run leaves complete shards and unfinished.json; the same call
-    resumes (documents are read again, not tokenised again) and ends with the same bytes. Where the records
-    are complete, it does nothing.
+    resumes (documents are read again, not tokenised again) and ends with the same bytes. Where the records are
+    complete, it does nothing. Progress is logged.
 
     Args:
         documents: iterable of documents (lists of str), the same each time, as `kbert.corpus.documents.read_documents`
@@ -67,10 +69,9 @@ def write_records(
         shuffle_shards: how many shards are filled at a time, in memory.
         held_out: share of the documents set aside for evaluation, decided by each document's text.
         seed: of the order of the documents.
-        settings: JSON-able description of the corpus, for the manifest; what is there is gone on with only if it is
-            the same.
+        settings: JSON-able description of the corpus, for the manifest; an unfinished run is resumed only if
+            it is the same.
         overwrite: remove records that are there, finished or not.
-        progress: function that is called with a dict (documents, sentences, tokens, tokens_per_second) now and then.
 
     Returns:
         `Records`.
@@ -93,7 +94,7 @@ def write_records(
     writer = _Writer(pathlib.Path(directory), tokenizer, shard_tokens, shuffle_shards, held_out, seed, settings)
     if not writer.open(overwrite):
         with reading_errors():
-            writer.write(iter(documents), progress or (lambda state: None))
+            writer.write(iter(documents))
     return Records(directory)
 
 
@@ -161,7 +162,7 @@ class _Writer:
                 if not path.is_file() or sha256(path) != shard[f"{suffix}_sha256"]:
                     raise ValueError(f"{path} is missing or damaged. Give `overwrite` to begin again.")
 
-    def write(self, documents, progress):
+    def write(self, documents):
         start = self.done["documents_read"]
         held = set()
 
@@ -173,14 +174,18 @@ class _Writer:
                 yield 0, number, sentences
 
         begin, tokens, read = time.monotonic(), 0, start
+        logged = begin
         gathered = []
         for _, read, pool in text_pools(numbered, self.tokenizer).as_numpy_iterator():
             if not (self.done["rounds"] or gathered):
                 self._save_state()
             gathered.append(pool)
             tokens += len(pool.token_ids)
-            counts = self._counts(gathered)
-            progress({**counts, "tokens_per_second": tokens / (time.monotonic() - begin)})
+            now = time.monotonic()
+            if now - logged >= _SECONDS:
+                logged = now
+                counts = ", ".join(f"{count:,} {name}" for name, count in self._counts(gathered).items())
+                _LOGGER.info("%s, %s tokens/s", counts, f"{tokens / (now - begin):,.0f}")
             if sum(len(pool.token_ids) for pool in gathered) >= self.shard_tokens * self.shuffle_shards:
                 self._write_round(gathered, held, int(read))
                 gathered = []
@@ -190,7 +195,7 @@ class _Writer:
             raise ValueError("The corpus holds no document with a token: there is nothing to write.")
         if all(shard["held_out"] for shard in self.done["shards"]):
             raise ValueError(
-                f"All {self.done['documents_read']:,} documents are held out at held_out={self.held_out}, none is left "
+                f"All {self.done['documents_read']:,} documents are held out at held_out={self.held_out}, none is "
                 "for training. Give a smaller share, or more documents."
             )
         self._finish()
@@ -265,9 +270,9 @@ class _Writer:
 def _check_document(number, sentences):
     if not isinstance(sentences, list | tuple):
         raise ValueError(f"documents[{number}]: expected a list of sentences. Received: {str(sentences)[:60]!r}")
-    for place, sentence in enumerate(sentences):
+    for position, sentence in enumerate(sentences):
         if not isinstance(sentence, str):
-            raise ValueError(f"documents[{number}][{place}]: expected str. Received: {str(sentence)[:60]}")
+            raise ValueError(f"documents[{number}][{position}]: expected str. Received: {str(sentence)[:60]}")
 
 
 def _divide(documents, shard_tokens):

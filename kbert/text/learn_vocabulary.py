@@ -1,18 +1,20 @@
 """Learning a WordPiece vocabulary from text: count the words that the tokenizer will see, then choose the pieces."""
 
 import itertools
+import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import tensorflow as tf
 
 from kbert.text.normalizer import CJK, Normalizer
 from kbert.text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 
+_LOGGER = logging.getLogger("kbert")
 _UNUSED = 99  # [unused0] to [unused98], so that [UNK] [CLS] [SEP] [MASK] get the ids 100 to 103, as BERT's
-_ROOM_FOR_UNUSED = 2000  # a smaller vocabulary goes without them
+_SMALLEST_WITH_UNUSED = 2000  # a smaller vocabulary has none
 _SMALLEST = 100
 _WORDS = 100_000  # the most frequent ones are learned from: over 99 % of a large English corpus
 _WORD_LENGTH = 50  # characters; longer ones are addresses and noise
@@ -29,7 +31,6 @@ def learn_vocabulary(
     strip_accents: bool | None = None,
     split_on_cjk: bool = True,
     max_characters: int | None = None,
-    progress: Callable[[str], None] | None = None,
 ) -> list[str]:
     """Learns a vocabulary of `size` tokens for `BertTokenizer` with the same settings.
 
@@ -38,7 +39,7 @@ def learn_vocabulary(
     files changes nothing, and the same text gives the same vocabulary.
 
     Reserved tokens stand where BERT has them: [PAD] 0, [unused0] to [unused98] 1 to 99, [UNK] 100, [CLS] 101, [SEP]
-    102, [MASK] 103. Below 2,000 tokens the unused ones are left out. Then come the characters, alone and as pieces, so
+    102, [MASK] 103. Below 2,000 tokens there are no unused ones. Then come the characters, alone and as pieces, so
     that no word made of them is unknown, then the other pieces, the frequent ones first.
 
     Args:
@@ -47,7 +48,6 @@ def learn_vocabulary(
         lowercase, strip_accents, split_on_cjk: as of `BertTokenizer`.
         max_characters: how many different characters; the frequent ones are kept. None: as many as make up 99.95 % of
             the text, but at least 1,000 (a tenth of a smaller vocabulary).
-        progress: called now and then with a line to show.
 
     Returns:
         The tokens, in the order of their ids.
@@ -66,26 +66,25 @@ def learn_vocabulary(
         raise ValueError(f"`lines` must be several texts, not a single one or a path. Received: {lines[:60]!r}")
     if max_characters is not None and max_characters < 1:
         raise ValueError(f"`max_characters` must be a positive integer or None. Received: {max_characters!r}")
-    progress = progress or (lambda line: None)
     strip_accents = lowercase if strip_accents is None else strip_accents
     marks = CJK if split_on_cjk else ""
     normalizer = Normalizer(lowercase, strip_accents, split_words=True, marks=marks)
-    counts = count_words(lines, normalizer, progress)
+    counts = count_words(lines, normalizer)
     if not counts:
         raise ValueError("The corpus holds no word: there is nothing to learn a vocabulary from.")
     reserved = reserved_tokens(size)
     alphabet = _alphabet(counts, size - len(reserved), max_characters)
     fixed = [*reserved, *sorted(alphabet), *_pieces_of_one(alphabet, marks)]
-    return _fill(fixed, counts, alphabet, size, progress)
+    return _fill(fixed, counts, alphabet, size)
 
 
 def reserved_tokens(size: int) -> list[str]:
     """The tokens that a vocabulary of `size` starts with."""
-    unused = [f"[unused{i}]" for i in range(_UNUSED)] if size >= _ROOM_FOR_UNUSED else []
+    unused = [f"[unused{i}]" for i in range(_UNUSED)] if size >= _SMALLEST_WITH_UNUSED else []
     return [PAD, *unused, UNK, CLS, SEP, MASK]
 
 
-def count_words(lines, normalizer, progress=lambda line: None):
+def count_words(lines, normalizer):
     """Counts the words of texts: normalised strings split at spaces. Returns a Counter of str."""
     counts, total, characters = Counter(), 0, 0
     shown = time.monotonic()
@@ -97,27 +96,33 @@ def count_words(lines, normalizer, progress=lambda line: None):
         characters += sum(map(len, batch))
         if time.monotonic() - shown > _SECONDS:
             shown = time.monotonic()
-            progress(f"read {characters / 1e6:,.0f} million characters, {total:,} words, {len(counts):,} different")
-    progress(f"read {characters / 1e6:,.1f} million characters, {total:,} words, {len(counts):,} different")
+            _log_counts(characters, total, counts)
+    _log_counts(characters, total, counts)
     return Counter({word.decode(): count for word, count in counts.items()})
+
+
+def _log_counts(characters, total, counts):
+    _LOGGER.info(
+        "read %.1f million characters, %s words, %s different", characters / 1e6, f"{total:,}", f"{len(counts):,}"
+    )
 
 
 def _batches(lines):
     """Lists of texts of about a million characters."""
-    batch, room = [], _BATCH_CHARACTERS
+    batch, characters = [], 0
     for number, line in enumerate(lines):
         if not isinstance(line, str | bytes):
             raise ValueError(f"`lines`[{number}]: expected str. Received: {str(line)[:60]}")
         batch.append(line)
-        room -= len(line)
-        if room < 0:
+        characters += len(line)
+        if characters > _BATCH_CHARACTERS:
             yield batch
-            batch, room = [], _BATCH_CHARACTERS
+            batch, characters = [], 0
     if batch:
         yield batch
 
 
-def _alphabet(counts, room, max_characters):
+def _alphabet(counts, max_tokens, max_characters):
     """The characters to know: the most frequent ones, the smaller code point first among equals."""
     characters = Counter()
     for word, count in counts.items():
@@ -127,8 +132,8 @@ def _alphabet(counts, room, max_characters):
     if max_characters is None:
         sums = itertools.accumulate(count for _, count in ranked)
         covering = sum(covered < _COVERAGE * characters.total() for covered in sums) + 1
-        max_characters = max(covering, min(1000, room // 10))
-    return {character for character, _ in ranked[: min(max_characters, room // 3)]}  # each takes up to two tokens
+        max_characters = max(covering, min(1000, max_tokens // 10))
+    return {character for character, _ in ranked[: min(max_characters, max_tokens // 3)]}  # each takes up to two tokens
 
 
 def _pieces_of_one(alphabet, marks):
@@ -138,7 +143,7 @@ def _pieces_of_one(alphabet, marks):
     return [f"##{c}" for c, form in zip(characters, separated.numpy(), strict=True) if form.decode() == c]
 
 
-def _fill(fixed, counts, alphabet, size, progress):
+def _fill(fixed, counts, alphabet, size):
     """`fixed` and the most frequent longer pieces, up to `size`."""
     from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
@@ -158,35 +163,36 @@ def _fill(fixed, counts, alphabet, size, progress):
     words = learner.get_input_words(sorted(counts.items()), settings.reserved_tokens, _WORD_LENGTH)
     words = learner.filter_input_words(words, alphabet, _WORDS)
     known = {*fixed, *(f"##{character}" for character in alphabet)}
-    room = size - len(fixed)
+    wanted = size - len(fixed)
 
     def pieces(threshold):
         tokens = learner.learn_with_thresh(words, threshold, settings) if words else []
         found = [token for token in tokens if token not in known]
-        progress(f"pieces that occur {threshold:,} times: {len(found):,} of {room:,}")
+        _LOGGER.info("pieces that occur %s times: %s of %s", f"{threshold:,}", f"{len(found):,}", f"{wanted:,}")
         return found
 
-    return fixed + _search(pieces, room, start=words[min(room, len(words) - 1)][1] if words else 1)[:room]
+    start = words[min(wanted, len(words) - 1)][1] if words else 1
+    return fixed + _search(pieces, wanted, start)[:wanted]
 
 
-def _search(pieces, room, start):
+def _search(pieces, wanted, start):
     """`pieces(threshold)` for the highest threshold that gives enough; thresholds are tried from `start` on.
 
     The number of pieces falls with the threshold about as a power of it, which tells the next threshold to try.
     """
     low, high = 0, math.inf  # thresholds known to give enough and too few
     best, threshold = [], max(start, 1)
-    while room > 0 and high - low > 1:
+    while wanted > 0 and high - low > 1:
         found = pieces(threshold)
-        if len(found) >= room:
+        if len(found) >= wanted:
             low, best = threshold, found
-            if len(found) <= (1 + _SURPLUS) * room:
+            if len(found) <= (1 + _SURPLUS) * wanted:
                 break
         else:
             high = threshold
             if threshold == 1:
                 return found
-        guess = round(threshold * (max(len(found), 1) / room) ** 1.2)
+        guess = round(threshold * (max(len(found), 1) / wanted) ** 1.2)
         if not low < guess < high:
             guess = (low + high) // 2 if high < math.inf else 2 * threshold
         threshold = guess

@@ -140,15 +140,15 @@ def test_odd_text():
     check_vocabulary(learned)
 
 
-def test_progress_is_shown(prose):
-    shown = []
-    learn_vocabulary(prose[:200], 300, progress=shown.append)
-    assert "different" in shown[0] and any("pieces that occur" in line for line in shown[1:])
+def test_progress_is_logged(prose, caplog):
+    learn_vocabulary(prose[:200], 300)
+    logged = [record.getMessage() for record in caplog.records if record.name == "kbert"]
+    assert "different" in logged[0] and any("pieces that occur" in line for line in logged[1:])
 
 
 @pytest.mark.parametrize("exponent", [0.3, 1.0, 3.0])
-@pytest.mark.parametrize("room", [0, 1, 50, 999, 5000])
-def test_the_search_finds_the_highest_threshold_that_gives_enough(exponent, room):
+@pytest.mark.parametrize("wanted", [0, 1, 50, 999, 5000])
+def test_the_search_finds_the_highest_threshold_that_gives_enough(exponent, wanted):
     def size(threshold):
         return int(3000 * threshold**-exponent)
 
@@ -159,10 +159,10 @@ def test_the_search_finds_the_highest_threshold_that_gives_enough(exponent, room
         tried.append(threshold)
         return list(range(size(threshold)))
 
-    found = len(module._search(pieces, room, start=7))
+    found = len(module._search(pieces, wanted, start=7))
     assert len(tried) < 25
-    if size(1) < room:
+    if size(1) < wanted:
         assert found == size(1)
     else:
-        best = min(size(threshold) for threshold in range(1, 10_000) if size(threshold) >= room) if room else 0
-        assert found >= room and (found == best or found <= 1.02 * room)
+        best = min(size(threshold) for threshold in range(1, 10_000) if size(threshold) >= wanted) if wanted else 0
+        assert found >= wanted and (found == best or found <= 1.02 * wanted)

@@ -1,0 +1,88 @@
+"""A corpus → records that pre-training reads, and a report of what it will make of them."""
+
+import os
+import pathlib
+import shutil
+
+from kbert.corpus.corpus_files import find_files
+from kbert.corpus.documents import iterate_documents
+from kbert.corpus.write_records import write_records
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.dataset_statistics import dataset_statistics
+from kbert.text.tokenizer import BertTokenizer
+from kbert.training.run_directory import open_run
+
+
+def prepare_records(
+    corpus,
+    vocabulary,
+    output,
+    *,
+    lowercase=True,
+    format="auto",
+    language="en",
+    held_out=0.01,
+    shard_tokens=1 << 20,
+    shuffle_shards=16,
+    sequence_length=128,
+    seed=0,
+    overwrite=False,
+) -> dict:
+    """Tokenises a corpus once and writes it as records; a call that was killed is resumed by the same call.
+
+    Args:
+        corpus: path(s) or glob pattern(s) of text.
+        vocabulary: path of a vocab.txt.
+        output: path of a directory.
+        lowercase: bool; False for cased text.
+        format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
+        held_out, shard_tokens, shuffle_shards: as of `write_records`.
+        sequence_length: int, of the report.
+        seed: int, of the order of the documents.
+        overwrite: bool, delete what another run left in `output`.
+
+    Returns:
+        dict: the counts of documents, sentences, tokens and shards, and `pipeline`, the `dataset_statistics` of what
+        pre-training will read.
+
+    Raises:
+        ValueError: damaged or empty files, a bad rate or size, inputs that changed since the run was started.
+        FileExistsError: `output` holds finished records, a run of other settings, or other files.
+
+    Example::
+
+        prepare_records("wiki/*.gz", "vocab.txt", "records")["documents"]
+    """
+    settings = {name: value for name, value in locals().items() if name not in ("vocabulary", "output", "overwrite")}
+    if sequence_length < 5:
+        raise ValueError(f"prepare_records: `sequence_length` must be at least 5. Received: {sequence_length}")
+    output, files = pathlib.Path(output), find_files(corpus)
+    settings |= {"corpus": [os.fspath(file) for file in files], "vocab": os.fspath(vocabulary)}
+    tokenizer = BertTokenizer(vocabulary, lowercase=lowercase)
+    next(iterate_documents(files, format, language))  # an empty corpus leaves nothing behind
+    inputs = {"corpus": files, "vocab": pathlib.Path(vocabulary)}
+    run = open_run(output, settings, overwrite, inputs=inputs, recipe="prepare_records.py")
+    try:
+        records = write_records(
+            iterate_documents(files, format, language),
+            tokenizer,
+            output,
+            shard_tokens=shard_tokens,
+            shuffle_shards=shuffle_shards,
+            held_out=held_out,
+            seed=seed,
+            settings={
+                "corpus": [[path, os.path.getsize(path)] for path in files],
+                "format": format,
+                "language": language,
+            },
+        )
+    except Exception:  # a corpus that cannot be read leaves nothing but shards, from which it resumes
+        if not any(output.glob("train-*")):
+            shutil.rmtree(output)
+        raise
+    metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}
+    dataset = pretraining_dataset(output, tokenizer, batch_size=32, sequence_length=sequence_length)
+    metrics["pipeline"] = dataset_statistics(dataset, tokenizer)
+    run.finish(metrics)
+    return metrics

@@ -19,14 +19,14 @@ import pathlib
 from flags import add_flags, command, plain_errors
 from flags import file as existing_file
 
-FORMATS = ("kbert", "huggingface", "google", "kerashub")
+from kbert.weights.formats.registry import format_names
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", metavar="PATH", dest="source", required=True, help="the checkpoint to read")
-    parser.add_argument("--to", metavar="FORMAT", dest="format", choices=FORMATS, required=True,
-                        help=f"the format to write: {', '.join(FORMATS)}")  # fmt: skip
+    parser.add_argument("--to", metavar="FORMAT", dest="format", choices=format_names(), required=True,
+                        help=f"the format to write: {', '.join(format_names())}")  # fmt: skip
     add_flags(parser, "output", "overwrite", output={"help": "directory to write: new, or empty"},
               overwrite={"help": "replace what an earlier conversion wrote to --output"})  # fmt: skip
     parser.add_argument("--task", help="the model to make of it (default: the one the checkpoint holds)")

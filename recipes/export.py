@@ -25,7 +25,7 @@ from flags import (
 )
 
 from kbert.files import read_json
-from kbert.weights.formats.kbert.directory import MANIFEST, WEIGHTS, is_kbert_directory
+from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
 
 
 def parse_arguments(argv):

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from kbert.corpus.records import is_records
 from kbert.corpus.records_manifest import MANIFEST
 from kbert.files import read_json, sha256
-from kbert.weights.formats.kbert.directory import is_kbert_directory
+from kbert.weights.formats.kbert.read import is_kbert_directory
+from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name
 
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
@@ -114,9 +115,11 @@ def _files_of(path):
         path = download_from_hub(name)
     patterns = (*_SETTINGS, f"{glob.escape(path.name)}.*") if prefix else _MODEL_FILES
     for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
-        is_model = any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
+        form = recognise_format(directory)
+        is_model = form or any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
         if not is_model and is_records(directory):
             return [directory / MANIFEST]
+        patterns += form.files if form and not prefix else ()
         files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
         if is_kbert_directory(directory):
             files.discard(directory / MANIFEST)  # it tells when the model was saved, which is not its content

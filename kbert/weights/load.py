@@ -8,10 +8,8 @@ from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import FREE_FIELDS, ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
-from kbert.weights.formats.checkpoint import Checkpoint
+from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.pretrained import Pretrained
-from kbert.weights.read_source import read_source
-from kbert.weights.report import all_loaded, transfer
 
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
@@ -20,9 +18,9 @@ _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  #
 
 
 def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrides):
-    """Loads a model, with its tokenizer and settings, from a directory, file or name of any family.
+    """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
-    The family is recognised by content: what `save_pretrained` or a recipe left, a Hugging Face directory (or a name on
+    The format is recognised by content: what `save_pretrained` or a recipe left, a Hugging Face directory (or a name on
     its hub), Google's TensorFlow checkpoints, KerasHub presets. Nothing executes code out of a checkpoint. One line is
     printed, and one for each part that is new or not used. What became of each variable is kept in the report and, at
     the level INFO, logged by the logger "kbert".
@@ -38,7 +36,7 @@ def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrid
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
         dtype: dtype policy, such as ``"mixed_bfloat16"``.
-        vocabulary: path of a ``vocab.txt``, for a checkpoint of another family that has none, or a wrong one.
+        vocabulary: path of a ``vocab.txt``, for a checkpoint of another format that has none, or a wrong one.
         **overrides: replace what is stored, or say what the new task needs: arguments of the model's constructor
             (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``), fields of
             `ModelSettings` (``labels, sequence_length, pair`` ...), arguments of `BertTokenizer` (``lowercase`` ...),
@@ -59,14 +57,14 @@ def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrid
         model = kbert.load_pretrained("runs/pretrain", task="classification", labels=["bad", "good"])
         pipeline = kbert.build_pipeline(model)
     """
-    stored = read_source(source, vocabulary)
+    stored = open_checkpoint(source, vocabulary)
     description, settings = _wanted(stored, task, overrides)
     tokenizer = None
     if stored.vocabulary is not None:
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
         tokenizer = _tokenizer(stored, settings)
     model = _build(stored, description, dtype)
-    report = _load_weights(stored, description, model)
+    report = stored.load_into(model)
     for line in report.lines():
         print(line, flush=True)
     for line in report.table():
@@ -81,17 +79,6 @@ def _check_quantized(stored, description):
             f"load_pretrained: {stored.path} is quantised: it can only be loaded as it is, for the task "
             f"{stored.description.task}. Load the model that it was made from for another task."
         )
-
-
-def _load_weights(stored, description, model):
-    if isinstance(stored, Checkpoint):
-        return stored.load_into(model)
-    if description.has_the_variables_of(stored.description):
-        stored.load_into(model)
-        return all_loaded(model, str(stored.path))
-    original = stored.description.build()
-    stored.load_into(original)
-    return transfer(original, model, str(stored.path))
 
 
 def _build(stored, description, dtype):

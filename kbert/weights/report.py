@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
-_PART = re.compile(r"(?:bert[/.])?[^/.]*")  # of the model in a name, in all families; that of an encoder is in "bert"
-_LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all families
+_PART = re.compile(r"(?:bert[/.])?[^/.]*")  # of the model in a name, in all formats; that of an encoder is in "bert"
+_LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all formats
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,27 +6,10 @@ from kbert.files import check_directory_is_free, write_directory
 from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription
+from kbert.weights.files.h5_write import h5_errors_raised
 from kbert.weights.formats.casing import warn_of_wrong_casing
-from kbert.weights.formats.google.write import write_google_checkpoint
-from kbert.weights.formats.huggingface.write import write_huggingface_directory
-from kbert.weights.formats.kbert.directory import write_kbert_directory
-from kbert.weights.formats.kerashub.write import write_kerashub_preset
-from kbert.weights.formats.settings_file import NAME
+from kbert.weights.formats.registry import format_names, get_format
 from kbert.weights.formats.sizes import check_settings
-
-FORMATS = ("kbert", "huggingface", "google", "kerashub")
-_OTHERS = {  # writer, and the patterns of what it writes
-    "huggingface": (
-        write_huggingface_directory,
-        ("config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json", NAME),
-    ),
-    "google": (write_google_checkpoint, ("bert_config.json", "bert_model.ckpt.*", "vocab.txt", NAME)),
-    "kerashub": (
-        write_kerashub_preset,
-        ("config.json", "task.json", "preprocessor.json", "tokenizer.json", "metadata.json", "*.weights.h5", "assets")
-        + (NAME,),
-    ),
-}
 
 
 def save_pretrained(
@@ -37,8 +20,8 @@ def save_pretrained(
     tokenizer=None,
     settings=None,
     made_by=None,
-    optimizer=None,
     overwrite=False,
+    **options,
 ):
     """Writes a model with all that is needed to use it: architecture, weights, vocabulary, labels, preprocessing.
 
@@ -51,13 +34,14 @@ def save_pretrained(
     Args:
         model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings.
         directory: where to. New, empty, or (with `overwrite`) a directory of this format with nothing else in it.
-        format: "kbert", "huggingface", "google" or "kerashub".
+        format: "kbert", "huggingface", "google", "kerashub", or one added with `register_format`.
         tokenizer: of a model; None: the one it was loaded with.
         settings: `ModelSettings` of a model; None: those it was loaded with. Of a pipeline: its own, always.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
-        optimizer: `kbert.AdamW` whose moments and step go into a Google checkpoint (`load_slots` reads
-            them); other formats have no place for them.
         overwrite: whether a directory of this format may be replaced.
+        **options: of one format: ``storage_dtype`` of "kbert", the type of the weights on the disk ("float32", or
+            "bfloat16" and "float16" for half the size; they are loaded as float32); ``optimizer`` of "google", a
+            `kbert.AdamW` whose moments and step are written along (`load_slots` reads them).
 
     Raises:
         FileExistsError: the directory holds something else, or a model and `overwrite` is not given.
@@ -68,23 +52,32 @@ def save_pretrained(
 
         kbert.save_pretrained(pipeline, "models/sentiment")
     """
-    if format not in FORMATS:
-        raise ValueError(f"save_pretrained: `format` must be one of {FORMATS}. Received: {format!r}")
-    model, tokenizer, settings = _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer=format == "kbert")
+    if format not in format_names():
+        raise ValueError(f"save_pretrained: `format` must be one of {format_names()}. Received: {format!r}")
+    form = get_format(format)
+    model, tokenizer, settings = _parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
     settings = dataclasses.replace(settings, task=model.task)
     _check(model, tokenizer, settings)
     vocabulary = None if tokenizer is None else tokenizer.vocabulary
     if tokenizer is not None:
         warn_of_wrong_casing(vocabulary, tokenizer.lowercase, str(directory))
-    if optimizer is not None and format != "google":
-        raise ValueError(f'save_pretrained: only format="google" holds an optimizer. Received: format={format!r}')
-    if format == "kbert":
-        write_kbert_directory(directory, model, settings, vocabulary, made_by=made_by, overwrite=overwrite)
-        return
-    write, files = _OTHERS[format]
-    check_directory_is_free(directory, files, overwrite)
-    slots = {} if optimizer is None else {"optimizer": optimizer}
-    write_directory(directory, lambda place: write(place, model, settings, vocabulary, **slots))
+    options = {name: value for name, value in options.items() if value is not None}
+    _check_options(form, options)
+    check_directory_is_free(directory, form.files, overwrite)
+
+    def write(place):
+        with h5_errors_raised(directory):
+            form.write(place, model, settings, vocabulary, made_by=made_by, **options)
+
+    write_directory(directory, write, needed=4 * model.count_params())
+
+
+def _check_options(form, options):
+    for name in options:
+        if name not in form.options:
+            takers = [other for other in format_names() if name in get_format(other).options]
+            hint = f"Only {takers} take it" if takers else f"Known: {form.options}"
+            raise ValueError(f"save_pretrained: format={form.name!r} takes no `{name}`. {hint}")
 
 
 def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):

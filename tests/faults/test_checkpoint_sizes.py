@@ -11,22 +11,25 @@ from helpers.fuzz import peak_memory
 from helpers.hf_directory import GOLDEN, edit
 from helpers.stored_models import make_model, save
 
-from kbert.weights.formats.config_names import field_names
+from kbert.weights.formats.google.names import CONFIG_NAMES as GOOGLE
+from kbert.weights.formats.huggingface.names import CONFIG_NAMES as HUGGINGFACE
+from kbert.weights.formats.kerashub.names import CONFIG_NAMES as KERASHUB
 from kbert.weights.formats.sizes import SIZES, parameters_of
-from kbert.weights.read_source import read_source
+from kbert.weights.open_checkpoint import open_checkpoint
 
+NAMES = {names.format: names for names in (GOOGLE, HUGGINGFACE, KERASHUB)}
 VALUES = (0, -1, 10**9, 10**30, 12.5, "12", None, True)
 CONFIGS = dict.fromkeys(("kbert", "huggingface", "kerashub"), "config.json") | {"google": "bert_config.json"}
 
 
-def put_size(family, path, field, value):
+def put_size(format, path, field, value):
     """Writes a size into the config, and returns the name it has there."""
-    config = path / CONFIGS[family]
-    if family == "kbert":
+    config = path / CONFIGS[format]
+    if format == "kbert":
         edit(config, architecture=json.loads(config.read_text())["architecture"] | {field: value})
         return field
-    name = field_names(family)[field]
-    if family == "kerashub":
+    name = NAMES[format].size_names()[field]
+    if format == "kerashub":
         edit(config, config=json.loads(config.read_text())["config"] | {name: value})
     else:
         edit(config, **{name: value})
@@ -44,32 +47,32 @@ def saved(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("family", CONFIGS)
-def test_every_size_is_compared_with_the_weights(saved, family, tmp_path):
-    path = pathlib.Path(shutil.copytree(saved / family, tmp_path / "it"))
-    read_source(path)
-    config = path / CONFIGS[family]
+@pytest.mark.parametrize("format", CONFIGS)
+def test_every_size_is_compared_with_the_weights(saved, format, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / format, tmp_path / "it"))
+    open_checkpoint(path)
+    config = path / CONFIGS[format]
     sound = config.read_text()
     before = peak_memory(begin=True)
     for field in SIZES:
         for value in VALUES:
-            name = put_size(family, path, field, value)
+            name = put_size(format, path, field, value)
             begin = time.perf_counter()
             with pytest.raises(ValueError, match=f"{re.escape(str(config))}.*{name}"):
-                read_source(path)
+                open_checkpoint(path)
             assert time.perf_counter() - begin < 1, (field, value)
             config.write_text(sound)
     assert peak_memory() - before < 100
 
 
-@pytest.mark.parametrize("family,file", [("kbert", "config.json"), ("kerashub", "task.json")])
+@pytest.mark.parametrize("format,file", [("kbert", "config.json"), ("kerashub", "task.json")])
 @pytest.mark.parametrize("value", [*VALUES, 2, 4])
-def test_the_number_of_labels(saved, family, file, value, tmp_path):
-    path = pathlib.Path(shutil.copytree(saved / family, tmp_path / "it"))
-    key, name = ("model", "num_labels") if family == "kbert" else ("config", "num_classes")
+def test_the_number_of_labels(saved, format, file, value, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / format, tmp_path / "it"))
+    key, name = ("model", "num_labels") if format == "kbert" else ("config", "num_classes")
     edit(path / file, **{key: json.loads((path / file).read_text())[key] | {name: value}})
     with pytest.raises(ValueError, match=f"{re.escape(str(path))}.*{name}"):
-        read_source(path)
+        open_checkpoint(path)
 
 
 @pytest.mark.parametrize("name", ["sequence_length", "top_k", "n_best", "max_masks", "doc_stride", "max_query_length"])
@@ -81,7 +84,7 @@ def test_lengths_and_counts_of_the_settings(saved, name, value, tmp_path):
     where[name] = value
     (path / "config.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"config.json: .*{name}"):
-        read_source(path)
+        open_checkpoint(path)
 
 
 def test_settings_beside_another_format(saved, tmp_path):
@@ -90,7 +93,7 @@ def test_settings_beside_another_format(saved, tmp_path):
     content["preprocessing"]["sequence_length"] = 10**9
     (path / "kbert_settings.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="sequence_length"):
-        read_source(path)
+        open_checkpoint(path)
 
 
 @pytest.mark.parametrize("value", [0, 10**9, "2", 1.0, True])
@@ -99,7 +102,7 @@ def test_the_parts_of_packed_rows(saved, value, tmp_path):
     encoder = json.loads((path / "config.json").read_text())["encoder"]
     edit(path / "config.json", encoder=encoder | {"num_parts": value})
     with pytest.raises(ValueError, match="config.json: .*num_parts"):
-        read_source(path)
+        open_checkpoint(path)
 
 
 def test_old_files_of_kerashub_are_not_built_of_any_size(saved, tmp_path):
@@ -114,7 +117,7 @@ def test_old_files_of_kerashub_are_not_built_of_any_size(saved, tmp_path):
         content = json.loads((path / "config.json").read_text())
         put_size("kerashub", path, field, 10**12)
         with pytest.raises(ValueError, match=f"config.json: the sizes .*{field}"):
-            read_source(path)
+            open_checkpoint(path)
         edit(path / "config.json", config=content["config"])
 
 
@@ -128,4 +131,4 @@ def test_the_golden_directory(field, tmp_path):
     path = pathlib.Path(shutil.copytree(GOLDEN / "hf_bin", tmp_path / "it"))
     edit(path / "config.json", **{field: 10**9})
     with pytest.raises(ValueError, match=f"config.json: `{field}` is 1000000000, but .*pytorch_model.bin has"):
-        read_source(path)
+        open_checkpoint(path)

@@ -12,8 +12,10 @@ from kbert.weights.files.h5_file import H5File
 from kbert.weights.files.safetensors_file import SafetensorsFile
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 from kbert.weights.files.torch_pickle import TorchPickleFile
-from kbert.weights.formats.kbert import directory as kbert_directory
-from kbert.weights.read_source import read_source
+from kbert.weights.formats.kbert import read as kbert_read
+from kbert.weights.formats.kbert.names import NAMES as KBERT
+from kbert.weights.formats.kerashub.names import NAMES as KERASHUB
+from kbert.weights.open_checkpoint import open_checkpoint
 
 COUNTS = pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
 
@@ -57,13 +59,14 @@ def test_the_pickle_alone(tmp_path, count):
 
 
 @COUNTS
-@pytest.mark.parametrize("format,family", [("kbert", "kbert"), ("kerashub", "kerashub")])
-def test_hdf5(tmp_path, format, family, count):
-    if format == "kerashub":
+@pytest.mark.parametrize("names", [KBERT, KERASHUB], ids=lambda names: names.format)
+def test_hdf5(tmp_path, names, count):
+    if names is KERASHUB:
         pytest.importorskip("keras_hub")
-    save(make_model("encoder"), tmp_path / "model", format)
+    save(make_model("encoder"), tmp_path / "model", names.format)
     sound = (tmp_path / "model/model.weights.h5").read_bytes()
-    check_reader(lambda path: read_all(H5File([path], family)), tmp_path / "it.weights.h5", [sound], count)
+    layers = names.layer_variables()
+    check_reader(lambda path: read_all(H5File([path], layers)), tmp_path / "it.weights.h5", [sound], count)
 
 
 @COUNTS
@@ -100,29 +103,37 @@ def directory(format, tmp_path):
 @pytest.mark.parametrize(
     "format,name",
     [
-        ("kbert", "config.json"), ("kbert", "vocab.txt"),
-        ("huggingface", "config.json"), ("huggingface", "tokenizer.json"), ("huggingface", "tokenizer_config.json"),
-        ("google", "bert_config.json"), ("google", "vocab.txt"),
-        ("kerashub", "config.json"), ("kerashub", "task.json"), ("kerashub", "tokenizer.json"),
+        ("kbert", "config.json"),
+        ("kbert", "vocab.txt"),
+        ("huggingface", "config.json"),
+        ("huggingface", "tokenizer.json"),
+        ("huggingface", "tokenizer_config.json"),
+        ("google", "bert_config.json"),
+        ("google", "vocab.txt"),
+        ("kerashub", "config.json"),
+        ("kerashub", "task.json"),
+        ("kerashub", "tokenizer.json"),
         ("kerashub", "kbert_settings.json"),
     ],
-)  # fmt: skip
+)
 def test_the_files_beside_the_weights(tmp_path, monkeypatch, format, name, count):
-    monkeypatch.setattr(kbert_directory, "_check_hashes", lambda path: None)  # who damages on purpose writes new ones
+    monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)  # who damages on purpose writes new ones
     path = directory(format, tmp_path)
     sound = (path / name).read_bytes()
-    check_reader(lambda _: read_source(path), path / name, [sound], count, named=str(path))
+    check_reader(lambda _: open_checkpoint(path), path / name, [sound], count, named=str(path))
 
 
 @COUNTS
 def test_the_manifest(tmp_path, count):
     path = directory("kbert", tmp_path)
     sound = (path / "manifest.json").read_bytes()
-    check_reader(lambda _: read_source(path), path / "manifest.json", [sound], count, named=str(path))
+    check_reader(lambda _: open_checkpoint(path), path / "manifest.json", [sound], count, named=str(path))
 
 
 @COUNTS
 def test_the_index_of_shards(tmp_path, count):
     path = copy_golden("sharded", tmp_path / "it")
     sound = (path / "model.safetensors.index.json").read_bytes()
-    check_reader(lambda _: read_source(path), path / "model.safetensors.index.json", [sound], count, named=str(path))
+    check_reader(
+        lambda _: open_checkpoint(path), path / "model.safetensors.index.json", [sound], count, named=str(path)
+    )

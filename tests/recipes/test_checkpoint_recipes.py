@@ -40,7 +40,7 @@ def test_conversion(models, format, tmp_path, capsys):
     if format == "google":
         assert max(written["parity"]["differences"].values()) < 1e-5
     if format == "kbert":
-        assert written["parity"]["reason"] == "it is kbert's own format"
+        assert written["parity"]["reason"] == "no other library computes from the format kbert"
 
 
 def test_what_cannot_be_converted_is_one_line(models, tmp_path):

@@ -16,7 +16,7 @@ import kbert
 from kbert.files import sha256
 from kbert.tasks.classification import dataset as finetuning_data
 from kbert.training.run_directory import open_run
-from kbert.weights.formats.kbert.directory import read_kbert_directory
+from kbert.weights.formats.kbert.read import read_kbert_directory
 
 QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 2e-3, "--checkpoint-every", 10)
 

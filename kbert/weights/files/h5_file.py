@@ -1,20 +1,24 @@
-"""Keras' `.weights.h5` files: checked whole, then read variable by variable."""
+"""Keras' `.weights.h5` files: checked whole, then read variable by variable.
+
+h5py reads them. The checks are by hand because it follows links into other files, unpacks whatever is packed and never
+returns from some damaged files; and because Keras needs a model before it can name the variables in a file.
+"""
 
 import contextlib
 import mmap
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from kbert.weights.files.tensor_file import TensorInfo, checked_file
-from kbert.weights.formats.name_table import layer_variables, without_number
 
 _HEAP = b"GCOL\x01\x00\x00\x00"  # how a heap begins: its size follows, then its blocks
 # The attribute "name" as h5py writes it: the types of its value, then length and heap of a string of any length.
 _NAME = re.compile(rb"name\0{4}.{32}(.{4})(.{8})", re.DOTALL)
 _LONGEST_NAME = 1000
+_NUMBER = re.compile(r"^(encoder_block|transformer_layer)_\d+(?=/|$)")  # of the block that a layer is in
 
 
 class H5File:
@@ -22,10 +26,10 @@ class H5File:
 
     Args:
         paths: the files.
-        family: "kbert" or "kerashub": whose names the layers have.
+        layer_variables: names of the variables of each layer to look for (see `NameTable.layer_variables`).
 
     Attributes:
-        tensors: those variables of the family that the files hold; none of files whose Keras did not name layers.
+        tensors: those of the variables that the files hold; none of files whose Keras did not name layers.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -33,13 +37,14 @@ class H5File:
 
     Example::
 
-        H5File(["model/model.weights.h5"], "kbert").tensors["pooler/dense/bias"].shape  # (768,)
+        file = H5File(["model/model.weights.h5"], {"pooler/dense": ["kernel", "bias"]})
+        file.tensors["pooler/dense/bias"].shape  # (768,)
     """
 
-    def __init__(self, paths: Iterable, family: str):
+    def __init__(self, paths: Iterable, layer_variables: Mapping[str, list[str]]):
         paths = [pathlib.Path(path) for path in paths]
         self.path = paths[0]
-        self._variables = layer_variables(family)
+        self._variables = layer_variables
         self._places, self.tensors = {}, {}
         for path in paths:
             check_h5(path)
@@ -63,7 +68,7 @@ class H5File:
         own = group.get("vars")
         if own is not None and "layers" not in group:  # a model's name is in no path
             layer = "/".join(filter(None, (layer, str(own.attrs.get("name", "")))))
-            variables = self._variables.get(without_number(layer), ())
+            variables = self._variables.get(_NUMBER.sub(r"\1_{i}", layer), ())
             if len(own) < len(variables):  # the table of a masked LM that is tied is no variable
                 variables = variables[len(variables) - len(own) :]
             for number, variable in enumerate(variables):

@@ -26,6 +26,8 @@ def h5_errors_raised(path):
     try:
         yield
     except Exception as error:
+        if printed:  # such as that a file is missing, which h5py did not write
+            raise OSError(f"{path}: not written: {printed[0]}") from error
         cause = error
         while cause is not None:  # h5py's objects are deleted now, not when the program ends
             traceback.clear_frames(cause.__traceback__)

@@ -1,34 +1,45 @@
-"""The safetensors format, read and written tensor by tensor.
+"""The safetensors format: read by its own library, written tensor by tensor.
 
-The file: 8 bytes N (little endian), N bytes of JSON (name → dtype, shape, data_offsets), then the values, row-major.
+Writing is done by hand because the library's `save_file` wants all tensors in memory at once; here one is.
 """
 
+import contextlib
 import json
 import math
 import os
-import reprlib
 from collections.abc import Callable, Mapping
 
+import ml_dtypes  # noqa: F401  # gives NumPy the type bfloat16, which the library asks for by its name
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from kbert.files import parse_json
-from kbert.weights.files.tensor_file import TensorInfo, checked_file, widened
+from kbert.weights.files.tensor_file import TensorInfo, checked_file
 
 _DTYPES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-    "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
-}  # fmt: skip
-_LONGEST_HEADER = 100_000_000  # bytes; the bound of the format's own library
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+_LONGEST_HEADER = 100_000_000  # bytes; the library's own bound
 
 
 class SafetensorsFile:
-    """A `.safetensors` file as a `TensorFile`. Holds no code, and needs no other library.
+    """A `.safetensors` file as a `TensorFile`.
+
+    The file is opened anew for each tensor: the library maps it into memory, and checks its length when it opens it.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: not this format, truncated, or sizes that contradict each other; nothing is read then.
 
-    Source: the format's description, github.com/huggingface/safetensors.
+    Source: github.com/huggingface/safetensors.
 
     Example::
 
@@ -39,82 +50,33 @@ class SafetensorsFile:
 
     def __init__(self, path: str | os.PathLike):
         self.path = checked_file(path)
-        header, self._data_start = self._read_header()
-        data_size = self.path.stat().st_size - self._data_start
-        self.tensors, self._begins, self._ends = {}, {}, {}
-        for name, entry in header.items():
-            if name != "__metadata__":
-                self._add(name, entry, data_size)
-        self._check_overlap()
+        self.tensors = {}
+        with _opened(self.path) as file:
+            for name in file.keys():
+                tensor = file.get_slice(name)
+                if tensor.get_dtype() not in _DTYPES:
+                    raise ValueError(
+                        f"{str(self.path)!r}: the tensor {name!r} has the type {tensor.get_dtype()}, which kbert does "
+                        f"not read (it reads {', '.join(_DTYPES)}). Quantised weights have to be converted back first."
+                    )
+                self.tensors[name] = TensorInfo(tuple(tensor.get_shape()), _DTYPES[tensor.get_dtype()])
 
     def read(self, name: str) -> np.ndarray:
-        info = self.tensors[name]
-        stored = np.dtype("<u2" if info.dtype == "bfloat16" else info.dtype).newbyteorder("<")
-        values = np.empty(info.shape, dtype=stored)
-        with self.path.open("rb") as file:
-            file.seek(self._data_start + self._begins[name])
-            if file.readinto(values.reshape(-1).view(np.uint8).data) != values.nbytes:
-                raise ValueError(f"{str(self.path)!r} ends within the tensor {name!r}. Download or write it again.")
-        return widened(values) if info.dtype == "bfloat16" else values
+        with _opened(self.path) as file:
+            values = file.get_tensor(name)
+        return values.astype(np.float32) if self.tensors[name].dtype == "bfloat16" else values
 
-    def _read_header(self):
-        size = self.path.stat().st_size
-        with self.path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > _LONGEST_HEADER:
-                raise ValueError(
-                    f"{str(self.path)!r} is not a safetensors file: it does not begin with a header's length."
-                )
-            if 8 + length > size:
-                raise ValueError(
-                    f"{str(self.path)!r} is truncated: a header of {length} bytes is announced. Received: a file of "
-                    f"{size} bytes. Download or write it again."
-                )
-            header = parse_json(file.read(length), f"the header of {str(self.path)!r}")
-        if not isinstance(header, dict):
-            raise ValueError(f"{str(self.path)!r} is not a safetensors file: its header is no JSON object.")
-        return header, 8 + length
 
-    def _add(self, name, entry, data_size):
-        try:
-            dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            sound = isinstance(dtype, str) and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
-        except (KeyError, TypeError, ValueError):
-            sound = False
-        if not sound:
-            raise ValueError(
-                f"{str(self.path)!r}: the header's entry for {name!r} makes no sense. Received: {reprlib.repr(entry)}"
-            )
-        if dtype not in _DTYPES:
-            raise ValueError(
-                f"{str(self.path)!r}: the tensor {name!r} has the type {dtype}, which kbert does not read (it reads "
-                f"{', '.join(_DTYPES)}). Quantised weights have to be converted back first."
-            )
-        info = TensorInfo(shape, _DTYPES[dtype])
-        size = math.prod(shape) * (2 if info.dtype == "bfloat16" else np.dtype(info.dtype).itemsize)
-        if end - begin != size:
-            raise ValueError(
-                f"{str(self.path)!r}: the tensor {name!r} of shape {shape} and type {dtype} takes {size} bytes. "
-                f"Received: {end - begin} bytes. The file is corrupted."
-            )
-        if end > data_size:
-            raise ValueError(
-                f"{str(self.path)!r} is truncated: the tensor {name!r} ends at byte {end} of the data. Received: "
-                f"{data_size} bytes of data. Download or write it again."
-            )
-        self.tensors[name] = info
-        self._begins[name], self._ends[name] = begin, end
-
-    def _check_overlap(self):
-        """As in the format's own library: no byte belongs to two tensors."""
-        last = 0
-        for name in sorted(self._begins, key=lambda name: (self._begins[name], self._ends[name])):
-            if self._begins[name] < last:
-                raise ValueError(
-                    f"{str(self.path)!r} is corrupted: the tensor {name!r} begins at byte {self._begins[name]} of the "
-                    f"data, within the one before it, which ends at {last}."
-                )
-            last = self._ends[name]
+@contextlib.contextmanager
+def _opened(path):
+    try:
+        with safe_open(path, framework="np") as file:
+            yield file
+    except (SafetensorError, OSError, RecursionError) as error:
+        raise ValueError(
+            f"{str(path)!r} cannot be read as safetensors, it is truncated, corrupted or something else: {error}. "
+            "Download or write it again."
+        ) from None
 
 
 def looks_like_safetensors(path: str | os.PathLike) -> bool:

@@ -2,6 +2,8 @@
 
 A pickle is a program: what it names, it may call. `torch.save` needs a handful of names to describe tensors; here these
 few are known, stand for plain records, and every other name is refused before anything is called.
+
+Read by hand because kbert does not depend on torch.
 """
 
 import dataclasses
@@ -19,17 +21,35 @@ from kbert.weights.files.plain_pickle import RefusedPickle, read_pickle
 from kbert.weights.files.tensor_file import TensorInfo, checked_file, widened
 
 _DTYPES = {
-    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
-    "ByteStorage": "uint8", "BoolStorage": "bool",
-}  # fmt: skip
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+}
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
 _LARGEST_PICKLE = 1_000_000  # bytes; the names in BERT-large take a tenth
 _MOST_AXES = 8
 _DAMAGE = (  # what zipfile and pickle raise of files that are truncated, altered, or something else
-    pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, LookupError, TypeError, AttributeError,
-    ArithmeticError, MemoryError, RuntimeError, NotImplementedError, ValueError, OSError,
-)  # fmt: skip
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+    OSError,
+)
 
 
 class TorchPickleFile:

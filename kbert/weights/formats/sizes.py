@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from kbert.config import BertConfig
 from kbert.pipelines.settings import COUNTS, ModelSettings
 from kbert.weights.description import ModelDescription
-from kbert.weights.formats.name_table import (
+from kbert.weights.formats.name_table import NameTable
+from kbert.weights.formats.variables import (
     block_variables,
     encoder_variables,
     head_variables,
     heads_of,
-    row_of,
     sizes_of,
+    variable_shape,
 )
 
 _MOST = 4096  # of a count, where the position table is shorter
@@ -23,14 +24,14 @@ _SHOWN_BY = {  # field -> the variable whose shape shows it, and the letter ther
     "num_segments": ("embeddings/segment_embedding/embeddings", "G"),
     "max_sequence_length": ("embeddings/position_embedding/embeddings", "S"),
     "intermediate_dim": ("encoder_block_0/feed_forward/intermediate/bias", "F"),
-    "num_heads": ("encoder_block_0/attention/query/bias", "A"),  # where a family keeps the heads apart
+    "num_heads": ("encoder_block_0/attention/query/bias", "A"),  # where a format keeps the heads apart
 }
 SIZES = ("num_layers", *_SHOWN_BY)
 
 
 def check_sizes(
     description: ModelDescription,
-    family: str,
+    names: NameTable,
     shapes: Mapping[str, tuple[int, ...]],
     fields: Mapping[str, str],
     source: str,
@@ -40,8 +41,8 @@ def check_sizes(
 
     Args:
         description: what is stated.
-        family: "kbert" or a name of `name_table.FAMILIES`.
-        shapes: of the tensors there are, by the family's standard names.
+        names: those of the format.
+        shapes: of the tensors there are, by the format's standard names.
         fields: kbert's name of a size → the name that it has in the file that states it.
         source: that file, for messages.
         weights: the file of weights, for messages.
@@ -56,29 +57,29 @@ def check_sizes(
         stated["num_labels"] = num_labels
         shown["num_labels"] = f"{heads_of(description.task)[0]}/dense/kernel", "N"
     for field, (variable, letter) in shown.items():
-        place = row_of(variable).place(family)
-        shape = shapes.get(place.name)
-        if letter in place.dims and shape is not None and len(shape) == len(place.dims):
-            size = shape[place.dims.index(letter)]
+        tensor = names.find(variable)
+        shape = None if tensor is None else shapes.get(tensor.name)
+        if shape is not None and letter in tensor.dims and len(shape) == len(tensor.dims):
+            size = shape[tensor.dims.index(letter)]
             if size != stated[field]:
                 raise ValueError(
                     f"{source}: `{fields[field]}` is {stated[field]}, but {weights} has {size} "
-                    f"({place.name} of shape {shape})."
+                    f"({tensor.name} of shape {shape})."
                 )
-    blocks = _count_blocks(family, shapes)
+    blocks = _count_blocks(names, shapes)
     if config.num_layers > blocks:
         raise ValueError(f"{source}: `{fields['num_layers']}` is {config.num_layers}, but {weights} has {blocks}.")
 
 
 def check_variables(
-    description: ModelDescription, pooler: bool, family: str, tensors: Mapping, source: str, heads: bool = False
+    description: ModelDescription, pooler: bool, names: NameTable, tensors: Mapping, source: str, heads: bool = False
 ) -> None:
     """Checks that the weights are whole, of the config's shapes, and floating-point numbers.
 
     Args:
         description: after `check_sizes`.
         pooler: whether the encoder has one.
-        family: as there.
+        names: as there.
         tensors: standard name → `TensorInfo`.
         source: the file of weights, for messages.
         heads: whether the heads must be there too.
@@ -90,15 +91,15 @@ def check_variables(
     encoder = dict.fromkeys(encoder_variables(description.config, pooler))
     missing, misshapen, integers = [], [], []
     for variable in (*encoder, *_head_variables(description)):
-        place = row_of(variable).place(family)
-        info = None if place is None else tensors.get(place.name)
+        tensor = names.find(variable)
+        info = None if tensor is None else tensors.get(tensor.name)
         if info is None:
             if heads or variable in encoder:
-                missing.append(f"{variable} (there: {place.name})")
-        elif info.shape != place.shape(sizes):
-            misshapen.append(f"{place.name}: expected {place.shape(sizes)}. Received: {info.shape}")
+                missing.append(variable if tensor is None else f"{variable} (there: {tensor.name})")
+        elif info.shape != tensor.shape(sizes):
+            misshapen.append(f"{tensor.name}: expected {tensor.shape(sizes)}. Received: {info.shape}")
         elif "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
-            integers.append(f"{place.name} ({info.dtype})")
+            integers.append(f"{tensor.name} ({info.dtype})")
     if missing:
         raise ValueError(
             f"{source} lacks {len(missing)} variables of the {'model' if heads else 'encoder'}: {_some(missing)}. "
@@ -146,7 +147,7 @@ def parameters_of(config: BertConfig) -> int:
     sizes = sizes_of(config)
 
     def size(variable):
-        return math.prod(row_of(variable).shape(sizes))
+        return math.prod(variable_shape(variable, sizes))
 
     block = sum(size(name.format(i=0)) for name in block_variables())
     others = [n for n in encoder_variables(_one_layer(config)) if not n.startswith("encoder_block_")]
@@ -157,12 +158,17 @@ def _one_layer(config):
     return BertConfig.from_dict({**config.to_dict(), "num_layers": 1})
 
 
-def _count_blocks(family, shapes):
+def _count_blocks(names, shapes):
     """Blocks 0, 1, … of which there is a variable."""
     count = 0
-    while any(row_of(name.format(i=count)).place(family).name in shapes for name in block_variables()):
+    while any(_is_there(names, name.format(i=count), shapes) for name in block_variables()):
         count += 1
     return count
+
+
+def _is_there(names, variable, shapes):
+    tensor = names.find(variable)
+    return tensor is not None and tensor.name in shapes
 
 
 def _some(items, most=4):

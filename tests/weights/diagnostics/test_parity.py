@@ -48,10 +48,19 @@ def make_theirs(name, seed=0, **fields):
     """A model of transformers with random weights, biases and LayerNorms included; odd sizes, no two equal."""
     torch.manual_seed(seed)
     config = dict(
-        vocab_size=len(VOCABULARY), hidden_size=15, num_hidden_layers=3, num_attention_heads=5, intermediate_size=22,
-        max_position_embeddings=19, type_vocab_size=3, hidden_act=ACTIVATIONS[seed % len(ACTIVATIONS)],
-        layer_norm_eps=1e-7, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2, classifier_dropout=0.4,
-    )  # fmt: skip
+        vocab_size=len(VOCABULARY),
+        hidden_size=15,
+        num_hidden_layers=3,
+        num_attention_heads=5,
+        intermediate_size=22,
+        max_position_embeddings=19,
+        type_vocab_size=3,
+        hidden_act=ACTIVATIONS[seed % len(ACTIVATIONS)],
+        layer_norm_eps=1e-7,
+        hidden_dropout_prob=0.3,
+        attention_probs_dropout_prob=0.2,
+        classifier_dropout=0.4,
+    )
     model = getattr(transformers, name)(transformers.BertConfig(**{**config, **fields})).eval()
     for parameter_name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, 1.0 if "LayerNorm.weight" in parameter_name else 0.0, 0.3)

@@ -7,8 +7,9 @@ from helpers.fuzz import peak_memory
 from helpers.stored_models import make_model, save
 
 from kbert.weights.files.h5_file import H5File, check_h5
-from kbert.weights.formats.kbert import directory as kbert_directory
-from kbert.weights.read_source import read_source
+from kbert.weights.formats.kbert import read as kbert_read
+from kbert.weights.formats.kbert.names import NAMES
+from kbert.weights.open_checkpoint import open_checkpoint
 
 PLACE = "layers/encoder_block/feed_forward/intermediate/vars/0"
 SHAPE = (12, 20)
@@ -96,9 +97,9 @@ def test_what_keras_never_writes_is_refused(weights, secret, change, message, mo
     before = peak_memory(begin=True)
     with pytest.raises(ValueError, match=f"model.weights.h5.*{message}"):
         check_h5(weights)
-    monkeypatch.setattr(kbert_directory, "_check_hashes", lambda path: None)  # whoever made the file made the hashes
+    monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)  # whoever made the file made the hashes
     with pytest.raises(ValueError, match=f"model.weights.h5.*{message}"):
-        read_source(weights.parent)
+        open_checkpoint(weights.parent)
     assert peak_memory() - before < 50
 
 
@@ -127,7 +128,7 @@ def test_a_name_of_four_gigabytes_or_kept_elsewhere(weights, field, value):
 def test_the_variables_have_their_paths(name, tmp_path):
     model = make_model(name)
     save(model, tmp_path / "it", "kbert")
-    file = H5File([tmp_path / "it/model.weights.h5"], "kbert")
+    file = H5File([tmp_path / "it/model.weights.h5"], NAMES.layer_variables())
     assert set(file.tensors) == {variable.path for variable in model.weights}
     for variable in model.weights:
         np.testing.assert_array_equal(file.read(variable.path), variable.numpy())
@@ -136,7 +137,7 @@ def test_the_variables_have_their_paths(name, tmp_path):
 def test_weights_that_are_no_numbers(weights, monkeypatch):
     with h5py.File(weights, "a") as file:
         file[PLACE][0, 0] = np.inf
-    monkeypatch.setattr(kbert_directory, "_check_hashes", lambda path: None)
-    stored = read_source(weights.parent)
+    monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)
+    stored = open_checkpoint(weights.parent)
     with pytest.raises(ValueError, match="encoder_block_0/feed_forward/intermediate/kernel holds.*no finite"):
         stored.load_into(stored.description.build())

@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 from helpers.hf_directory import GOLDEN
+from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from kbert.weights.files.safetensors_file import SafetensorsFile, write_safetensors
 
@@ -67,11 +69,13 @@ def test_bfloat16_is_widened_exactly(tmp_path):
 @pytest.mark.parametrize(
     "entry,data,message",
     [
-        ({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, 8, "takes 8 bytes. Received: 4"),
-        ({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, 12, "truncated"),
-        ({"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}, 12, "makes no sense"),
-        ({"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}, 12, "makes no sense"),
-        ({"dtype": "F32", "shape": [1]}, 12, "makes no sense"),
+        ({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, 8, "it' cannot be read as safetensors.*invalid shape"),
+        ({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, 12, "it' cannot .*not fully covered.*Download"),
+        ({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, 8, "it' cannot .*not fully covered"),
+        ({"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}, 12, "it' cannot .*invalid value"),
+        ({"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}, 12, "it' cannot .*invalid type"),
+        ({"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 12]}, 12, "it' cannot .*overflow"),
+        ({"dtype": "F32", "shape": [1]}, 12, "it' cannot .*missing field `data_offsets`"),
         ({"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}, 1, "which kbert does not read.*[Qq]uantised"),
     ],
 )
@@ -86,7 +90,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path):
     write_safetensors(path, {"x": ((9,), lambda: np.zeros(9))})
     file = SafetensorsFile(path)
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(ValueError, match="ends within the tensor 'x'"):
+    with pytest.raises(ValueError, match="it' cannot be read as safetensors.*not fully covered"):
         file.read("x")
 
 
@@ -95,16 +99,13 @@ def test_no_file(tmp_path):
         SafetensorsFile(tmp_path / "nothing")
 
 
-@pytest.mark.parity
 def test_the_formats_own_library_agrees(tmp_path):
-    numpy = pytest.importorskip("safetensors.numpy")
-    rng = np.random.default_rng(0)
-    array = rng.normal(size=(5, 3)).astype("float32")
+    array = np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
     write_safetensors(tmp_path / "ours", {"x": (array.shape, lambda: array)}, format="pt")
-    np.testing.assert_array_equal(numpy.load_file(tmp_path / "ours")["x"], array)
-    numpy.save_file({"y": array}, tmp_path / "theirs")
-    np.testing.assert_array_equal(SafetensorsFile(tmp_path / "theirs").read("y"), array)
-    theirs, ours = numpy.load_file(GOLDEN / "hf_safetensors/model.safetensors"), None
+    np.testing.assert_array_equal(load_file(tmp_path / "ours")["x"], array)
+    with safe_open(tmp_path / "ours", framework="np") as file:
+        assert file.metadata() == {"format": "pt"}
+    theirs = load_file(GOLDEN / "hf_safetensors/model.safetensors")
     ours = SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors")
     assert set(theirs) == set(ours.tensors)
     for name, value in theirs.items():

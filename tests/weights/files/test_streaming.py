@@ -11,8 +11,9 @@ from helpers.stored_models import assert_same_weights, load, make_model, save
 from helpers.tiny_bert import randomise, tiny_config
 
 import kbert
-from kbert.weights.formats.export_checkpoint import outgoing
-from kbert.weights.read_source import read_source
+from kbert.weights.formats.export_tensors import export_tensors
+from kbert.weights.formats.google.names import NAMES
+from kbert.weights.open_checkpoint import open_checkpoint
 
 SIZES = dict(num_layers=6, hidden_dim=48, intermediate_dim=192)  # 700 kB, the largest tensor 37 kB
 
@@ -52,7 +53,7 @@ class Sink:
 
 @pytest.mark.parametrize("format", ["huggingface", "google", "kerashub"])
 def test_loading_holds_one_tensor_beside_the_model(larger, format):
-    stored, model = read_source(larger / format), make_model("encoder", **SIZES)
+    stored, model = open_checkpoint(larger / format), make_model("encoder", **SIZES)
     sinks = [Sink(variable) for variable in model.weights]
     stand_in = types.SimpleNamespace(
         weights=sinks, encoder=types.SimpleNamespace(weights=sinks), config=model.config, task="encoder"
@@ -92,5 +93,5 @@ def test_through_every_format_in_turn(name, tmp_path):
 
 def test_a_model_kept_in_bfloat16_is_written_as_float32():
     model = randomise(kbert.BertEncoder(tiny_config(), dtype="bfloat16"))
-    for name, (_, values) in outgoing("google", model).items():
+    for name, (_, values) in export_tensors(NAMES, model).items():
         assert values().dtype == np.float32, name

@@ -24,8 +24,10 @@ def test_it_reads_what_torch_wrote(form):
         TorchPickleFile(GOLDEN / f"hf_{form}/pytorch_model.bin"),
         SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors"),
     )
-    twice = {"cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-             "cls.predictions.decoder.bias": "cls.predictions.bias"}  # fmt: skip
+    twice = {
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
     assert set(file.tensors) == set(other.tensors) | set(twice)
     for name in file.tensors:
         assert file.tensors[name] == other.tensors[twice.get(name, name)]

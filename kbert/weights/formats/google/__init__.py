@@ -1,1 +1,1 @@
-"""Checkpoints of google."""
+"""Checkpoints of google-research/bert."""

@@ -7,9 +7,15 @@ from kbert.files import read_json
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 from kbert.weights.formats.casing import looks_cased
-from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, case_remark, default_settings, described
-from kbert.weights.formats.config_names import config_from
-from kbert.weights.formats.settings_file import read_settings_file
+from kbert.weights.formats.google.names import CONFIG_NAMES, NAMES
+from kbert.weights.formats.kbert_settings import read_kbert_settings
+from kbert.weights.formats.tensor_checkpoint import (
+    NO_VOCABULARY,
+    TensorCheckpoint,
+    case_remark,
+    default_settings,
+    described,
+)
 
 CONFIG, VOCABULARY, PREFIX, GLOBAL_STEP = "bert_config.json", "vocab.txt", "bert_model.ckpt", "global_step"
 SLOTS = ("adam_m", "adam_v")
@@ -25,7 +31,7 @@ def is_google_checkpoint(path) -> bool:
     return _prefix_of(path).with_name(_prefix_of(path).name + ".index").is_file()
 
 
-def read_google_checkpoint(path, vocabulary=None) -> Checkpoint:
+def read_google_checkpoint(path, vocabulary=None) -> TensorCheckpoint:
     """Reads and checks everything but the values.
 
     The task is what the names say: pre-training heads, a SQuAD head, or the classifier's ``output_weights`` (with one
@@ -38,13 +44,13 @@ def read_google_checkpoint(path, vocabulary=None) -> Checkpoint:
 
     Raises:
         FileNotFoundError: no config, or files missing.
-        ValueError: another kind of checkpoint, damaged files, what `Checkpoint.check` refuses.
+        ValueError: another kind of checkpoint, damaged files, what `TensorCheckpoint.check` refuses.
     """
     path = pathlib.Path(path)
     prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)
     directory = prefix.parent
     fields = _read_config(directory / CONFIG)
-    config = config_from("google", fields, str(directory / CONFIG))
+    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
     tensors = TFCheckpointFile(prefix)
     _check_kind(tensors)
     task, num_labels = _task_of(tensors, prefix)
@@ -53,17 +59,19 @@ def read_google_checkpoint(path, vocabulary=None) -> Checkpoint:
         arguments["dropout"] = fields.get(HEAD_DROPOUT, 0.1)  # run_classifier.py's, which has no name for it
     tokens = _read_vocabulary(vocabulary, directory)
     cased = tokens is not None and looks_cased(tokens)
-    settings = read_settings_file(directory, task)
+    settings = read_kbert_settings(directory, task)
     remarks = _remarks(tensors, tokens, cased, settings)
-    return Checkpoint(
+    return TensorCheckpoint(
+        format=NAMES.format,
         path=path,
         config_path=directory / CONFIG,
-        family="google",
+        names=NAMES,
+        config_names=CONFIG_NAMES,
         description=described(task, config, pooler=True, **arguments),
         settings=settings or default_settings(task, config, {"lowercase": not cased}),
         vocabulary=tokens,
         tensors=tensors,
-        names={name: name for name in tensors.tensors},
+        stored_names={name: name for name in tensors.tensors},
         ignored=frozenset(n for n in tensors.tensors if n in _NO_WEIGHTS or n.rsplit("/", 1)[-1] in SLOTS),
         remarks=remarks,
     ).check()

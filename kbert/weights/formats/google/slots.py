@@ -7,13 +7,14 @@ import numpy as np
 from keras import ops
 
 from kbert.optim.adamw import AdamW
-from kbert.weights.formats.export_checkpoint import places
+from kbert.weights.formats.export_tensors import tensor_names
+from kbert.weights.formats.google.names import NAMES
 from kbert.weights.formats.google.read import GLOBAL_STEP, SLOTS, read_google_checkpoint
-from kbert.weights.formats.name_table import sizes_of
+from kbert.weights.formats.variables import sizes_of
 
 
 def load_slots(optimizer, model, source) -> int:
-    """Gives an optimizer the moments and the step that a checkpoint holds, so that training goes on where it stopped.
+    """Gives an optimizer the moments and the step that a checkpoint holds, so that training resumes where it stopped.
 
     The learning rate follows: a schedule reads the step.
 
@@ -36,9 +37,9 @@ def load_slots(optimizer, model, source) -> int:
     """
     adamw = _adamw(optimizer)
     checkpoint = read_google_checkpoint(source)
-    tensors, where = checkpoint.tensors, places("google", model)
+    tensors, stored = checkpoint.tensors, tensor_names(NAMES, model)
     variables = model.trainable_variables
-    names = {f"{where[v.path].name}/{slot}" for v in variables for slot in SLOTS} | {GLOBAL_STEP}
+    names = {f"{stored[v.path].name}/{slot}" for v in variables for slot in SLOTS} | {GLOBAL_STEP}
     missing = sorted(names - set(tensors.tensors))
     if missing:
         raise ValueError(
@@ -47,10 +48,10 @@ def load_slots(optimizer, model, source) -> int:
         )
     optimizer.build(variables)
     for variable in variables:
-        place = where[variable.path]
+        tensor = stored[variable.path]
         for slot, target in zip(SLOTS, _moments(adamw, variable), strict=True):
-            values = tensors.read(f"{place.name}/{slot}")
-            target.assign(place.to_kbert(values, variable.shape))
+            values = tensors.read(f"{tensor.name}/{slot}")
+            target.assign(tensor.to_kbert(values, variable.shape))
     step = int(tensors.read(GLOBAL_STEP))
     optimizer.iterations.assign(step)
     if adamw is not optimizer:
@@ -58,24 +59,24 @@ def load_slots(optimizer, model, source) -> int:
     return step
 
 
-def outgoing_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
+def export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
     """The optimizer's state for the writer: name there → function that gives the values.
 
     Raises:
         ValueError: not `kbert.AdamW`, or one that has not been built for this model.
     """
     adamw = _adamw(optimizer)
-    where, sizes = places("google", model), sizes_of(model.config, getattr(model, "num_labels", None))
+    stored, sizes = tensor_names(NAMES, model), sizes_of(model.config, getattr(model, "num_labels", None))
     values = {GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}
     for variable in model.trainable_variables:
-        place = where[variable.path]
+        tensor = stored[variable.path]
         for slot, moment in zip(SLOTS, _moments(adamw, variable), strict=True):
-            values[f"{place.name}/{slot}"] = functools.partial(_outgoing, place, moment, sizes)
+            values[f"{tensor.name}/{slot}"] = functools.partial(_exported, tensor, moment, sizes)
     return values
 
 
-def _outgoing(place, moment, sizes):
-    return place.from_kbert(ops.convert_to_numpy(moment), sizes)
+def _exported(tensor, moment, sizes):
+    return tensor.from_kbert(ops.convert_to_numpy(moment), sizes)
 
 
 def _adamw(optimizer):

@@ -8,11 +8,11 @@ import numpy as np
 from kbert.files import write_json
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.vocabulary import write_vocabulary
-from kbert.weights.formats.config_names import config_for
-from kbert.weights.formats.export_checkpoint import check_head, check_pooler, outgoing
+from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.google.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.google.read import CONFIG, HEAD_DROPOUT, PREFIX, VOCABULARY
-from kbert.weights.formats.google.slots import outgoing_slots
-from kbert.weights.formats.settings_file import write_settings_file
+from kbert.weights.formats.google.slots import export_slots
+from kbert.weights.formats.kbert_settings import write_kbert_settings
 
 
 def write_google_checkpoint(directory, model, settings: ModelSettings, vocabulary=None, optimizer=None) -> None:
@@ -29,15 +29,15 @@ def write_google_checkpoint(directory, model, settings: ModelSettings, vocabular
         ValueError: what the format cannot hold, with the reason.
     """
     directory = pathlib.Path(directory)
-    fields = config_for("google", model.config)
+    fields = CONFIG_NAMES.from_kbert(model.config)
     if getattr(model, "dropout", 0.1) != 0.1:
         fields[HEAD_DROPOUT] = model.dropout
-    values = {name: value for name, (_, value) in outgoing("google", model).items()}
+    values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
     check_head("google", model)
     check_pooler("google", model, needed=True, reason="BertModel in its modeling.py always has one")
-    values |= {} if optimizer is None else outgoing_slots(optimizer, model)
+    values |= {} if optimizer is None else export_slots(optimizer, model)
     write_json(directory / CONFIG, fields)
-    write_settings_file(directory, settings)
+    write_kbert_settings(directory, settings)
     if vocabulary is not None:
         write_vocabulary(directory / VOCABULARY, vocabulary)
     _write_checkpoint(directory / PREFIX, values)

@@ -1,1 +1,1 @@
-"""Checkpoints of huggingface."""
+"""Directories of Hugging Face's transformers."""

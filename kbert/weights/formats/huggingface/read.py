@@ -6,8 +6,7 @@ import reprlib
 
 from kbert.files import read_json
 from kbert.weights.files.tensor_file import TensorFile
-from kbert.weights.formats.checkpoint import Checkpoint, default_settings, described
-from kbert.weights.formats.config_names import config_from
+from kbert.weights.formats.huggingface.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.huggingface.tokenizer import read_huggingface_tokenizer
 from kbert.weights.formats.huggingface.weights_file import (
     current_names,
@@ -15,7 +14,8 @@ from kbert.weights.formats.huggingface.weights_file import (
     is_tied,
     open_huggingface_weights,
 )
-from kbert.weights.formats.settings_file import read_settings_file
+from kbert.weights.formats.kbert_settings import read_kbert_settings
+from kbert.weights.formats.tensor_checkpoint import TensorCheckpoint, default_settings, described
 from kbert.weights.json_fields import entry
 
 CONFIG = "config.json"
@@ -36,7 +36,7 @@ _REFUSED = {  # config field -> (the values that kbert has, why no other)
     "is_encoder_decoder": ((False,), "kbert builds encoders, not encoder-decoders"),
     "pruned_heads": (({}, []), "pruned heads leave layers of different widths, which kbert does not build"),
     "quantization_config": ((), "the weights are quantised; kbert reads float32, float16 and bfloat16"),
-}  # fmt: skip
+}
 _TASK_FIELDS = ("classification", "regression", "tagging")  # tasks whose labels the config names
 
 
@@ -46,7 +46,7 @@ def is_huggingface_directory(path) -> bool:
     return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
 
 
-def read_huggingface_directory(path, vocabulary=None) -> Checkpoint:
+def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
     """Reads and checks everything but the values.
 
     The task is what the file of tensors holds; where heads share a name (sequence and token classification, multiple
@@ -58,13 +58,13 @@ def read_huggingface_directory(path, vocabulary=None) -> Checkpoint:
 
     Raises:
         FileNotFoundError: no config, no weights, or a shard missing.
-        ValueError: what kbert cannot represent, with the reason; damaged files; what `Checkpoint.check` refuses.
+        ValueError: what kbert cannot represent, with the reason; damaged files; what `TensorCheckpoint.check` refuses.
     """
     path = pathlib.Path(path)
     directory = _directory_of(path)
     fields = read_json(directory / CONFIG)
     _refuse(fields, directory / CONFIG)
-    config = config_from("huggingface", fields, str(directory / CONFIG))
+    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
     tensors = open_huggingface_weights(path)
     names, ignored = current_names(tensors)
     task, remarks = _task_of(fields, tensors, names, directory / CONFIG)
@@ -73,15 +73,17 @@ def read_huggingface_directory(path, vocabulary=None) -> Checkpoint:
         ignored |= {names.pop("cls.predictions.decoder.weight", None)} - {None}
     tokenizer = read_huggingface_tokenizer(directory, vocabulary)
     pooling, more = _embedding(directory)
-    return Checkpoint(
+    return TensorCheckpoint(
+        format=NAMES.format,
         path=path,
         config_path=directory / CONFIG,
-        family="huggingface",
+        names=NAMES,
+        config_names=CONFIG_NAMES,
         description=described(task, config, pooler="bert.pooler.dense.weight" in names, **arguments),
         settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
         vocabulary=tokenizer.vocabulary,
         tensors=tensors,
-        names=names,
+        stored_names=names,
         ignored=frozenset(ignored),
         remarks=(*remarks, *tokenizer.remarks, *more),
     ).check()
@@ -158,7 +160,7 @@ def _arguments(task, fields, tensors, names, path):
 
 
 def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
-    stored = read_settings_file(directory, task) or default_settings(task, config, {}, _length(directory))
+    stored = read_kbert_settings(directory, task) or default_settings(task, config, {}, _length(directory))
     stated = {"tokenizer": {**stored.tokenizer, **tokenizer.settings}, **pooling}
     if "num_labels" in arguments:
         stated["labels"] = _labels(fields, arguments["num_labels"], directory / CONFIG)

@@ -8,7 +8,7 @@ from typing import Any
 from kbert.files import read_json
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary
 from kbert.weights.formats.casing import looks_cased
-from kbert.weights.formats.checkpoint import NO_VOCABULARY, case_remark
+from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY, case_remark
 from kbert.weights.json_fields import entry
 
 VOCABULARY, TOKENIZER, CONFIG, ADDED = "vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json"

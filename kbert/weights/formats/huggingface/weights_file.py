@@ -10,14 +10,14 @@ from kbert.weights.files.safetensors_file import SafetensorsFile, looks_like_saf
 from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.files.torch_pickle import TorchPickleFile, looks_like_pickle
 
-WEIGHTS = "model.safetensors"
+WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
+_INDEX = ".index.json"
 _FILES = {  # in the order in which they are looked for
     WEIGHTS: SafetensorsFile,
-    "model.safetensors.index.json": SafetensorsFile,
-    "pytorch_model.bin": TorchPickleFile,
-    "pytorch_model.bin.index.json": TorchPickleFile,
+    WEIGHTS + _INDEX: SafetensorsFile,
+    PICKLE: TorchPickleFile,
+    PICKLE + _INDEX: TorchPickleFile,
 }
-_INDEX = ".index.json"
 _OLD_NAMES = (
     (re.compile(r"LayerNorm\.gamma$"), "LayerNorm.weight"),
     (re.compile(r"LayerNorm\.beta$"), "LayerNorm.bias"),

@@ -6,13 +6,13 @@ from kbert.files import write_json
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.vocabulary import SPECIAL_TOKENS, write_vocabulary
 from kbert.weights.files.safetensors_file import write_safetensors
-from kbert.weights.formats.config_names import config_for
-from kbert.weights.formats.export_checkpoint import check_head, check_pooler, outgoing
+from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.huggingface.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.huggingface.read import CLASSES, CONFIG
 from kbert.weights.formats.huggingface.tokenizer import CONFIG as TOKENIZER_CONFIG
 from kbert.weights.formats.huggingface.tokenizer import TOKENIZER, VOCABULARY
 from kbert.weights.formats.huggingface.weights_file import WEIGHTS
-from kbert.weights.formats.settings_file import write_settings_file
+from kbert.weights.formats.kbert_settings import write_kbert_settings
 
 _WITHOUT_POOLER = ("masked_lm", "tagging", "span")  # classes that are built with add_pooling_layer=False
 _BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
@@ -33,7 +33,7 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
     directory = pathlib.Path(directory)
     name = class_of(model)
     needed = model.task not in _WITHOUT_POOLER
-    tensors = outgoing("huggingface", model)
+    tensors = export_tensors(NAMES, model)
     check_head("huggingface", model)
     check_pooler("huggingface", model, needed, reason=f"its {name} has {'one' if needed else 'none'}")
     untied = getattr(model, "masked_lm", False) and not model.tied
@@ -41,7 +41,7 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
         tensors[_DECODER_BIAS] = tensors[_BIAS]
     pad_id = 0 if vocabulary is None else vocabulary.index(SPECIAL_TOKENS[0])
     write_json(directory / CONFIG, _config(model, name, settings, pad_id, tied=not untied))
-    write_settings_file(directory, settings)
+    write_kbert_settings(directory, settings)
     if vocabulary is not None:
         write_vocabulary(directory / VOCABULARY, vocabulary)
         write_json(directory / TOKENIZER_CONFIG, _tokenizer_config(settings.tokenizer, model.config))
@@ -62,7 +62,7 @@ def _config(model, name, settings, pad_id, tied):
     fields = {
         "architectures": [name],
         "model_type": "bert",
-        **config_for("huggingface", model.config),
+        **CONFIG_NAMES.from_kbert(model.config),
         "position_embedding_type": "absolute",
         "pad_token_id": pad_id,
         "tie_word_embeddings": tied,

@@ -1,1 +1,1 @@
-"""The kbert directory."""
+"""kbert's own directories."""

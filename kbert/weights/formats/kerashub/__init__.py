@@ -1,1 +1,1 @@
-"""Checkpoints of kerashub."""
+"""Presets of KerasHub."""

@@ -9,10 +9,10 @@ import reprlib
 
 from kbert.files import read_json
 from kbert.text.vocabulary import read_vocabulary
-from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, default_settings, described
-from kbert.weights.formats.config_names import config_from
+from kbert.weights.formats.kbert_settings import read_kbert_settings
+from kbert.weights.formats.kerashub.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.kerashub.weights_file import open_kerashub_weights
-from kbert.weights.formats.settings_file import read_settings_file
+from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY, TensorCheckpoint, default_settings, described
 from kbert.weights.json_fields import entry
 
 CONFIG, TASK, TOKENIZER, PREPROCESSOR = "config.json", "task.json", "tokenizer.json", "preprocessor.json"
@@ -40,7 +40,7 @@ def is_kerashub_preset(path) -> bool:
         return False
 
 
-def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
+def read_kerashub_preset(path, vocabulary=None) -> TensorCheckpoint:
     """Reads and checks everything but the values.
 
     Args:
@@ -50,7 +50,7 @@ def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
     Raises:
         ImportError: files of an older Keras, and keras_hub is not installed.
         FileNotFoundError: a file is missing.
-        ValueError: what kbert cannot represent, with the reason; damaged files; what `Checkpoint.check` refuses.
+        ValueError: what kbert cannot represent, with the reason; damaged files; what `TensorCheckpoint.check` refuses.
     """
     path = pathlib.Path(path)
     content = read_json(path / CONFIG)
@@ -58,25 +58,26 @@ def read_kerashub_preset(path, vocabulary=None) -> Checkpoint:
         raise ValueError(f"{path / CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
     fields = entry(content, "config", dict, path / CONFIG, {})
     _refuse_quantised(fields, path / CONFIG)
-    config = config_from("kerashub", fields, str(path / CONFIG))
+    config = CONFIG_NAMES.to_kbert(fields, str(path / CONFIG))
     task, arguments, remarks = _task_of(path)
     tokens, settings, more = _tokenizer_of(path, vocabulary)
-    stored = read_settings_file(path, task) or default_settings(task, config, {}, _length(path))
+    stored = read_kbert_settings(path, task) or default_settings(task, config, {}, _length(path))
     if stored.labels is not None and len(stored.labels) != arguments.get("num_labels"):
         stored = dataclasses.replace(stored, labels=None)
-    checkpoint = Checkpoint(
+    tensors = open_kerashub_weights(path, fields, config, task, arguments.get("num_labels", 1))
+    return TensorCheckpoint(
+        format=NAMES.format,
         path=path,
         config_path=path / CONFIG,
-        family="kerashub",
+        names=NAMES,
+        config_names=CONFIG_NAMES,
         description=described(task, config, pooler=True, **arguments),
         settings=dataclasses.replace(stored, tokenizer=_merged(stored.tokenizer, settings)),
         vocabulary=tokens,
-        tensors=None,
-        names={},
+        tensors=tensors,
+        stored_names={name: name for name in tensors.tensors},
         remarks=(*remarks, *more),
-    )
-    tensors = open_kerashub_weights(path, fields, config, task, arguments.get("num_labels", 1))
-    return dataclasses.replace(checkpoint, tensors=tensors, names={name: name for name in tensors.tensors}).check()
+    ).check()
 
 
 def _class_of(content):

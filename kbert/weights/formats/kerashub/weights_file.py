@@ -9,6 +9,7 @@ from kbert.config import BertConfig
 from kbert.files import read_json
 from kbert.weights.files.h5_file import H5File, check_h5
 from kbert.weights.files.tensor_file import TensorFile, TensorInfo
+from kbert.weights.formats.kerashub.names import NAMES
 from kbert.weights.formats.sizes import SIZES, parameters_of
 
 WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
@@ -39,7 +40,7 @@ def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task
             raise FileNotFoundError(f"No file at {str(file)!r}: the preset is not whole.")
         check_h5(file)
     if not sharded:
-        direct = H5File([*weights, *heads], "kerashub")
+        direct = H5File([*weights, *heads], NAMES.layer_variables())
         if direct.tensors:
             return direct
     found = sum(file.stat().st_size for file in weights)

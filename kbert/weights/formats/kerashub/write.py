@@ -3,11 +3,11 @@
 import pathlib
 
 from kbert.pipelines.settings import ModelSettings
-from kbert.weights.formats.config_names import config_for
-from kbert.weights.formats.export_checkpoint import check_head, check_pooler, outgoing
+from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.kbert_settings import write_kbert_settings
+from kbert.weights.formats.kerashub.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.kerashub.read import HEAD
 from kbert.weights.formats.kerashub.weights_file import kerashub_model
-from kbert.weights.formats.settings_file import write_settings_file
 
 _PREPROCESSORS = {
     "masked_lm": "BertMaskedLMPreprocessor",
@@ -33,8 +33,8 @@ def write_kerashub_preset(directory, model, settings: ModelSettings, vocabulary=
         ValueError: what the format cannot hold, with the reason.
     """
     directory = pathlib.Path(directory)
-    fields = config_for("kerashub", model.config)
-    tensors = outgoing("kerashub", model)
+    fields = CONFIG_NAMES.from_kbert(model.config)
+    tensors = export_tensors(NAMES, model)
     check_head("kerashub", model, HEAD["head_activation"], HEAD["head_layer_norm_epsilon"])
     check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
     other = kerashub_model(
@@ -52,7 +52,7 @@ def write_kerashub_preset(directory, model, settings: ModelSettings, vocabulary=
     other.save_to_preset(str(directory))
     if vocabulary is not None and model.task == "encoder":
         _tokenizer(settings, vocabulary).save_to_preset(str(directory))
-    write_settings_file(directory, settings)
+    write_kbert_settings(directory, settings)
 
 
 def _tokenizer(settings, vocabulary):

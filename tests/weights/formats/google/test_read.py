@@ -13,7 +13,7 @@ from helpers.tiny_bert import VOCABULARY as TINY_VOCABULARY
 
 import kbert
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
-from kbert.weights.read_source import read_source
+from kbert.weights.open_checkpoint import open_checkpoint
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_multilingual_releases(tmp_path):
     shutil.copytree(ORIGINAL, tmp_path / "it")
     more = {"directionality": "bidi", "pooler_fc_size": 768, "pooler_num_fc_layers": 3, "pooler_type": "first_token"}
     edit(tmp_path / "it/bert_config.json", **more)
-    assert read_source(tmp_path / "it").description == read_source(ORIGINAL).description
+    assert open_checkpoint(tmp_path / "it").description == open_checkpoint(ORIGINAL).description
 
 
 def test_a_flipped_bit_is_noticed(tmp_path):

@@ -91,8 +91,10 @@ def test_every_head_computes_what_transformers_does(task, tmp_path):
 
 
 def test_old_names_of_layer_norm(directory):
-    names = rewrite(directory, lambda n: n.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-        "LayerNorm.bias", "LayerNorm.beta"))  # fmt: skip
+    names = rewrite(
+        directory,
+        lambda n: n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"),
+    )
     assert sum("gamma" in name for name in names) == 6
     check_outputs(load(directory), values())
 

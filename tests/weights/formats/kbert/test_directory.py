@@ -12,7 +12,6 @@ from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, randomise, tiny_config, 
 
 import kbert
 from kbert.pipelines.settings import ModelSettings
-from kbert.weights.formats.kbert.directory import check_target
 
 FILES = ["config.json", "manifest.json", "model.weights.h5", "vocab.txt"]
 
@@ -202,8 +201,6 @@ def test_what_is_there_is_respected(pretrained, tmp_path):
     for target in (tmp_path / "notes", tmp_path / "file", path.parent):
         with pytest.raises(FileExistsError):
             kbert.save_pretrained(model, target, overwrite=True)
-        with pytest.raises(FileExistsError):
-            check_target(target, overwrite=True)
     assert {name: content for name, content in snapshot(tmp_path).items() if name in before} == before
 
 

@@ -15,14 +15,20 @@ import kbert
 from kbert.weights.diagnostics.parity import measure_parity
 from kbert.weights.files.h5_file import H5File
 from kbert.weights.formats.kerashub.weights_file import LoadedByKerasHub
-from kbert.weights.read_source import read_source
+from kbert.weights.open_checkpoint import open_checkpoint
 
 keras_hub = pytest.importorskip("keras_hub")
 
 SIZES = dict(
-    vocabulary_size=len(VOCABULARY), num_layers=2, num_heads=3, hidden_dim=12, intermediate_dim=20, dropout=0.2,
-    max_sequence_length=19, num_segments=3,
-)  # fmt: skip
+    vocabulary_size=len(VOCABULARY),
+    num_layers=2,
+    num_heads=3,
+    hidden_dim=12,
+    intermediate_dim=20,
+    dropout=0.2,
+    max_sequence_length=19,
+    num_segments=3,
+)
 
 
 def tokenizer(**arguments):
@@ -62,9 +68,12 @@ def test_a_backbone(tmp_path):
     close(ours["pooled_output"], expected["pooled_output"])
     settings = model.pretrained.tokenizer.settings()
     assert settings == {  # KerasHub keeps accents unless told otherwise
-        "lowercase": True, "strip_accents": False, "split_on_cjk": True, "max_word_length": 100,
+        "lowercase": True,
+        "strip_accents": False,
+        "split_on_cjk": True,
+        "max_word_length": 100,
         "special_tokens_in_text": False,
-    }  # fmt: skip
+    }
     assert model.pretrained.tokenizer.vocabulary == VOCABULARY
 
 
@@ -97,7 +106,7 @@ def test_a_text_classifier(classes, task, tmp_path):
 
 def test_an_embedder_is_its_backbone(tmp_path):
     keras_hub.models.BertTextEmbedder(backbone()).save_to_preset(str(tmp_path / "preset"))
-    stored = read_source(tmp_path / "preset")
+    stored = open_checkpoint(tmp_path / "preset")
     assert stored.description.task == "encoder" and "a preset of BertTextEmbedder" in stored.remarks[0]
     assert stored.vocabulary is None
 
@@ -105,7 +114,7 @@ def test_an_embedder_is_its_backbone(tmp_path):
 def test_the_names_of_keras_nlp(tmp_path):
     backbone().save_to_preset(str(tmp_path / "preset"))
     edit(tmp_path / "preset/config.json", registered_name="keras_nlp>BertBackbone", module="keras_nlp.src.models")
-    assert read_source(tmp_path / "preset").description.task == "encoder"
+    assert open_checkpoint(tmp_path / "preset").description.task == "encoder"
 
 
 # Round trips.
@@ -148,7 +157,7 @@ def model_ids(model, tmp_path):
         ("encoder", {"activation": "gelu_erf"}, "activation='gelu_erf'.*means 'gelu_tanh' always"),
         ("encoder", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06"),
         ("encoder", {"causal": True}, "causal=True"),
-        ("encoder", {"hidden_dropout": 0.2}, "one dropout rate"),
+        ("encoder", {"hidden_dropout": 0.2}, "one number `dropout`"),
         ("encoder without pooler", {}, "without pooler: BertBackbone always has one"),
         ("masked_lm with pooler", {}, r"\('gelu_erf', 1e-05\). Received: .*\('gelu_tanh', 1e-12\)"),
         ("pretraining", {}, "next-sentence head"),
@@ -229,8 +238,11 @@ def test_another_task_takes_the_encoder(preset):
     model, stored = load(preset, task="tagging", num_labels=2), load(preset)
     assert {r.variable.split("/")[0] for r in model.pretrained.report.newly_initialised} == {"tagger_head"}
     assert {r.source for r in model.pretrained.report.unused} == {
-        "logits/kernel", "logits/bias", "pooled_dense/kernel", "pooled_dense/bias"
-    }  # fmt: skip
+        "logits/kernel",
+        "logits/bias",
+        "pooled_dense/kernel",
+        "pooled_dense/bias",
+    }
     for variable in model.encoder.weights:
         other = next(v for v in stored.weights if v.path == variable.path)
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(variable), keras.ops.convert_to_numpy(other))
@@ -262,7 +274,7 @@ def test_files_without_layer_names_are_loaded_by_kerashub(preset):
     for name in ("model.weights.h5", "task.weights.h5"):
         with h5py.File(preset / name, "a") as file:
             file.visititems(lambda _, entry: entry.attrs.pop("name", None) and None)
-    stored = read_source(preset)
+    stored = open_checkpoint(preset)
     assert isinstance(stored.tensors, LoadedByKerasHub)
     model = load(preset)
     assert_same_weights(model, expected)
@@ -271,7 +283,7 @@ def test_files_without_layer_names_are_loaded_by_kerashub(preset):
 def test_files_with_layer_names_are_read_directly(preset, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)  # KerasHub is not even needed
     model = load(preset)
-    assert isinstance(read_source(preset).tensors, H5File)
+    assert isinstance(open_checkpoint(preset).tensors, H5File)
     assert_same_weights(model, make_model("classification"))
 
 

@@ -10,14 +10,11 @@ from helpers.stored_models import load, make_model, save
 from helpers.tiny_bert import tiny_tokenizer
 
 import kbert
-from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.kbert.directory import KbertDirectory
-from kbert.weights.read_source import read_source
+from kbert.weights.open_checkpoint import open_checkpoint
 
 
-def family(path):
-    stored = read_source(path)
-    return "kbert" if isinstance(stored, KbertDirectory) else stored.family
+def format_of(path):
+    return open_checkpoint(path).format
 
 
 @pytest.fixture(scope="module")
@@ -31,27 +28,34 @@ def saved(tmp_path_factory):
 
 @pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
 @pytest.mark.parametrize("place", ["it", "run/model"])
-def test_every_family_is_recognised_by_content(format, place, saved, tmp_path):
+def test_every_format_is_recognised_by_content(format, place, saved, tmp_path):
     shutil.copytree(saved / format, tmp_path / place)
-    assert family(tmp_path / place.split("/")[0]) == format
-    assert family(str(tmp_path / place)) == format
+    assert format_of(tmp_path / place.split("/")[0]) == format
+    assert format_of(str(tmp_path / place)) == format
 
 
-@pytest.mark.parametrize("format,file", [("kbert", "model.weights.h5"), ("kbert", "config.json"),
-                                         ("kerashub", "model.weights.h5"), ("kerashub", "config.json")])  # fmt: skip
+@pytest.mark.parametrize(
+    "format,file",
+    [
+        ("kbert", "model.weights.h5"),
+        ("kbert", "config.json"),
+        ("kerashub", "model.weights.h5"),
+        ("kerashub", "config.json"),
+    ],
+)
 def test_a_file_stands_for_its_directory(saved, format, file):
-    assert family(saved / format / file) == format
+    assert format_of(saved / format / file) == format
 
 
-def test_a_directory_of_two_families(tmp_path):
+def test_a_directory_of_two_formats(tmp_path):
     """Hugging Face's copies of Google's models have Google's config beside their own."""
     shutil.copytree(GOLDEN / "hf_safetensors", tmp_path / "it")
     shutil.copy(GOLDEN / "google_pretraining/bert_config.json", tmp_path / "it")
-    assert family(tmp_path / "it") == "huggingface"
+    assert format_of(tmp_path / "it") == "huggingface"
     (tmp_path / "it/config.json").unlink()
     for file in (GOLDEN / "google_pretraining").glob("bert_model.ckpt.*"):
         shutil.copy(file, tmp_path / "it")
-    assert family(tmp_path / "it") == "google"
+    assert format_of(tmp_path / "it") == "google"
 
 
 @pytest.mark.parametrize(
@@ -67,14 +71,14 @@ def test_something_else(tmp_path, files, message):
     for name in files:
         (tmp_path / name).write_text("{}")
     with pytest.raises(ValueError, match=message):
-        read_source(tmp_path)
+        open_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("name,message", [("model.keras", "keras.models.load_model"), ("x.bin", "none of their files")])
 def test_a_file_of_something_else(tmp_path, name, message):
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(ValueError, match=message):
-        read_source(tmp_path / name)
+        open_checkpoint(tmp_path / name)
 
 
 def test_a_kbert_directory_has_its_own_vocabulary(tmp_path):
@@ -119,11 +123,15 @@ class Hub(types.ModuleType):
 def test_a_name_on_the_hub(monkeypatch):
     hub = Hub(GOLDEN / "hf_safetensors")
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    stored = read_source("owner/name")
-    assert isinstance(stored, Checkpoint) and stored.description.task == "pretraining"
+    stored = open_checkpoint("owner/name")
+    assert stored.format == "huggingface" and stored.description.task == "pretraining"
     assert sorted(hub.wanted) == [
-        "1_Pooling/config.json", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"
-    ]  # fmt: skip
+        "1_Pooling/config.json",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
 
 
 def test_the_hub_offline(monkeypatch):
@@ -133,19 +141,19 @@ def test_the_hub_offline(monkeypatch):
         ".*model.safetensors"
     )
     with pytest.raises(FileNotFoundError, match=message):
-        read_source("owner/name")
+        open_checkpoint("owner/name")
 
 
 def test_the_hub_offline_with_a_cache(monkeypatch):
     hub = Hub(None, ConnectionError("no route to host"), cached=GOLDEN / "hf_safetensors")
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    assert read_source("owner/name").family == "huggingface"
+    assert open_checkpoint("owner/name").format == "huggingface"
 
 
 def test_no_huggingface_hub(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(FileNotFoundError, match="pip install huggingface_hub.*Without a network"):
-        read_source("owner/name")
+        open_checkpoint("owner/name")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +168,7 @@ def test_a_path_is_no_name(monkeypatch, name, tmp_path):
     monkeypatch.setattr(hub, "get_session", lambda: pytest.fail("the hub was asked"))
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     with pytest.raises(FileNotFoundError, match=r"does not exist($|\. \(Names on the hub are not)"):
-        read_source(name)
+        open_checkpoint(name)
 
 
 def test_names_like_a_mistyped_path_are_told(monkeypatch, tmp_path):
@@ -168,22 +176,22 @@ def test_names_like_a_mistyped_path_are_told(monkeypatch, tmp_path):
     (tmp_path / "runs/tiny").mkdir(parents=True)
     (tmp_path / "runs/other").mkdir()
     with pytest.raises(FileNotFoundError, match="'runs/tyni', which does not exist. In runs there is: tiny$"):
-        read_source("runs/tyni")
+        open_checkpoint("runs/tyni")
     with pytest.raises(FileNotFoundError, match="In .*test_names_like.* there is: runs$"):
-        read_source(tmp_path / "run/tiny/model")
+        open_checkpoint(tmp_path / "run/tiny/model")
 
 
 def test_without_a_directory_of_that_name_the_hub_is_asked_and_the_error_names_the_path(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, ConnectionError("no route to host")))
     with pytest.raises(FileNotFoundError, match="'runs/tyni' does not exist here as a path.*ConnectionError"):
-        read_source("runs/tyni")
+        open_checkpoint("runs/tyni")
 
 
 def test_a_name_on_the_hub_beside_a_directory_of_its_owner(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "google").mkdir()
     with pytest.raises(FileNotFoundError, match="on the hub are not looked up where there is a directory google here"):
-        read_source("google/bert_uncased")
+        open_checkpoint("google/bert_uncased")
     with pytest.raises(FileNotFoundError, match="does not exist$"):
-        read_source("google/models/bert.ckpt")
+        open_checkpoint("google/models/bert.ckpt")

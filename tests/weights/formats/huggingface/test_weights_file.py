@@ -9,7 +9,7 @@ from helpers.hf_directory import GOLDEN, copy_golden, rewrite
 from helpers.stored_models import assert_same_weights, load
 
 import kbert
-from kbert.weights.read_source import read_source
+from kbert.weights.open_checkpoint import open_checkpoint
 
 
 def damage(kind, path):
@@ -88,7 +88,7 @@ def test_shards_of_pickles(directory):
     copy_golden("bin", directory / "bin")
     for number, form in enumerate(("hf_bin", "hf_old_bin"), start=1):
         shutil.copy(GOLDEN / form / "pytorch_model.bin", directory / f"pytorch_model-0000{number}-of-00002.bin")
-    names = list(read_source(directory / "bin").tensors.tensors)
+    names = list(open_checkpoint(directory / "bin").tensors.tensors)
     places = {name: f"pytorch_model-0000{1 + i % 2}-of-00002.bin" for i, name in enumerate(names)}
     (directory / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
     expected = load(directory)
@@ -99,19 +99,19 @@ def test_shards_of_pickles(directory):
 
 def test_a_file_of_weights_may_be_named(directory):
     """Of several that lie there it is the one read; its name decides nothing, its content does."""
-    assert read_source(GOLDEN / "hf_safetensors/model.safetensors").description.task == "pretraining"
-    assert read_source(GOLDEN / "hf_safetensors/config.json").description.task == "pretraining"
+    assert open_checkpoint(GOLDEN / "hf_safetensors/model.safetensors").description.task == "pretraining"
+    assert open_checkpoint(GOLDEN / "hf_safetensors/config.json").description.task == "pretraining"
     shutil.copy(GOLDEN / "hf_old_bin/pytorch_model.bin", directory / "epoch_3.pt")
     shutil.copy(GOLDEN / "hf_bin/pytorch_model.bin", directory / "weights")
     rewrite(directory, add={"bert.pooler.dense.bias": np.ones(12)})
     assert set(load(directory).encoder.pooler.get_weights()[1]) == {1.0}
     for name in ("epoch_3.pt", "weights"):
-        stored = read_source(directory / name)
+        stored = open_checkpoint(directory / name)
         assert stored.tensors.path == directory / name and stored.description.task == "pretraining"
         assert set(stored.tensors.read("bert.pooler.dense.bias")) != {1.0}
     (directory / "notes.txt").write_text("nothing")
     with pytest.raises(ValueError, match="none of their files"):
-        read_source(directory / "notes.txt")
+        open_checkpoint(directory / "notes.txt")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64"])
@@ -126,4 +126,4 @@ def test_integers_are_no_weights(directory, dtype):
     text = json.dumps(header).encode()
     weights.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :] + bytes(size))
     with pytest.raises(ValueError, match=rf"weights that are integers: bert.pooler.dense.bias \({dtype}\)"):
-        read_source(directory)
+        open_checkpoint(directory)

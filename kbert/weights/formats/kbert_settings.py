@@ -1,4 +1,4 @@
-"""`kbert_settings.json`: what another family's format has no place for, kept beside the files of that format."""
+"""`kbert_settings.json`: what another format has no place for, kept beside its files."""
 
 import pathlib
 
@@ -8,12 +8,12 @@ from kbert.pipelines.settings import ModelSettings
 NAME = "kbert_settings.json"
 
 
-def write_settings_file(directory, settings: ModelSettings) -> None:
-    """Writes the settings beside a checkpoint of another family. Other programs ignore the file."""
+def write_kbert_settings(directory, settings: ModelSettings) -> None:
+    """Writes the settings beside a checkpoint of another format. Other programs ignore the file."""
     write_json(pathlib.Path(directory) / NAME, settings.to_dict())
 
 
-def read_settings_file(directory, task: str) -> ModelSettings | None:
+def read_kbert_settings(directory, task: str) -> ModelSettings | None:
     """The settings beside a checkpoint of this task, or None: settings of another task are not this checkpoint's.
 
     Raises:

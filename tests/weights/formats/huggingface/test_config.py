@@ -9,17 +9,22 @@ from helpers.stored_models import load
 
 import kbert
 from kbert.weights.formats.huggingface.weights_file import open_huggingface_weights
-from kbert.weights.read_source import read_source
+from kbert.weights.open_checkpoint import open_checkpoint
 
 
 def test_everything_the_config_says_is_honoured(directory):
     edit(directory / "config.json", hidden_act="gelu_new", type_vocab_size=2, is_decoder=True, initializer_range=0.05)
-    config = read_source(directory).description.config
+    config = open_checkpoint(directory).description.config
     assert (config.activation, config.causal, config.initializer_stddev) == ("gelu_tanh", True, 0.05)
-    for name, activation in [("gelu_pytorch_tanh", "gelu_tanh"), ("gelu_python", "gelu_erf"), ("relu", "relu"),
-                             ("swish", "silu"), (..., "gelu_erf")]:  # fmt: skip
+    for name, activation in [
+        ("gelu_pytorch_tanh", "gelu_tanh"),
+        ("gelu_python", "gelu_erf"),
+        ("relu", "relu"),
+        ("swish", "silu"),
+        (..., "gelu_erf"),
+    ]:
         edit(directory / "config.json", hidden_act=name)
-        assert read_source(directory).description.config.activation == activation
+        assert open_checkpoint(directory).description.config.activation == activation
 
 
 @pytest.mark.parametrize(
@@ -67,16 +72,16 @@ def test_labels(directory):
     assert {r.variable.split("/")[0] for r in tagger.pretrained.report.newly_initialised} == {"tagger_head"}
     edit(directory / "config.json", id2label={"0": "a", "1": "b"})
     with pytest.raises(ValueError, match="id2label must name the labels 0 … 2"):
-        read_source(directory)
+        open_checkpoint(directory)
 
 
 def test_a_classifier_of_one_label_is_a_regressor(directory):
     classifier(directory, 1, problem_type="regression")
-    assert read_source(directory).description.task == "regression"
+    assert open_checkpoint(directory).description.task == "regression"
     for kind in ("multi_label_classification", "regression"):
         classifier(directory, 2, problem_type=kind)
         with pytest.raises(ValueError, match=f"problem_type='{kind}' with 2 outputs cannot be represented"):
-            read_source(directory)
+            open_checkpoint(directory)
 
 
 @pytest.mark.parametrize("pooler", [True, False])
@@ -84,7 +89,7 @@ def test_a_classifier_without_architectures(directory, pooler):
     classifier(directory, 2, architectures=...)
     if not pooler:
         rewrite(directory, drop=["bert.pooler.dense.weight", "bert.pooler.dense.bias"])
-    stored = read_source(directory)
+    stored = open_checkpoint(directory)
     assert stored.description.task == ("classification" if pooler else "tagging")
     assert any("does not say which class" in remark for remark in stored.remarks)
 
@@ -101,13 +106,13 @@ def test_sentence_transformers_say_how_they_pool(directory):
     embedding = kbert.build_pipeline(model).predict(["paris is big", "old river"], verbose=0)["embedding"]
     np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1.0, rtol=1e-6)
     (directory / "1_Pooling/config.json").write_text(json.dumps({**modes, "pooling_mode_mean_tokens": True}))
-    assert any("which kbert does not have" in line for line in read_source(directory).remarks)
+    assert any("which kbert does not have" in line for line in open_checkpoint(directory).remarks)
 
 
 def test_labels_that_are_numbers(directory):
     """As transformers writes them for somebody whose data have numbers."""
     classifier(directory, 2, id2label={"0": 1, "1": 2.5}, num_classes=None)  # the last is no field of a BERT's config
-    assert read_source(directory).settings.labels == ["1", "2.5"]
+    assert open_checkpoint(directory).settings.labels == ["1", "2.5"]
 
 
 def test_the_pooler_that_is_not_used_is_named(directory, capsys):

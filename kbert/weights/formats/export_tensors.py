@@ -1,0 +1,90 @@
+"""A model's variables as another format wants them; what a format cannot hold is refused here, with the reason."""
+
+from collections.abc import Callable
+
+import numpy as np
+from keras import ops
+
+from kbert.models.quantized_layers import quantized_layers
+from kbert.weights.formats.name_table import NameTable, TensorName
+from kbert.weights.formats.variables import sizes_of
+
+_ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in another format."
+
+
+def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
+    """Name there → (shape there, function that gives the values), in the order of the model's variables.
+
+    Raises:
+        ValueError: a quantised model, or a variable for which the format has no place.
+    """
+    sizes = sizes_of(model.config, getattr(model, "num_labels", None))
+    tensors = tensor_names(names, model)
+    return {
+        tensor.name: (tensor.shape(sizes), lambda v=variable, t=tensor: t.from_kbert(_float32(v), sizes))
+        for variable, tensor in zip(model.weights, tensors.values(), strict=True)
+    }
+
+
+def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
+    """Path of each variable → the tensor that holds it in the format.
+
+    Raises:
+        ValueError: as of `export_tensors`.
+    """
+    if quantized_layers(model):
+        raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
+    found = {variable.path: names.find(variable.path) for variable in model.weights}
+    for path, tensor in found.items():
+        if tensor is None:
+            raise ValueError(f'format="{names.format}" cannot hold {names.why_absent(path)}. {_ADVICE}')
+    return found
+
+
+def _float32(variable):
+    return ops.convert_to_numpy(variable).astype("float32", copy=False)  # a model may be kept in bfloat16
+
+
+def check_pooler(format: str, model, needed: bool, reason: str) -> None:
+    """Refuses a model whose encoder has no pooler where the format's model has one, or the reverse.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    if (model.encoder.pooler is not None) == needed:
+        return
+    if needed:
+        raise ValueError(
+            f'format="{format}" cannot hold an encoder without pooler: {reason}, and would initialise one anew. Save '
+            'it as format="kbert", or give it a pooler: load_pretrained(…, pooler=True).'
+        )
+    raise ValueError(
+        f'format="{format}" cannot hold a {model.task} model whose encoder has a pooler: {reason}. The pooler has '
+        "no part in this task: load the model with load_pretrained(…, pooler=False) to leave it out "
+        "(convert_checkpoint.py: --no-pooler)."
+    )
+
+
+def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> None:
+    """Refuses a masked-LM head that computes something else than the format's does.
+
+    Args:
+        format: its name, for the message.
+        model: what is to be written.
+        activation, layer_norm_epsilon: those of the format's head; None: as in the encoder.
+
+    Raises:
+        ValueError: with both.
+    """
+    if not getattr(model, "masked_lm", False):
+        return
+    expected = activation or model.config.activation, layer_norm_epsilon or model.config.layer_norm_epsilon
+    found = (
+        model.head_activation or model.config.activation,
+        model.head_layer_norm_epsilon or model.config.layer_norm_epsilon,
+    )
+    if found != expected:
+        raise ValueError(
+            f'format="{format}" has a masked-LM head with activation and LayerNorm epsilon {expected}. Received: a '
+            f"model whose head has {found}. Written there it would compute something else. {_ADVICE}"
+        )

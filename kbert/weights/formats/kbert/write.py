@@ -1,0 +1,83 @@
+"""Writes kbert's own directory: `config.json`, `vocab.txt`, `model.weights.h5`, `manifest.json`."""
+
+import contextlib
+import dataclasses
+import datetime
+import pathlib
+import platform
+
+from kbert.files import sha256, to_json
+from kbert.models.quantized_layers import quantized_layers
+from kbert.pipelines.settings import ModelSettings
+from kbert.text.vocabulary import write_vocabulary
+from kbert.versions import versions
+from kbert.weights.description import ModelDescription
+from kbert.weights.files.h5_cast import STORAGE_DTYPES, cast_h5
+from kbert.weights.formats.kbert.read import CONFIG, FORMAT, MANIFEST, VERSION, VOCABULARY, WEIGHTS
+
+
+def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary, made_by=None, storage_dtype="float32"):
+    """Writes the four files into a directory.
+
+    Args:
+        directory: exists already.
+        model: of any task.
+        settings: goes into ``config.json``.
+        vocabulary: the tokens.
+        made_by: JSON-able dict for the manifest.
+        storage_dtype: one of `STORAGE_DTYPES`: the type of the weights on the disk.
+
+    Raises:
+        ValueError: an unknown `storage_dtype`, a model that is quantised already, numbers beyond its largest.
+    """
+    if storage_dtype not in STORAGE_DTYPES:
+        raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
+    if storage_dtype != "float32" and quantized_layers(model):
+        raise ValueError(
+            f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
+        )
+    directory = pathlib.Path(directory)
+    (directory / CONFIG).write_text(to_json(_config(ModelDescription.of(model), settings)), encoding="utf-8")
+    write_vocabulary(directory / VOCABULARY, vocabulary)
+    with _without_optimizer(model):
+        model.save_weights(directory / WEIGHTS)
+    if storage_dtype != "float32":
+        cast_h5(directory / WEIGHTS, storage_dtype)
+    (directory / MANIFEST).write_text(to_json(_manifest(directory, model, made_by, storage_dtype)), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _without_optimizer(model):
+    """Keras would write the state of a compiled model's optimizer as well, which is twice the size of the weights."""
+    optimizer = model.__dict__.pop("optimizer", None)
+    try:
+        yield
+    finally:
+        model.__dict__["optimizer"] = optimizer
+
+
+def _config(description, settings):
+    return {
+        "format": FORMAT,
+        "format_version": VERSION,
+        **dataclasses.replace(settings, task=description.task).to_dict(),
+        "model": description.arguments,
+        "encoder": description.encoder_arguments,
+        "architecture": description.config.to_dict(),
+        "quantized_layers": description.quantized_layers,
+        "trainability": description.trainability,
+    }
+
+
+def _manifest(directory, model, made_by, storage_dtype):
+    files = {}
+    for name in (CONFIG, VOCABULARY, WEIGHTS):
+        files[name] = {"sha256": sha256(directory / name), "bytes": (directory / name).stat().st_size}
+    return {
+        "files": files,
+        "parameters": model.count_params(),
+        "storage_dtype": storage_dtype,
+        "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version(), **versions()},
+        "made_by": made_by or {},
+    }

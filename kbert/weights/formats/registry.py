@@ -1,0 +1,64 @@
+"""The formats of checkpoints: one line each. A format's module is imported when it is first asked for."""
+
+import functools
+import importlib
+import pathlib
+
+from kbert.weights.formats.format import Format
+
+_MODULES = {  # name → module whose `FORMAT` it is, in the order in which they are tried on a path
+    "kbert": "kbert.weights.formats.kbert.format",
+    "kerashub": "kbert.weights.formats.kerashub.format",
+    "huggingface": "kbert.weights.formats.huggingface.format",  # before Google's, whose config its copies often hold
+    "google": "kbert.weights.formats.google.format",
+}
+
+
+def register_format(name: str, module: str) -> None:
+    """Adds a format: `load_pretrained`, `save_pretrained` and the recipes know it from then on.
+
+    Args:
+        name: as in ``save_pretrained(format=name)``.
+        module: importable; its `FORMAT` is an instance of a `Format`.
+
+    Raises:
+        ValueError: the name is taken by another module.
+
+    Example::
+
+        register_format("numpy", "my_package.numpy_format")
+    """
+    if _MODULES.setdefault(name, module) != module:
+        raise ValueError(f"Expected the name of a new format. Received: {name!r}, which is {_MODULES[name]}")
+
+
+def format_names() -> tuple[str, ...]:
+    """The names of all formats."""
+    return tuple(_MODULES)
+
+
+def get_format(name: str) -> Format:
+    """The format of a name.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if name not in _MODULES:
+        raise ValueError(f"`format` must be one of {format_names()}. Received: {name!r}")
+    return _imported(_MODULES[name])
+
+
+def recognise_format(path) -> Format | None:
+    """The format of what is at a path (a directory, a file, or a prefix of files), by its content; None: no known one.
+
+    Example::
+
+        recognise_format("uncased_L-2_H-128_A-2").name  # "google"
+    """
+    path = pathlib.Path(path)
+    return next((form for form in map(get_format, _MODULES) if form.recognises(path)), None)
+
+
+@functools.cache
+def _imported(module):
+    return importlib.import_module(module).FORMAT

@@ -1,0 +1,128 @@
+"""The registry of formats: the four there are, and a fifth that is one file and one line."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+from helpers.run_recipe import import_recipe
+from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
+
+import kbert
+from kbert.weights.formats import registry
+from kbert.weights.formats.registry import format_names, get_format, recognise_format, register_format
+
+OTHERS = ("kbert", "kerashub", "huggingface", "google")
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setattr(registry, "_MODULES", dict(registry._MODULES))
+    register_format("toy", "helpers.toy_format")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_format_says_what_it_is(name):
+    form = get_format(name)
+    assert form.name == name and form.files and form.files[0] in form.title
+
+
+def test_unknown_and_taken_names(tmp_path):
+    with pytest.raises(ValueError, match="`format` must be one of .*'google'.*Received: 'onnx'"):
+        get_format("onnx")
+    with pytest.raises(ValueError, match="name of a new format. Received: 'google', which is kbert.weights"):
+        register_format("google", "helpers.toy_format")
+    assert recognise_format(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["encoder", "classification", "span", "multiple_choice"])
+def test_a_new_format_saves_and_loads(toy, name, tmp_path):
+    model = make_model(name) if name == "encoder" else make_model("span with pooler" if name == "span" else name)
+    save(model, tmp_path / "it", "toy")
+    assert recognise_format(tmp_path / "it").name == "toy"
+    loaded = load(tmp_path / "it")
+    if name == "classification":
+        assert loaded.num_labels == 3 and loaded.pretrained.settings.labels == [f"label {i}" for i in range(3)]
+        assert_same_weights(loaded, model)
+    else:
+        assert_same_model(loaded, model)
+    other = load(tmp_path / "it", task="tagging", num_labels=2)
+    assert {row.variable.split("/")[0] for row in other.pretrained.report.newly_initialised} == {"tagger_head"}
+
+
+def test_a_new_format_is_checked_like_the_others(toy, tmp_path):
+    with pytest.raises(ValueError, match="cannot hold a tagging head: toys have no words"):
+        save(make_model("tagging"), tmp_path / "it", "toy")
+    with pytest.raises(ValueError, match='format="toy" cannot hold the variable masked_lm_head/output_bias'):
+        save(make_model("masked_lm with pooler"), tmp_path / "it", "toy")
+    with pytest.raises(ValueError, match='format="toy" cannot hold causal=True'):
+        save(make_model("encoder", causal=True), tmp_path / "it", "toy")
+    assert not (tmp_path / "it").exists()
+    save(make_model("encoder"), tmp_path / "it", "toy")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        save(make_model("encoder"), tmp_path / "it", "toy")
+    save(make_model("encoder"), tmp_path / "it", "toy", overwrite=True)
+    content = json.loads((tmp_path / "it/toy.json").read_text())
+    (tmp_path / "it/toy.json").write_text(json.dumps(content | {"belly": 10**9}))
+    with pytest.raises(ValueError, match="toy.json: `belly` is 1000000000, but .*toy.npz has"):
+        load(tmp_path / "it")
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(ValueError, match=r"Expected a kbert directory .* or a toy \(toy.json, toy.npz\)"):
+        load(tmp_path / "notes")
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_new_format_is_converted_to_and_from_the_others(toy, other, tmp_path, capsys):
+    if other == "kerashub":
+        pytest.importorskip("keras_hub")
+    convert = import_recipe("convert_checkpoint").main
+    model = make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12)
+    save(model, tmp_path / "first", other)
+    convert(["--from", f"{tmp_path}/first", "--to", "toy", "--output", f"{tmp_path}/toy"])
+    report = tmp_path / "report.json"
+    convert(["--from", f"{tmp_path}/toy", "--to", other, "--output", f"{tmp_path}/last", "--report", f"{report}"])
+    assert_same_weights(load(tmp_path / "last"), model)
+    read = json.loads(report.read_text())["read"]
+    assert read["parity"]["reason"] == "no other library computes from the format toy"
+    assert {"variable": "encoder_block_0/attention/query/kernel", "source": "q0", "status": "loaded"} in read[
+        "variables"
+    ]
+    with np.load(tmp_path / "toy/toy.npz") as arrays:
+        assert arrays["q0"].shape == (12, 3, 4)
+
+
+def test_the_names_are_known_without_keras():
+    code = (
+        "import sys; from kbert.weights.formats.registry import format_names; format_names();"
+        "heavy = {'tensorflow', 'keras', 'keras_hub', 'numpy'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    assert set(OTHERS) <= set(format_names())
+
+
+def test_only_what_is_needed_is_imported(tmp_path):
+    """KerasHub is for its presets alone, and what compares with other libraries for comparing."""
+    code = """
+import sys
+sys.modules["keras_hub"] = sys.modules["keras_nlp"] = None  # importing them is an error
+import kbert
+model = kbert.load_pretrained("{0}/kbert")
+for format in ("kbert", "huggingface", "google"):
+    kbert.save_pretrained(model, "{0}/2/" + format, format=format)
+    kbert.build_pipeline(kbert.load_pretrained("{0}/2/" + format)).predict(dict(text=["a"], text_pair=["b"]), verbose=0)
+kbert.load_pretrained("{0}/kerashub") if {1} else None  # the files of today's Keras are read without it
+assert not any(name.startswith("kbert.weights.diagnostics") for name in sys.modules)
+"""
+    save(make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12), tmp_path / "kbert", "kbert")
+    try:
+        import keras_hub  # noqa: F401
+
+        save(make_model("encoder"), tmp_path / "kerashub", "kerashub")
+    except ImportError:
+        pass
+    code = code.format(tmp_path, (tmp_path / "kerashub").exists())
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    assert kbert.load_pretrained(tmp_path / "2/google").task == "encoder"

@@ -31,9 +31,9 @@ from flags import (
     add_tag_flags,
     command,
     inputs_of,
-    kbert_directory,
     plain_errors,
     settings_of,
+    source,
     stored_options,
 )
 
@@ -42,7 +42,7 @@ from kbert.tasks.glue.tasks import GLUE_TASKS
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="DIR", type=kbert_directory, required=True, action="append",
+    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, action="append",
                         help="kbert directory of a fine-tuned model, or the output of a recipe")  # fmt: skip
     parser.add_argument("--data", metavar="PATH", type=pathlib.Path, required=True,
                         help=".csv, .tsv or .jsonl with labels; with --task the GLUE directory; questions")  # fmt: skip

@@ -17,10 +17,10 @@ from flags import (
     add_flags,
     add_stored_flags,
     command,
-    kbert_directory,
     plain_errors,
     positive_int,
     settings_of,
+    source,
     stored_options,
 )
 
@@ -30,7 +30,7 @@ from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directo
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="DIR", type=kbert_directory, required=True,
+    parser.add_argument("--model", metavar="SOURCE", type=source, required=True,
                         help="kbert directory, or the output of a recipe")  # fmt: skip
     add_flags(parser, "output", output={"help": "directory of the model's versions, such as saved_models/NAME"})
     parser.add_argument("--version", metavar="N", type=positive_int,

@@ -18,13 +18,13 @@ import time
 import zipfile
 
 import numpy as np
-from flags import add_flags, command, kbert_directory, plain_errors
+from flags import add_flags, command, plain_errors, source
 from flags import file as existing_file
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="DIR", type=kbert_directory, required=True, help="any model: its encoder")
+    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="any model: its encoder")
     parser.add_argument("--input", metavar="FILE", type=existing_file, required=True, help="a text a line")
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", default=[-1, -2, -3, -4],
                         help="hidden states (default: -1 -2 -3 -4)")  # fmt: skip

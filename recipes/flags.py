@@ -56,17 +56,15 @@ def rate(text: str) -> float:
     return value
 
 
-def kbert_directory(text: str) -> pathlib.Path:
-    """A kbert directory, or the output of a recipe, which keeps it in model/; or a checkpoint of another library."""
-    for path in (pathlib.Path(text), pathlib.Path(text) / "model"):
-        if (path / "config.json").is_file() or (path / "bert_config.json").is_file():
-            return path
-    if pathlib.Path(text + ".index").is_file():  # Google's bert_model.ckpt
-        return pathlib.Path(text)
-    raise argparse.ArgumentTypeError(
-        "expected a kbert directory (config.json, vocab.txt, model.weights.h5), a recipe's output with one in model/, "
-        f"or a checkpoint of Hugging Face, Google or KerasHub. Received: {text!r}, which has no config.json"
-    )
+def source(text: str) -> pathlib.Path | str:
+    """A model as `kbert.load_pretrained` takes it: its path, or a name on the Hugging Face hub."""
+    from kbert.weights.source import local_source
+
+    try:
+        path = local_source(text)
+    except FileNotFoundError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text if path is None else path
 
 
 def directory(text: str) -> pathlib.Path:
@@ -84,9 +82,9 @@ def file(text: str) -> pathlib.Path:
 
 
 _FLAGS = {
-    "init": dict(metavar="DIR", type=kbert_directory,
-                 help="model to start from: a kbert directory, the output of a recipe, or a checkpoint of another "
-                      "library (Hugging Face, Google, KerasHub)"),
+    "init": dict(metavar="SOURCE", type=source,
+                 help="model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging "
+                      "Face or KerasHub, or a name on the hub, such as google-bert/bert-base-uncased"),
     "output": dict(metavar="DIR", type=pathlib.Path, required=True,
                    help="where everything goes; an unfinished run of the same settings there is continued"),
     "epochs": dict(metavar="N", type=positive_float, help="passes over the training examples"),

@@ -26,10 +26,10 @@ from flags import (
     add_flags,
     add_stored_flags,
     command,
-    kbert_directory,
     plain_errors,
     positive_int,
     settings_of,
+    source,
     stored_options,
 )
 from flags import file as existing_file
@@ -39,7 +39,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="DIR", type=kbert_directory, required=True,
+    parser.add_argument("--model", metavar="SOURCE", type=source, required=True,
                         help="kbert directory, or the output of a recipe")  # fmt: skip
     parser.add_argument("--input", metavar="FILE", type=existing_file, required=True, help="the texts")
     parser.add_argument("--text-column", metavar="NAME", default="text", help="column of the text (default: text)")

@@ -13,7 +13,7 @@ set, AX. --constant TASK: the most frequent label of the training file instead o
 import argparse
 import pathlib
 
-from flags import add_flags, command, directory, inputs_of, kbert_directory, plain_errors, settings_of
+from flags import add_flags, command, directory, inputs_of, plain_errors, settings_of, source
 
 from kbert.tasks.glue.tasks import GLUE_TASKS
 
@@ -23,7 +23,7 @@ def task_model(text: str):
     task, equals, path = text.partition("=")
     if not equals or task not in GLUE_TASKS:
         raise argparse.ArgumentTypeError(f"expected TASK=DIR, TASK one of {list(GLUE_TASKS)}. Received: {text!r}")
-    return task, kbert_directory(path)
+    return task, source(path)
 
 
 def parse_arguments(argv):

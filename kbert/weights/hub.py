@@ -22,8 +22,13 @@ def is_hub_name(source) -> bool:
     return not (slash and pathlib.Path(owner).is_dir())
 
 
-def download_from_hub(name: str) -> pathlib.Path:
+def download_from_hub(name: str, revision: str | None = None, token: str | None = None) -> pathlib.Path:
     """Downloads a repository's config, tokenizer and weights (one kind of several), or finds them in the cache.
+
+    Args:
+        name: ``name`` or ``owner/name``.
+        revision: branch, tag or commit; None: the main branch.
+        token: access token, for private repositories; None: the one that ``hf auth login`` stored.
 
     Returns:
         The directory they are in.
@@ -38,13 +43,14 @@ def download_from_hub(name: str) -> pathlib.Path:
             f"{name!r} does not exist here as a path. If it is meant as a name on the Hugging Face hub: that needs "
             f"huggingface_hub (pip install huggingface_hub). {_by_hand(name)}"
         ) from None
+    given = {"revision": revision, "token": token}
     try:
         _reach(huggingface_hub)
-        wanted = _wanted(huggingface_hub.list_repo_files(name))
-        return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+        wanted = _wanted(huggingface_hub.list_repo_files(name, **given))
+        return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, **given))
     except Exception as error:  # what is thrown without a network depends on the versions of three libraries
         try:
-            return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=True))
+            return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=True, **given))
         except Exception:
             reason = str(error).splitlines()[0] if str(error) else ""
             raise FileNotFoundError(

@@ -17,7 +17,7 @@ _ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
 
 
-def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrides):
+def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None, vocabulary=None, **overrides):
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
     The format is recognised by content: what `save_pretrained` or a recipe left, a Hugging Face directory (or a name on
@@ -35,6 +35,8 @@ def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrid
             ``huggingface_hub`` is installed and there is a network, a name such as ``google-bert/bert-base-uncased``.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
+        revision: of a name on the hub: branch, tag or commit; None: the main branch.
+        token: of a name on the hub: an access token, for private repositories.
         dtype: dtype policy, such as ``"mixed_bfloat16"``.
         vocabulary: path of a ``vocab.txt``, for a checkpoint of another format that has none, or a wrong one.
         **overrides: replace what is stored, or say what the new task needs: arguments of the model's constructor
@@ -57,7 +59,7 @@ def load_pretrained(source, task=None, *, dtype=None, vocabulary=None, **overrid
         model = kbert.load_pretrained("runs/pretrain", task="classification", labels=["bad", "good"])
         pipeline = kbert.build_pipeline(model)
     """
-    stored = open_checkpoint(source, vocabulary)
+    stored = open_checkpoint(source, vocabulary, revision=revision, token=token)
     description, settings = _wanted(stored, task, overrides)
     tokenizer = None
     if stored.vocabulary is not None:

@@ -1,15 +1,15 @@
 """A stored model of any format, found by its path or name, recognised by its content, and checked."""
 
-import difflib
 import os
-import pathlib
 
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.registry import format_names, get_format, recognise_format
-from kbert.weights.hub import download_from_hub, is_hub_name
+from kbert.weights.source import resolve_source
 
 
-def open_checkpoint(source: str | os.PathLike, vocabulary=None) -> Checkpoint:
+def open_checkpoint(
+    source: str | os.PathLike, vocabulary=None, *, revision: str | None = None, token: str | None = None
+) -> Checkpoint:
     """Reads a model's description, settings and vocabulary, and opens its weights; builds nothing.
 
     Args:
@@ -17,6 +17,7 @@ def open_checkpoint(source: str | os.PathLike, vocabulary=None) -> Checkpoint:
             directory of Google's, Hugging Face's or KerasHub's format; a file in one of these; or a name on the
             Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
+        revision, token: of a name on the hub: see `kbert.weights.source.resolve_source`.
 
     Raises:
         FileNotFoundError: nothing there, and no such name on the hub; or files are missing.
@@ -26,14 +27,7 @@ def open_checkpoint(source: str | os.PathLike, vocabulary=None) -> Checkpoint:
 
         open_checkpoint("google-bert/bert-base-uncased").description.config.num_layers  # 12
     """
-    path = pathlib.Path(source)
-    if not path.exists() and recognise_format(path) is None:  # a prefix of files is none itself
-        if not is_hub_name(source):
-            raise FileNotFoundError(
-                f"Expected the path of a model. Received: {str(source)!r}, which does not exist"
-                f"{_near(path) or _why_no_hub(source)}"
-            )
-        path = download_from_hub(source)
+    path = resolve_source(source, revision, token)
     for candidate in (path, path / "model"):
         form = recognise_format(candidate)
         if form is not None:
@@ -53,23 +47,6 @@ def _read(read, path, *arguments):
         if isinstance(error, ValueError) and str(path) in str(error):
             raise
         raise ValueError(f"{path} holds something that kbert does not expect: {error}") from error
-
-
-def _near(path):
-    """What there is where the path leaves what exists: the names most like the missing one."""
-    while not path.parent.exists():
-        path = path.parent
-    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, sorted(names)[:1000], n=3, cutoff=0.5)
-    return f". In {path.parent} there is: {', '.join(near)}" if near else ""
-
-
-def _why_no_hub(source):
-    """Why a name that could be the hub's is taken for a path."""
-    owner, slash, name = str(source).partition("/")
-    if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
-        return ""
-    return f". (Names on the hub are not looked up where there is a directory {owner} here.)"
 
 
 def _what_is_there(path):

@@ -13,7 +13,7 @@ import kbert
 from kbert.corpus.write_records import write_records
 from kbert.training import resume
 
-INPUT_TYPES = ("file", "directory", "kbert_directory", "task_model", "existing_file", "Path")
+INPUT_TYPES = ("file", "directory", "source", "task_model", "existing_file", "Path")
 
 
 @pytest.fixture(scope="module")

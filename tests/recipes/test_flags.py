@@ -50,7 +50,7 @@ def test_every_flag_of_the_design_explains_itself(flags):
         ("learning-rate", "nan", "above 0. Received: nan"),
         ("strategy", "two", "invalid choice"),
         ("precision", "float16", "invalid choice"),
-        ("init", "nowhere", "expected a kbert directory .* 'nowhere', which has no config.json"),
+        ("init", "no/where/at/all", "Expected the path of a model. Received: 'no/where/at/all', which does not exist"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_else(flags, capsys, flag, value, message):
@@ -62,8 +62,8 @@ def test_what_is_wrong_is_said_before_anything_else(flags, capsys, flag, value, 
 def test_a_recipe_output_stands_for_the_model_in_it(flags, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    assert flags.kbert_directory(str(tmp_path)) == tmp_path / "model"
-    assert flags.kbert_directory(str(tmp_path / "model")) == tmp_path / "model"
+    assert flags.source(str(tmp_path)) == tmp_path / "model"
+    assert flags.source(str(tmp_path / "model")) == tmp_path / "model"
 
 
 def test_overrides_are_for_flags_that_are_there(flags):
@@ -103,8 +103,19 @@ def test_an_error_of_a_reader_inside_tf_data_is_one_line_too(flags):
 def test_a_model_of_another_library_stands_for_itself(flags, tmp_path):
     (tmp_path / "bert_config.json").write_text("{}")
     (tmp_path / "bert_model.ckpt.index").write_text("")
-    assert flags.kbert_directory(str(tmp_path)) == tmp_path
-    assert flags.kbert_directory(str(tmp_path / "bert_model.ckpt")) == tmp_path / "bert_model.ckpt"
+    assert flags.source(str(tmp_path)) == tmp_path
+    assert flags.source(str(tmp_path / "bert_model.ckpt")) == tmp_path / "bert_model.ckpt"
+
+
+def test_a_name_on_the_hub_is_a_source_and_a_path_that_is_not_there_none(flags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for name in ("bert-base-uncased", "google-bert/bert-base-uncased"):
+        assert flags.source(name) == name
+    assert flags.source("./runs") == pathlib.Path("runs")
+    for path in ("runs/tyni", "bert_model.ckpt", str(tmp_path / "none")):
+        with pytest.raises(argparse.ArgumentTypeError, match="which does not exist"):
+            flags.source(path)
 
 
 @pytest.fixture

@@ -106,12 +106,13 @@ class Hub(types.ModuleType):
         if self.error:
             raise self.error
 
-    def list_repo_files(self, name):
+    def list_repo_files(self, name, revision, token):
         assert name == "owner/name"
         more = ["tf_model.h5", "pytorch_model.bin", "onnx/model.onnx", "README.md", "1_Pooling/config.json"]
         return [path.name for path in self.directory.iterdir()] + more
 
-    def snapshot_download(self, name, allow_patterns=None, local_files_only=False):
+    def snapshot_download(self, name, allow_patterns=None, local_files_only=False, revision=None, token=None):
+        self.given = revision, token
         if local_files_only:
             if self.cached is None:
                 raise LookupError("not in the cache")
@@ -132,6 +133,16 @@ def test_a_name_on_the_hub(monkeypatch):
         "tokenizer.json",
         "tokenizer_config.json",
     ]
+
+
+def test_a_revision_and_a_token_go_to_the_hub_and_belong_to_no_path(monkeypatch, tmp_path):
+    hub = Hub(GOLDEN / "hf_safetensors")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    load("owner/name", task="encoder", revision="v1", token="secret")
+    assert hub.given == ("v1", "secret")
+    for given in ({"revision": "v1"}, {"token": "secret"}):
+        with pytest.raises(ValueError, match="for a name on the hub only. Received: the path .*hf_safetensors$"):
+            load(GOLDEN / "hf_safetensors", **given)
 
 
 def test_the_hub_offline(monkeypatch):

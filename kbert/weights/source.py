@@ -1,0 +1,75 @@
+"""Where a model is: the one place that decides what `load_pretrained`, `--model` and `--init` are given."""
+
+import difflib
+import os
+import pathlib
+
+from kbert.weights.formats.registry import recognise_format
+from kbert.weights.hub import download_from_hub, is_hub_name
+
+_CONFIGS = ("config.json", "bert_config.json")
+
+
+def local_source(source: str | os.PathLike) -> pathlib.Path | None:
+    """The path that `source` means, or None where it can only be a name on the Hugging Face hub. Nothing is read.
+
+    Args:
+        source: a directory or file of any format that kbert reads, the prefix of a TensorFlow checkpoint, or the output
+            of a recipe, which stands for the ``model`` in it; or a name on the hub, such as
+            ``google-bert/bert-base-uncased``.
+
+    Raises:
+        FileNotFoundError: what looks like a path, and is not there.
+    """
+    path = pathlib.Path(source)
+    if path.is_dir() and not _has_model(path) and _has_model(path / "model"):
+        return path / "model"
+    if path.exists() or recognise_format(path) is not None:  # a prefix of files is none itself
+        return path
+    if is_hub_name(source):
+        return None
+    raise FileNotFoundError(
+        f"Expected the path of a model. Received: {str(source)!r}, which does not exist"
+        f"{_near(path) or _why_no_hub(source)}"
+    )
+
+
+def resolve_source(source: str | os.PathLike, revision: str | None = None, token: str | None = None) -> pathlib.Path:
+    """The path of a source on this machine; a name on the hub is downloaded, or found in the cache.
+
+    Args:
+        source: see `local_source`.
+        revision: of a name on the hub: branch, tag or commit.
+        token: of a name on the hub: the access token, for private repositories.
+
+    Raises:
+        FileNotFoundError: what looks like a path and is not there; no such name on the hub, or no way to it.
+        ValueError: `revision` or `token` of a path.
+    """
+    path = local_source(source)
+    if path is None:
+        return download_from_hub(str(source), revision, token)
+    if revision is not None or token is not None:
+        raise ValueError(f"Expected `revision` and `token` for a name on the hub only. Received: the path {path}")
+    return path
+
+
+def _has_model(path):
+    return any((path / name).is_file() for name in _CONFIGS) or any(path.glob("*.ckpt*.index"))
+
+
+def _near(path):
+    """What there is where the path leaves what exists: the names most like the missing one."""
+    while not path.parent.exists():
+        path = path.parent
+    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, sorted(names)[:1000], n=3, cutoff=0.5)
+    return f". In {path.parent} there is: {', '.join(near)}" if near else ""
+
+
+def _why_no_hub(source):
+    """Why a name that could be the hub's is taken for a path."""
+    owner, slash, name = str(source).partition("/")
+    if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
+        return ""
+    return f". (Names on the hub are not looked up where there is a directory {owner} here.)"

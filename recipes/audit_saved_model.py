@@ -30,10 +30,8 @@ def as_json(report):
         name: {"kind": s.kind, "inputs": sorted(s.inputs), "outputs": sorted(s.outputs)}
         for name, s in report.signatures.items()
     }
-    return json.dumps({
-        "path": str(report.path), "ops": report.ops, "servers": report.servers, "signatures": signatures,
-        "problems": report.problems,
-    })  # fmt: skip
+    fields = {"path": str(report.path), "ops": report.ops, "servers": report.servers}
+    return json.dumps(fields | {"signatures": signatures, "problems": report.problems})
 
 
 def main(argv=None):

@@ -18,75 +18,36 @@ import pathlib
 import time
 
 import numpy as np
-from flags import add_flags, command, inputs_of, plain_errors, settings_of
+from flags import add_flags, command, inputs_of, plain_errors, settings_of, source
 from flags import file as existing_file
-
-from kbert.files import atomic_file
-
-POOLINGS = ("mean", "max", "cls", "pooler")
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sentences", metavar="SENTENCE", nargs="*", help="sentences to compare")
-    parser.add_argument("--model", metavar="PATH", required=True, help="the encoder")
+    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="the encoder")
     parser.add_argument("--input", metavar="FILE", type=existing_file, help="a file with a sentence a line")
     parser.add_argument("--sts-b", metavar="DIR", type=pathlib.Path, help="the GLUE directory, or STS-B's own")
-    parser.add_argument("--pooling", choices=POOLINGS, help="how hidden states become a vector (default: the model's)")
-    parser.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None,
-                        help="scale the vectors to length 1 (default: the model's)")  # fmt: skip
-    add_flags(parser, "output", "batch-size", "sequence-length", "json", "overwrite",
-              output={"required": False, "help": "where embeddings, metrics and settings go"},
-              batch_size={"help": "sentences a forward pass"},
-              sequence_length={"default": None, "help": "tokens of a sentence; longer ones are truncated (default: as "
-                               "many as the longest has, up to the model's)"})  # fmt: skip
+    parser.add_argument("--pooling", choices=("mean", "max", "cls", "pooler"), help="(default: the model's)")
+    about = "scale the vectors to length 1 (default: the model's)"
+    parser.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None, help=about)
+    output = {"required": False, "help": "where embeddings, metrics and settings go"}
+    length = {"default": None, "help": "tokens of a sentence (default: of the longest, up to the model's)"}
+    names = ("output", "batch-size", "sequence-length", "json", "overwrite")
+    add_flags(parser, *names, output=output, sequence_length=length, batch_size={"help": "sentences a forward pass"})
     args = parser.parse_args(argv)
-    given = [bool(args.sentences), bool(args.input), bool(args.sts_b)]
-    if sum(given) != 1:
+    if sum([bool(args.sentences), bool(args.input), bool(args.sts_b)]) != 1:
         parser.error("give sentences, --input FILE or --sts-b DIR: one of them")
     return args
 
 
-def load(args, sentences):
-    """The pipeline: sentences in, embeddings out. Made no longer than they need: padding is computed too."""
-    import kbert
-
-    poolings = {"outputs": ("sequence_output", "pooled_output")} if args.pooling == "pooler" else {}
-    model = kbert.load_pretrained(args.model, task="encoder", **poolings)
-    settings = {"pair": False, "pooling": args.pooling, "normalize": args.normalize}
-    pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, **settings)
-    longest = int(max(pipeline.tokenizer(sentences).row_lengths())) + 2  # [CLS] and [SEP]
-    if args.sequence_length or longest >= pipeline.preprocessor.sequence_length:
-        return pipeline
-    return kbert.build_pipeline(model, sequence_length=longest, **settings)
-
-
-def sts_b_file(directory):
-    """STS-B's dev set, in the GLUE directory or its own."""
-    path = next((p for p in (directory / "STS-B/dev.tsv", directory / "dev.tsv") if p.is_file()), None)
-    if path is None:
-        raise FileNotFoundError(f"Expected the GLUE directory, with STS-B/dev.tsv in it. Received: {str(directory)!r}")
-    return path
-
-
-def read_sts_b(directory):
-    """First sentences, second sentences and scores of STS-B's dev set."""
-    from kbert.tasks.table import read_table
-
-    table = read_table(sts_b_file(directory), ["sentence1", "sentence2", "score"], format="tsv")
-    return table["sentence1"], table["sentence2"], np.array([float(score) for score in table["score"]])
-
-
-def cosine(one, other):
-    """Cosine similarity of rows."""
-    lengths = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
-    return np.sum(one * other, axis=-1) / np.maximum(lengths, 1e-12)
-
-
 def main(argv=None):
-    args = parse_arguments(argv)
+    args, run = parse_arguments(argv), None
     with plain_errors():
+        import kbert
+        from kbert.files import atomic_file
         from kbert.tasks.classification.metrics import pearson, spearman
+        from kbert.tasks.encoder.similarity import cosine, embedding_pipeline, read_sts_b, sts_b_file
         from kbert.training.run_directory import open_run
 
         first, second, scores = read_sts_b(args.sts_b) if args.sts_b else ([], [], None)
@@ -95,18 +56,18 @@ def main(argv=None):
             sentences = args.input.read_text("utf-8-sig", errors="replace").splitlines()
         if not sentences:
             raise ValueError(f"{args.input} holds no sentence")
-        pipeline = load(args, sentences)
-        run = None
+        outputs = {"outputs": ("sequence_output", "pooled_output")} if args.pooling == "pooler" else {}
+        model, options = kbert.load_pretrained(args.model, "encoder", **outputs), (args.pooling, args.normalize)
+        options = dict(zip(("pooling", "normalize"), options, strict=True))
+        pipeline = embedding_pipeline(model, sentences, args.sequence_length, **options)
         if args.output:
-            inputs = inputs_of(args, model=args.model, sts_b=args.sts_b and sts_b_file(args.sts_b))
-            settings = settings_of(args)
-            run = open_run(args.output, settings, args.overwrite, inputs=inputs, recipe="embed_sentences.py")
+            inputs = inputs_of(args, sts_b=args.sts_b and sts_b_file(args.sts_b))
+            run = open_run(args.output, settings_of(args), args.overwrite, inputs=inputs, recipe="embed_sentences.py")
     start = time.monotonic()
     embeddings = pipeline.predict(sentences, batch_size=args.batch_size, verbose=0)["embedding"]  # [sentences, H]
     metrics = {"sentences": len(sentences), "sentences_per_second": len(sentences) / (time.monotonic() - start)}
-    if args.sentences:
-        for i, j in itertools.combinations(range(len(sentences)), 2):
-            print(f"{cosine(embeddings[i], embeddings[j]):6.3f}  {sentences[i]}  |  {sentences[j]}")
+    for i, j in itertools.combinations(range(len(args.sentences)), 2):
+        print(f"{cosine(embeddings[i], embeddings[j]):6.3f}  {sentences[i]}  |  {sentences[j]}")
     if args.sts_b:
         similarity = cosine(embeddings[: len(first)], embeddings[len(first) :])
         metrics |= {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}

@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.paths import ROOT
 
 
-def test_the_page_runs(tmp_path, monkeypatch, capsys):
+def test_the_page_runs(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
@@ -14,7 +14,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     names = {}
     for block in blocks:
         exec(compile(block, "docs/concepts.md", "exec"), names)
-    assert "classifier_head: newly initialised (2 variables not in pretrained)" in capsys.readouterr().out
+    assert "classifier_head: newly initialised (2 variables not in pretrained)" in caplog.text
     assert names["documents"][0] == ["the cat sat on the mat", "it was a warm mat", "the cat slept"]
     assert {name: tuple(value.shape) for name, value in names["outputs"].items()} == {
         "mlm_logits": (8, 3, names["tokenizer"].vocabulary_size),

@@ -1,6 +1,6 @@
 """What kbert has to know of a task to build, store, load, export and serve its models."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbert.pipelines.example_rows import example_rows
@@ -76,16 +76,15 @@ class TaskPipeline:
         """Requests of one row each, a short one first, for these columns: for warm-up and the model card."""
         return example_rows(names)
 
-    def read_rows(self, path, columns: Mapping[str, str], **reading) -> Iterator[dict] | None:
-        """Rows of a file of inputs without labels, for `kbert.tasks.predict_file.predict_file`.
+    def read_columns(self, path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:
+        """A file of inputs without labels, for predictions. A subclass may take arguments that say how it is read.
 
         Args:
             path: the file.
             columns: input of the pipeline → column of the file.
-            **reading: what a recipe's flags say of the file.
 
         Returns:
-            An iterator of dicts; None: the file is a table, or holds a text a line.
+            Column → values; None: the file is a table, or holds a text a line.
         """
         return None
 

@@ -1,7 +1,5 @@
 """A stored model → a model of any task."""
 
-import logging
-
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
@@ -11,7 +9,6 @@ from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.pretrained import Pretrained
 
-_LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
 _ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
@@ -21,9 +18,9 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
     The format is recognised by content: what `save_pretrained` or a recipe left, a Hugging Face directory (or a name on
-    its hub), Google's TensorFlow checkpoints, KerasHub presets. Nothing executes code out of a checkpoint. One line is
-    printed, and one for each part that is new or not used. What became of each variable is kept in the report and, at
-    the level INFO, logged by the logger "kbert".
+    its hub), Google's TensorFlow checkpoints, KerasHub presets. Nothing executes code out of a checkpoint. The
+    logger "kbert" says in a line what was loaded (INFO), in one each which parts are new (WARNING: they have to be
+    trained) or not used (INFO), and at the level DEBUG what became of each variable, which the report keeps.
 
     For another task than the stored one, the encoder is loaded and so is every head that both have (of a pre-trained
     model the masked-LM head, for ``task="masked_lm"``); what is new is named, a line each. Nothing is built before all
@@ -66,11 +63,8 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
         tokenizer = _tokenizer(stored, settings)
     model = _build(stored, description, dtype)
-    report = stored.load_into(model)
-    for line in report.lines():
-        print(line, flush=True)
-    for line in report.table():
-        _LOGGER.info("%s", line)
+    report = _load_weights(stored, description, model)
+    report.log()
     model.pretrained = Pretrained(tokenizer, settings, report)
     return model
 

@@ -1,10 +1,12 @@
 """What became of every variable when weights were loaded."""
 
 import dataclasses
+import logging
 import re
 from collections import Counter
 from typing import Any
 
+_LOGGER = logging.getLogger("kbert")
 LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
 _PART = re.compile(r"(?:bert[/.])?[^/.]*")  # of the model in a name, in all formats; that of an encoder is in "bert"
 _LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all formats
@@ -45,15 +47,17 @@ class LoadReport:
         """Variables of the source that the model does not have."""
         return [row for row in self.rows if row.status == UNUSED]
 
-    def lines(self) -> list[str]:
-        """What a load prints: totals, and a line for each part that is new or not used."""
+    def log(self) -> None:
+        """Logs the totals, a line for each part that is new or not used, and at the level DEBUG the whole table."""
         new = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
         unused = Counter(_PART.match(row.source)[0] for row in self.unused)
-        return [
-            self.totals(),
-            *(f"{part}: newly initialised ({count} variables not in {self.source})" for part, count in new.items()),
-            *(f"{part}: unused ({count} variables)" for part, count in unused.items()),
-        ]
+        _LOGGER.info("%s", self.totals())
+        for part, count in new.items():  # its answers mean nothing before it is trained
+            _LOGGER.warning("%s: newly initialised (%d variables not in %s)", part, count, self.source)
+        for part, count in unused.items():
+            _LOGGER.info("%s: unused (%d variables)", part, count)
+        for line in self.table():
+            _LOGGER.debug("%s", line)
 
     def totals(self) -> str:
         """How many variables were loaded, new, unused."""

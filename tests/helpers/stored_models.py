@@ -1,8 +1,6 @@
 """Models of every task, ready to be written and read back."""
 
-import contextlib
 import functools
-import io
 
 import numpy as np
 
@@ -46,9 +44,8 @@ def save(model, directory, format, **arguments):
 
 
 def load(path, **arguments):
-    """`kbert.load_pretrained` without its printing."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        return kbert.load_pretrained(path, **arguments)
+    """`kbert.load_pretrained`, in a word."""
+    return kbert.load_pretrained(path, **arguments)
 
 
 def weights(model):

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.run_recipe import import_recipe, read_json, run_recipe
+from helpers.run_recipe import read_json, run_recipe
 from helpers.stored_models import assert_same_weights, load, make_model, save
 from helpers.tiny_bert import TEXTS, tiny_tokenizer
 
@@ -89,7 +89,8 @@ def test_filling_masks(models, capsys):
 
 
 def test_the_text_with_the_token_in_place():
-    fill = import_recipe("fill_mask").fill
+    from kbert.tasks.masked_lm.fill_masks import filled as fill
+
     assert fill("[MASK] is [MASK].", 0, "paris") == "paris is [MASK]."
     assert fill("[MASK] is [MASK].", 1, "big") == "[MASK] is big."
     assert fill("The film [MASK] good.", 0, "##s") == "The films good."

@@ -17,9 +17,8 @@ class MultipleChoicePipeline(TaskPipeline):
     heads = ("multiple_choice_head",)
 
     def parts(self, model, tokenizer, settings):
-        return ChoicePreprocessor(tokenizer, settings["sequence_length"], name="preprocessor"), ChoiceAnswers(
-            name="answers"
-        )
+        preprocessor = ChoicePreprocessor(tokenizer, settings["sequence_length"], name="preprocessor")
+        return preprocessor, ChoiceAnswers(name="answers")
 
     def signatures(self, pipeline):
         return {"choose": answering(pipeline)}
@@ -31,11 +30,10 @@ class MultipleChoicePipeline(TaskPipeline):
             {"prompt": LONG_TEXT, "choices": [SENTENCE, "walked in.", "sang blue.", "was a door."]},
         ]
 
-    def read_rows(self, path, columns, *, format="table", choice_columns=("choices",), **reading):
+    def read_columns(self, path, columns, *, format="table", choice_columns=("choices",)):
         """Prompts with their lists of choices, from a table or a published format."""
-        texts = read_prompts(path, format, columns["prompt"], list(choice_columns))
-        names = (columns["prompt"], columns["choices"])
-        return (dict(zip(names, row, strict=True)) for row in zip(*texts, strict=True))
+        prompts, choices = read_prompts(path, format, columns["prompt"], list(choice_columns))
+        return {columns["prompt"]: prompts, columns["choices"]: choices}
 
 
 PIPELINE = MultipleChoicePipeline()

@@ -95,15 +95,17 @@ def test_a_fill_mask_pipeline_keeps_the_plain_tokenizer(tmp_path):
 # Other tasks.
 
 
-def test_pretraining_to_classification(pretrained, capsys):
+def test_pretraining_to_classification(pretrained, caplog):
     path, original = pretrained
+    caplog.set_level("INFO", logger="kbert")
     model = kbert.load_pretrained(path, task="classification", labels=["a", "b", "c"], hidden_dropout=0.25)
-    assert capsys.readouterr().out.splitlines() == [
+    assert caplog.messages == [
         f"{path}: 39 loaded, 2 newly initialised, 7 unused",
         f"classifier_head: newly initialised (2 variables not in {path})",
         "masked_lm_head: unused (5 variables)",
         "next_sentence_head: unused (2 variables)",
     ]
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO", "INFO"]
     assert model.num_labels == 3 and model.pretrained.settings.labels == ["a", "b", "c"]
     assert (model.config.hidden_dropout, model.dropout, model.config.attention_dropout) == (0.25, 0.25, 0.1)
     same_weights(original.encoder, model.encoder)
@@ -132,11 +134,12 @@ def test_pretraining_to_every_task(pretrained, task):
     assert (not new) if task in expected else (len(new) == 1 and new.pop().endswith("head"))
 
 
-def test_a_missing_pooler_is_new_and_named(tmp_path, capsys):
+def test_a_missing_pooler_is_new_and_named(tmp_path, caplog):
+    caplog.set_level("INFO", logger="kbert")
     encoder = kbert.BertEncoder(tiny_config(), pooler=False)
     kbert.save_pretrained(randomise(encoder), tmp_path / "model", tokenizer=tiny_tokenizer())
     model = kbert.load_pretrained(tmp_path / "model", task="regression")
-    totals, *lines = capsys.readouterr().out.splitlines()
+    totals, *lines = caplog.messages
     assert totals.endswith("37 loaded, 4 newly initialised, 0 unused")
     assert [line.split(":")[0] for line in lines] == ["pooler", "regressor_head"]
     same_weights(encoder, model)

@@ -1,0 +1,49 @@
+"""Rows of a file or a command line, asked of a server."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kbert.files import parse_json
+
+
+def ask(client, rows: Sequence[Mapping[str, Any]], signature: str = "serving_default", show=None) -> Iterator[dict]:
+    """The answers to some rows, a dict each.
+
+    Args:
+        client: `kbert.serving.client.ServingClient`.
+        rows: dicts of column → string (choices: list of strings), all with the same columns.
+        signature: to ask; ``classify`` and ``regress`` are asked with tf.Examples, as TensorFlow Serving wants it.
+        show: called with the curl line that asks the same; None: printed to standard error.
+    """
+    show = show or (lambda line: print(line, file=sys.stderr))
+    if signature == "classify":
+        show(client.curl(rows, signature, "classify"))
+        yield from ({"probabilities": dict(scores)} for scores in client.classify(rows, signature))
+    elif signature == "regress":
+        show(client.curl(rows, signature, "regress"))
+        yield from ({"score": score} for score in client.regress(rows, signature))
+    else:
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        show(client.curl(columns, signature))
+        answers = client.predict(columns, signature)
+        yield from ({name: values[number] for name, values in answers.items()} for number in range(len(rows)))
+
+
+def read_json_rows(path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON Lines file; blank lines are skipped.
+
+    Raises:
+        ValueError: a line that is no object, or has other keys than the first.
+    """
+    columns = None
+    for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1):
+        if not line.strip():
+            continue
+        row = parse_json(line, f"{path}, line {number}")
+        columns = columns or (sorted(row) if isinstance(row, dict) else None)
+        if not isinstance(row, dict) or sorted(row) != columns:
+            raise ValueError(
+                f"{path}, line {number}: expected an object with {columns or 'columns'}. Received: {line:.80}"
+            )
+        yield row

@@ -1,0 +1,30 @@
+"""Where a model that is exported comes from, for its card."""
+
+import pathlib
+from typing import Any
+
+from kbert.files import read_json
+from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
+
+
+def provenance(source) -> dict[str, Any]:
+    """The name of the model, and of a kbert directory the hash of its weights and what is known of the run.
+
+    Args:
+        source: path of the model, or its name on the hub.
+    """
+    path = pathlib.Path(source)
+    made_by = {"model": path.resolve().name if path.exists() else str(source)}
+    if is_kbert_directory(path):
+        manifest = read_json(path / MANIFEST)
+        made_by |= {"weights_sha256": manifest["files"][WEIGHTS]["sha256"], "run": manifest.get("made_by") or {}}
+    return made_by
+
+
+def metrics_of(source) -> dict[str, Any]:
+    """The metrics.json that a recipe wrote in the model's directory or beside it; {} where there is none."""
+    path = pathlib.Path(source)
+    for file in (path / "metrics.json", path.parent / "metrics.json"):
+        if path.is_dir() and file.is_file():
+            return read_json(file)
+    return {}

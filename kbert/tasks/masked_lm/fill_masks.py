@@ -1,0 +1,37 @@
+"""Texts with each of their masks filled, for a person to read."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+MASK = "[MASK]"
+
+
+def fill_masks(pipeline, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What a masked language model proposes for every [MASK].
+
+    Args:
+        pipeline: of a masked-LM or pre-trained model.
+        texts: strings with ``[MASK]`` in them.
+
+    Yields:
+        A dict for each text: ``text``, and ``masks``, a list for each mask of dicts of ``token``, ``probability`` and
+        ``text``, in which the token stands in the mask's place; most probable first.
+
+    Example::
+
+        next(fill_masks(pipeline, ["Paris is the [MASK] of France."]))["masks"][0][0]["token"]  # "capital"
+    """
+    answers = pipeline.predict(list(texts), verbose=0)
+    for text, row in zip(texts, pipeline.answers.to_dicts(answers), strict=True):
+        masks = [
+            [{**proposal, "text": filled(text, number, proposal["token"])} for proposal in mask]
+            for number, mask in enumerate(row["masks"])
+        ]
+        yield {"text": text, "masks": masks}
+
+
+def filled(text: str, mask: int, token: str) -> str:
+    """The text with a token in place of its `mask`-th [MASK]; a piece that continues a word is joined to it."""
+    parts = text.split(MASK)
+    before, after = MASK.join(parts[: mask + 1]), MASK.join(parts[mask + 1 :])
+    return before.rstrip() + token[2:] + after if token.startswith("##") else before + token + after

@@ -1,0 +1,199 @@
+"""A pipeline's answers to every row of a file, written to a file that a killed run continues."""
+
+import csv
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from kbert.files import explain_full_disk, flush, read_json, sha256, write_json
+from kbert.tasks.prediction_rows import read_rows
+
+_LOGGER = logging.getLogger("kbert")
+FORMATS = (".jsonl", ".csv")
+_SECONDS = 20.0  # between two states that a killed run can continue from
+
+
+def predict_file(
+    pipeline,
+    source,
+    output,
+    *,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    batch_size: int = 32,
+    overwrite: bool = False,
+    progress: Callable[[int, int, float], None] | None = None,
+    **reading,
+) -> int:
+    """Writes the answers to all rows of a file, in their order.
+
+    The output appears whole, when all is done. Until then ``<output>.partial`` grows, and ``<output>.partial.json``
+    says how far it is: the same call after a kill continues there, with the same result as one that was never killed.
+
+    Args:
+        pipeline: `kbert.Pipeline`.
+        source: file of inputs: see `kbert.tasks.prediction_rows.read_rows`.
+        output: .jsonl, or .csv where an answer is a row of a table.
+        columns: input of the pipeline → column of the file; the inputs' own names by default.
+        keep: columns of the input to carry over, beside the texts.
+        batch_size: rows a forward pass.
+        overwrite: replace what is at `output`, or what another run left unfinished there.
+        progress: called every 2 seconds with rows done, rows in all, and rows a second.
+        **reading: how the task's reader reads `source`.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        FileExistsError: `output` exists, or is being written from other inputs, another model or other options.
+        ValueError: no rows; columns that are missing or have the names of answers; answers that fit no table.
+        OSError: the disk is full; what was done is continued by the same call.
+
+    Example::
+
+        predict_file(pipeline, "reviews.csv", "answers.jsonl", columns={"text": "review"}, keep=["id"])
+    """
+    source, output = pathlib.Path(source), pathlib.Path(output)
+    _check_output(pipeline, output, overwrite)
+    names = pipeline.preprocessor.input_names
+    columns = {name: (columns or {}).get(name, name) for name in names}
+    rows = read_rows(pipeline, source, columns, keep, **reading)
+    if not len(rows):
+        raise ValueError(f"{source} holds no text")
+    run = {
+        "source": sha256(source),
+        "columns": columns,
+        "keep": list(keep),
+        "batch_size": batch_size,
+        "reading": json.loads(json.dumps(reading)),
+        "pipeline": _fingerprint(pipeline),
+    }
+    with _Unfinished(output, run, overwrite) as unfinished:
+        write = _write_jsonl if output.suffix.lower() == ".jsonl" else _write_csv
+        start = shown = time.monotonic()
+        first = done = unfinished.rows
+        if done:
+            _LOGGER.info("%s: %s of %s rows are there; resuming.", output, f"{done:,}", f"{len(rows):,}")
+        for batch in rows.batches(done, batch_size):
+            write(unfinished.file, _answers(pipeline, batch, columns, batch_size), pipeline.answers, header=done == 0)
+            done += len(batch)
+            unfinished.advance(done)
+            if progress is not None and time.monotonic() - shown > 2:
+                shown = time.monotonic()
+                progress(done, len(rows), (done - first) / (shown - start))
+    return done
+
+
+def _check_output(pipeline, output, overwrite):
+    if output.suffix.lower() not in FORMATS:
+        raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
+    if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
+        raise ValueError(
+            f"The answers {sorted(pipeline.output)} of a {pipeline.model.task} model fit no table; "
+            "give --output a name in .jsonl"
+        )
+    if output.exists() and not overwrite:
+        raise FileExistsError(f"{output} exists; --overwrite replaces it")
+
+
+def _answers(pipeline, batch, columns, batch_size):
+    """Each row with its answers. Batches are always full, so that nothing is traced twice; the rest is dropped."""
+    padded = batch + batch[-1:] * (batch_size - len(batch))
+    answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
+    for row, result in zip(batch, pipeline.answers.to_dicts(answers), strict=False):
+        if clash := set(row) & set(result):
+            raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
+        yield row, result
+
+
+def _write_jsonl(file, rows, answers, header):
+    for row, result in rows:
+        file.write(json.dumps(row | result, ensure_ascii=False) + "\n")
+
+
+def _write_csv(file, rows, answers, header):
+    writer = None
+    for row, result in rows:
+        cells = row | answers.table_row(result)
+        if writer is None:
+            writer = csv.DictWriter(file, cells)
+            if header:
+                writer.writeheader()
+        writer.writerow(cells)
+
+
+def _fingerprint(pipeline):
+    """A hash of the weights and the settings."""
+    digest = hashlib.sha256(json.dumps(pipeline.settings(), sort_keys=True).encode())
+    for weight in pipeline.model.get_weights():
+        digest.update(weight.tobytes())
+    return digest.hexdigest()
+
+
+class _Unfinished:
+    """The output while it is written: a file, and beside it how much of it a later run may rely on."""
+
+    def __init__(self, output, run, overwrite):
+        self.output, self.run = output, run
+        self.partial = output.with_name(output.name + ".partial")
+        self.state = output.with_name(output.name + ".partial.json")
+        self.rows, self.size = self._stored(overwrite)
+        self.new_directories = [parent for parent in output.parents if not parent.exists()]
+        output.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(self.partial, "a", encoding="utf-8", newline="")  # noqa: SIM115 - closed by __exit__
+        self.file.truncate(self.size)
+        self.saved_at = time.monotonic()
+
+    def _stored(self, overwrite):
+        """(rows, bytes) that an earlier run left."""
+        if not (self.state.is_file() and self.partial.is_file()):
+            return 0, 0
+        stored = read_json(self.state)
+        if stored.get("run") == self.run and self.partial.stat().st_size >= stored["bytes"]:
+            return stored["rows"], stored["bytes"]
+        if not overwrite:
+            changed = sorted(name for name in self.run if stored.get("run", {}).get(name) != self.run[name])
+            raise FileExistsError(
+                f"{self.partial} was begun with another {' and '.join(changed)}; --overwrite begins anew"
+            )
+        return 0, 0
+
+    def __enter__(self):
+        return self
+
+    def advance(self, rows):
+        """Notes that the file holds the answers to the first `rows` rows."""
+        with explain_full_disk(self.partial):
+            self.file.flush()
+        self.rows, self.size = rows, os.fstat(self.file.fileno()).st_size
+        if time.monotonic() - self.saved_at > _SECONDS:
+            self._save()
+            self.saved_at = time.monotonic()
+
+    def _save(self):
+        with explain_full_disk(self.partial):
+            os.fsync(self.file.fileno())
+        write_json(self.state, {"run": self.run, "rows": self.rows, "bytes": self.size})
+
+    def __exit__(self, kind, error, traceback):
+        if kind is None:
+            with explain_full_disk(self.output):
+                self.file.close()
+                flush(self.partial)
+            os.replace(self.partial, self.output)
+            self.state.unlink(missing_ok=True)
+            flush(self.output.parent)
+            return
+        if issubclass(kind, KeyboardInterrupt) and self.rows:
+            self._save()
+        self.file.close()
+        if issubclass(kind, (KeyboardInterrupt, OSError)) and self.state.is_file():
+            return
+        self.partial.unlink()  # what is wrong would be wrong again
+        self.state.unlink(missing_ok=True)
+        for directory in self.new_directories:
+            directory.rmdir()

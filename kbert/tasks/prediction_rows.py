@@ -1,0 +1,131 @@
+"""Files of inputs without labels, read for predictions: tables, lines, and what a task reads besides."""
+
+import inspect
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kbert.pipelines.registry import task_pipeline
+from kbert.tasks.table import read_json_lines, read_table
+
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+
+
+class ColumnRows:
+    """Rows of columns that are in memory.
+
+    Args:
+        columns: name → list of n values.
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]]):
+        self.columns = dict(columns)
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def batches(self, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
+        """Lists of up to `size` rows from row `start` on."""
+        for first in range(start, len(self), size):
+            some = [column[first : first + size] for column in self.columns.values()]
+            yield [dict(zip(self.columns, row, strict=True)) for row in zip(*some, strict=True)]
+
+
+class LineRows:
+    """A row for each line of a file, which is not kept in memory: a text, or two with a tab between them.
+
+    Bytes that are no UTF-8 become U+FFFD.
+
+    Args:
+        path: the file.
+        names: of the texts of a line, one or two.
+    """
+
+    def __init__(self, path, names: Sequence[str]):
+        self.path, self.names = pathlib.Path(path), tuple(names)
+        if len(self.names) > 2:
+            raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
+        with open(path, "rb") as file:
+            self._number, last = 0, b"\n"
+            while block := file.read(2**20):
+                self._number, last = self._number + block.count(b"\n"), block[-1:]
+        self._number += last != b"\n"
+
+    def __len__(self):
+        return self._number
+
+    def batches(self, start: int, size: int) -> Iterator[list[dict[str, str]]]:
+        """Lists of up to `size` rows from row `start` on.
+
+        Raises:
+            ValueError: a line without one tab, where there are two texts; names the line.
+        """
+        some = []
+        with open(self.path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            for number, line in enumerate(file):
+                if number < start:
+                    continue
+                some.append(self._row(number, line.removesuffix("\n").removesuffix("\r")))
+                if len(some) == size:
+                    yield some
+                    some = []
+        if some:
+            yield some
+
+    def _row(self, number, line):
+        texts = line.split("\t") if len(self.names) == 2 else [line]
+        if len(texts) != len(self.names):
+            raise ValueError(
+                f"{self.path}, line {number + 1}: expected two texts with a tab between them. Received: {len(texts)}"
+            )
+        return dict(zip(self.names, texts, strict=True))
+
+
+def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading):
+    """The rows of a file of inputs.
+
+    Args:
+        pipeline: `kbert.Pipeline`.
+        path: .csv, .tsv or .jsonl, read by columns; what the pipeline's task reads (questions: SQuAD's .json); any
+            other file is read line by line.
+        columns: input of the pipeline → column of the file.
+        keep: columns to carry over to the predictions.
+        **reading: what the task's reader takes: of multiple choice ``format`` and ``choice_columns``.
+
+    Returns:
+        `ColumnRows` or `LineRows`; a row has the texts under their columns' names, then the columns kept.
+
+    Raises:
+        ValueError: missing columns, columns to keep of a file without columns.
+    """
+    path = pathlib.Path(path)
+    is_table = path.suffix.lower() in TABLES
+    if keep and not is_table:
+        raise ValueError(f"Expected a table, as columns are to be kept. Received: {path}")
+    read_columns = task_pipeline(pipeline.model.task).read_columns
+    if other := sorted(set(reading) - set(inspect.signature(read_columns).parameters)):
+        raise ValueError(f"Expected no {other} for the inputs of a {pipeline.model.task} model. Received: {reading}")
+    read = read_columns(path, columns, **reading)
+    if read is None and not is_table:
+        return LineRows(path, list(columns.values()))
+    if read is None:
+        table = read_table(path, list(columns.values()))
+        read = {name: table[name] for name in columns.values()}
+    others = [name for name in keep if name not in read]
+    return ColumnRows({**read, **_kept(path, others)})
+
+
+def _kept(path, keep):
+    """The columns to keep; those of JSON lines have their values as they are."""
+    if not keep:
+        return {}
+    if path.suffix.lower() not in (".jsonl", ".ndjson"):
+        table = read_table(path, list(keep))
+        return {name: table[name] for name in keep}
+    kept = {name: [] for name in keep}
+    for number, entry in read_json_lines(path, as_written=False):
+        if missing := [name for name in keep if name not in entry]:
+            raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
+        for name, values in kept.items():
+            values.append(entry[name])
+    return kept

@@ -1,0 +1,25 @@
+"""What a conversion of a checkpoint did, on both sides: names, and the outputs against the other libraries'."""
+
+from typing import Any
+
+from kbert.weights.diagnostics.parity import measure_parity
+from kbert.weights.load import load_pretrained
+
+
+def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
+    """Compares a model, and what was written of it, with the libraries whose formats they are.
+
+    Args:
+        model: what `kbert.load_pretrained` returned.
+        output: where `kbert.save_pretrained` wrote it.
+
+    Returns:
+        (JSON-able dict with ``read`` and ``written``, each with every variable's names and the parity; its lines to
+        print).
+    """
+    written, report, lines = load_pretrained(output), {}, list(model.pretrained.report.table())
+    for side, of, path in (("read", model, model.pretrained.report.source), ("written", written, output)):
+        parity = measure_parity(of, path)
+        report[side] = {**of.pretrained.report.to_dict(), "parity": parity.to_dict()}
+        lines += parity.lines()
+    return report, lines

@@ -63,7 +63,7 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
         tokenizer = _tokenizer(stored, settings)
     model = _build(stored, description, dtype)
-    report = _load_weights(stored, description, model)
+    report = stored.load_into(model)
     report.log()
     model.pretrained = Pretrained(tokenizer, settings, report)
     return model

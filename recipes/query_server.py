@@ -31,7 +31,12 @@ def parse_arguments(argv):
     parser.add_argument("--choice", metavar="C", action="append", default=[], help="a choice; given several times")
     parser.add_argument("--input", metavar="FILE", type=existing_file, help="a file with a JSON object a line")
     url = "http://localhost:8501"
-    parser.add_argument("--url", default=url, help=f"http://host:8501, or grpc://host:8500 (default: {url})")
+    help = f"http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: {url})"
+    parser.add_argument("--url", default=url, help=help)
+    help = "PEM file that vouches for the server (default: the public authorities)"
+    parser.add_argument("--root-certificates", metavar="FILE", type=existing_file, help=help)
+    files = ("CERTIFICATE", "KEY")
+    parser.add_argument("--client-certificate", metavar=files, nargs=2, type=existing_file, help="PEM files of its own")
     parser.add_argument("--model", metavar="NAME", required=True, help="the model's name on the server")
     parser.add_argument("--version", metavar="N", type=positive_int, help="its version (default: the server's choice)")
     parser.add_argument("--label", metavar="NAME", help="a version label, such as stable, in place of --version")
@@ -70,7 +75,9 @@ def main(argv=None):
         from kbert.serving.ask import ask
         from kbert.serving.client import ServingClient
 
-        client = ServingClient(args.url, args.model, args.version, args.label, args.timeout, args.tries)
+        which = {"version": args.version, "label": args.label}
+        tls = {"root_certificates": args.root_certificates, "client_certificate": args.client_certificate}
+        client = ServingClient(args.url, args.model, **which, timeout=args.timeout, tries=args.tries, **tls)
         rows = rows_of(args)
         while batch := list(itertools.islice(rows, args.batch_size)):
             for answer in ask(client, batch, args.signature):

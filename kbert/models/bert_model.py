@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from kbert.keras_compat import CompatibleModel, deserialize, set_untracked, write_saved_model
+from kbert.keras_compat import CompatibleModel, deserialize, quick_collections, set_untracked, write_saved_model
 from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.quantized_layers import quantize_layers, quantized_layers
@@ -146,7 +146,8 @@ class BertModel(CompatibleModel):
                 f'{type(self).__name__}.quantize: kbert\'s models can be quantised with mode="int8" alone. '
                 f"Received: mode={mode!r}, config={config!r}"
             )
-        with warnings.catch_warnings():  # Keras names every kind of layer that has nothing to quantise
+        with quick_collections(), warnings.catch_warnings():
+            # Keras names every kind of layer that has nothing to quantise.
             warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
             super().quantize(mode, **kwargs)
 
@@ -174,7 +175,7 @@ class BertModel(CompatibleModel):
                 }
             ]
         endpoint = {"serve": (lambda inputs: self(inputs, training=False), input_signature)}
-        write_saved_model(filepath, endpoint, verbose=verbose is not False)
+        write_saved_model(filepath, endpoint)
 
     def get_config(self):
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.

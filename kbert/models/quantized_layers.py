@@ -1,6 +1,6 @@
 """Which layers of a model are quantised, as plain data."""
 
-from kbert.keras_compat import all_layers
+from kbert.keras_compat import all_layers, quick_collections
 
 
 def quantized_layers(model) -> dict[str, str]:
@@ -19,11 +19,13 @@ def quantize_layers(model, modes: dict[str, str]) -> None:
         ValueError: a layer that the model does not have, or that cannot be quantised.
     """
     layers = {layer.path: layer for layer in all_layers(model, include_self=False)}
-    for path, mode in modes.items():
+    for path in modes:
         if not hasattr(layers.get(path), "quantization_mode"):
             raise ValueError(f"`quantized_layers`: the model has no layer {path!r} that can be quantised.")
-        if layers[path].quantization_mode != mode:
-            layers[path].quantize(mode)
+    with quick_collections():
+        for path, mode in modes.items():
+            if layers[path].quantization_mode != mode:
+                layers[path].quantize(mode)
 
 
 def check_quantized(modes) -> None:

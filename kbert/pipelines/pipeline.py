@@ -158,7 +158,7 @@ class Pipeline(keras.Model):
         if format != "tf_saved_model":
             return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
         signature = [self.string_signature()] if input_signature is None else input_signature
-        write_saved_model(filepath, {"serve": (self._serve, signature)}, verbose=verbose is not False)
+        write_saved_model(filepath, {"serve": (self._serve, signature)})
 
     def string_signature(self):
         """The inputs as ``tf.TensorSpec``, for exporting: string [None] each; choices [None, None]."""

@@ -59,9 +59,7 @@ def write_card(path, card):
 
 def _described(signature):
     def tensors(specs):
-        return {
-            key: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]} for key, spec in specs.items()
-        }  # fmt: skip
+        return {key: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]} for key, spec in specs.items()}
 
     return {"method": signature.kind, "inputs": tensors(signature.inputs), "outputs": tensors(signature.outputs)}
 

@@ -1,35 +1,22 @@
-"""A client of TensorFlow Serving: REST with nothing but Python, gRPC with grpcio. It imports no TensorFlow."""
+"""A client of TensorFlow Serving, over REST and gRPC. It imports no TensorFlow."""
 
-import http.client
 import json
 import shlex
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 
-from kbert.files import parse_json
+from kbert.serving.rest_transport import RestTransport, address_of
 from kbert.serving.serving_error import ServingError
 from kbert.serving.trim import trim_answers
-from kbert.serving.wire import MAX_MESSAGE
 
 _WAIT = 0.2  # seconds before the second try, doubled each time
-_PART = 2**16  # bytes of an answer that are read at once
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None  # the answer stays what it is: an error of 3xx
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 class ServingClient:
     """Asks a model on a TensorFlow Serving.
 
     Args:
-        url: ``http://host:8501`` or https (REST), or ``grpc://host:8500``.
+        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS, ``grpcs://…``.
         model: the model's name on the server.
         version: its version; None: the one the server takes.
         label: a version label, such as "stable", in place of a version.
@@ -37,14 +24,16 @@ class ServingClient:
             its headers bit by bit.
         tries: how often to try where the server is not there, or says that it is overloaded (REST 429, 502, 503, 504;
             gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow answer is not asked for again: that would make it slower.
+        root_certificates: for https and grpcs, a file of the certificates (PEM) that vouch for the server; None: those
+            of the public authorities.
+        client_certificate: for a server that asks who its clients are, the files (certificate, key), both PEM.
 
     Raises:
-        ValueError: a URL of another kind, both a version and a label.
+        ValueError: a URL of another kind, both a version and a label, certificates without TLS.
+        OSError: a file of certificates that cannot be read.
 
     Every call raises `ServingError` where there is no answer, and says why. Answers of more than 256 MB are not read,
     and redirects are not followed: texts go to the server that was named, or nowhere.
-
-    Source: tensorflow.org/tfx/serving/api_rest; tensorflow_serving/apis/prediction_service.proto.
 
     Example::
 
@@ -52,21 +41,32 @@ class ServingClient:
         client.predict({"text": ["A charming journey."]})["label"]  # ["positive"]
     """
 
-    def __init__(self, url, model, version=None, label=None, timeout=10.0, tries=3):
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https", "grpc") or not parts.netloc:
-            raise ValueError(f"ServingClient: expected http://host:8501 or grpc://host:8500. Received: {url!r}")
+    def __init__(
+        self,
+        url,
+        model,
+        version=None,
+        label=None,
+        timeout=10.0,
+        tries=3,
+        root_certificates=None,
+        client_certificate=None,
+    ):
+        scheme = _checked_scheme(url)
         if version is not None and label is not None:
             raise ValueError(f"ServingClient: give a version or a label. Received: {version!r} and {label!r}")
+        if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
+            raise ValueError(f"ServingClient: certificates are for https:// and grpcs://. Received: {url!r}")
+        for file in filter(None, (root_certificates, *(client_certificate or ()))):
+            open(file, "rb").close()  # an error now, and not with the first request
         self.url, self.model = url.rstrip("/"), model
         self.version, self.label = version, label
         self.timeout, self.tries = timeout, tries
         self._only_outputs = {}  # signature → the name of its output, where it has only one
-        self._grpc = None
-        if parts.scheme == "grpc":
-            from kbert.serving.grpc_transport import GrpcTransport
-
-            self._grpc = GrpcTransport(parts.netloc)
+        transport = RestTransport
+        if scheme.startswith("grpc"):
+            from kbert.serving.grpc_transport import GrpcTransport as transport  # needs grpcio
+        self._transport = transport(self.url, root_certificates, client_certificate)
 
     def predict(self, inputs, signature="serving_default"):
         """Answers: dict of output → list, one entry a row.
@@ -79,11 +79,7 @@ class ServingClient:
             signature: name of the signature.
         """
         inputs = _filled(inputs)
-        if self._grpc:
-            ask = self._grpc.predict
-            found = self._patiently(lambda: ask(self._model_spec(signature), inputs, self.timeout))
-        else:
-            found = self._post("predict", {"signature_name": signature, "inputs": inputs}, "outputs")
+        found = self._patiently(lambda: self._transport.predict(self._spec(signature), inputs, self.timeout))
         if not isinstance(found, dict):
             found = {self._only_output(signature): found}  # a single output comes without its name
         rows = len(next(iter(inputs.values()), ()))
@@ -91,10 +87,7 @@ class ServingClient:
 
     def classify(self, examples, signature="classify"):
         """(label, score) of all classes for each example; `examples`: list of dicts of column → string."""
-        if self._grpc:
-            rows = self._patiently(lambda: self._grpc.classify(self._model_spec(signature), examples, self.timeout))
-        else:
-            rows = self._post("classify", {"signature_name": signature, "examples": examples}, "results")
+        rows = self._patiently(lambda: self._transport.classify(self._spec(signature), examples, self.timeout))
         try:
             return [[(label, score) for label, score in row] for row in self._rows(rows, len(examples))]
         except (TypeError, ValueError):
@@ -102,19 +95,18 @@ class ServingClient:
 
     def regress(self, examples, signature="regress"):
         """A number for each example; `examples`: list of dicts of column → string."""
-        if self._grpc:
-            rows = self._patiently(lambda: self._grpc.regress(self._model_spec(signature), examples, self.timeout))
-        else:
-            rows = self._post("regress", {"signature_name": signature, "examples": examples}, "results")
+        rows = self._patiently(lambda: self._transport.regress(self._spec(signature), examples, self.timeout))
         return self._rows(rows, len(examples))
 
     def metadata(self):
-        """What the server says about the model's signatures: dict of signature → {"inputs": …, "outputs": …}. REST."""
-        content = self._json(self._patiently(lambda: self._open(f"{self._address()}/metadata")))
-        try:
-            return content["metadata"]["signature_def"]["signature_def"]
-        except (KeyError, TypeError):
-            raise ServingError(f"{self.url}: expected the metadata of a model. Received: {content!r:.200}") from None
+        """What the server says about the model's signatures: dict of signature → {"inputs": …, "outputs": …}.
+
+        Raises:
+            ValueError: a gRPC client: only REST has it.
+        """
+        if not isinstance(self._transport, RestTransport):
+            raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
+        return self._patiently(lambda: self._transport.metadata(self._spec(), self.timeout))
 
     def curl(self, inputs, signature="serving_default", verb="predict"):
         """The command line that asks the same over REST.
@@ -126,15 +118,11 @@ class ServingClient:
         """
         asked = {"inputs": _filled(inputs)} if verb == "predict" else {"examples": inputs}
         body = json.dumps({"signature_name": signature, **asked}, ensure_ascii=False)
-        address = self._address().replace("grpc://", "http://").replace(":8500", ":8501")
-        return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(f'{address}:{verb}')}"
+        url = self.url.replace("grpcs://", "https://").replace("grpc://", "http://").replace(":8500", ":8501")
+        address = f"{address_of(url, self._spec())}:{verb}"
+        return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(address)}"
 
-    def _address(self):
-        which = f"/versions/{self.version}" if self.version is not None else ""
-        which = f"/labels/{urllib.parse.quote(self.label, safe='')}" if self.label is not None else which
-        return f"{self.url}/v1/models/{urllib.parse.quote(self.model, safe='')}{which}"
-
-    def _model_spec(self, signature):
+    def _spec(self, signature=None):
         return {"signature": signature, "model": self.model, "version": self.version, "label": self.label}
 
     def _only_output(self, signature):
@@ -152,13 +140,6 @@ class ServingClient:
             raise ServingError(f"{self.url}: expected a list of {rows} answers. Received: {values!r:.200}")
         return values
 
-    def _post(self, verb, body, key):
-        data = json.dumps(body).encode()
-        content = self._json(self._patiently(lambda: self._open(f"{self._address()}:{verb}", data)))
-        if not isinstance(content, dict) or key not in content:
-            raise ServingError(f"{self.url}: expected an answer with {key!r}. Received: {content!r:.200}")
-        return content[key]
-
     def _patiently(self, ask):
         """Asks again where the server is not there or overloaded."""
         for number in range(self.tries):
@@ -170,63 +151,17 @@ class ServingClient:
                 time.sleep(_WAIT * 2**number)
         raise ValueError(f"ServingClient: `tries` must be at least 1. Received: {self.tries}")
 
-    def _open(self, address, data=None):
-        try:
-            code, content = self._exchange(address, data)
-        except ServingError:
-            raise
-        except http.client.IncompleteRead as error:
-            raise ServingError(f"{address} broke its answer off: {error}", may_retry=True) from None
-        except OSError as error:  # urllib's URLError among them
-            cause = getattr(error, "reason", error)
-            if isinstance(cause, TimeoutError):
-                raise ServingError(f"{address} did not answer within {self.timeout:g} s") from None
-            raise ServingError(f"{address} cannot be reached: {cause}", may_retry=True) from None
-        except http.client.HTTPException as error:
-            raise ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {error!r}") from None
-        if 300 <= code < 400:
-            raise ServingError(f"{address} answered {code}: a redirect, which is not followed")
-        if code >= 400:
-            raise ServingError(f"{address} answered {code}: {_reason(content)}", code in (429, 502, 503, 504))
-        return content
 
-    def _exchange(self, address, data):
-        """(status, content)"""
-        request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
-        deadline = time.monotonic() + self.timeout
-        try:
-            response = _OPENER.open(request, timeout=self.timeout)
-        except urllib.error.HTTPError as error:
-            response = error
-        with response:
-            return response.status, self._content(address, response, deadline)
-
-    def _content(self, address, response, deadline):
-        parts, size, expected = [], 0, response.length  # None: the answer does not say
-        while size != expected and (part := response.read1(_PART)):
-            parts.append(part)
-            size += len(part)
-            if size > MAX_MESSAGE:
-                raise ServingError(f"{address}: expected an answer of at most {MAX_MESSAGE >> 20} MB; it sends more")
-            if time.monotonic() > deadline:
-                raise TimeoutError
-        if expected is not None and size < expected:
-            raise http.client.IncompleteRead(b"".join(parts), expected - size)
-        return b"".join(parts)
-
-    def _json(self, data):
-        try:
-            return parse_json(data, self.url)
-        except ValueError as error:
-            raise ServingError(str(error)) from None
-
-
-def _reason(data):
-    """The error of TensorFlow Serving's JSON; of others the text."""
+def _checked_scheme(url):
+    expected = "expected http://host:8501, https://…, grpc://host:8500 or grpcs://…"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.netloc:
+        raise ValueError(f"ServingClient: {expected}. Received: {url!r}")
     try:
-        return parse_json(data, "the answer")["error"]
-    except (ValueError, KeyError, TypeError):
-        return data[:200].decode("utf-8", "replace") or "no reason given"
+        parts.port  # noqa: B018  a property that checks
+    except ValueError as error:
+        raise ValueError(f"ServingClient: {expected}. Received: {url!r} ({error})") from None
+    return parts.scheme
 
 
 def _filled(inputs):

@@ -1,7 +1,17 @@
-"""TensorFlow Serving's gRPC interface, with grpcio alone."""
+"""TensorFlow Serving's gRPC interface, with grpcio and protobuf."""
 
-from kbert.serving import wire
-from kbert.serving.messages import example_request, predict_request, read_predict_response
+import pathlib
+
+import numpy as np
+
+from kbert.serving.messages import (
+    MAX_MESSAGE,
+    example_request,
+    predict_request,
+    read_classification_response,
+    read_predict_response,
+    read_regression_response,
+)
 from kbert.serving.serving_error import ServingError
 
 _SERVICE = "/tensorflow.serving.PredictionService/"
@@ -11,58 +21,64 @@ class GrpcTransport:
     """Calls of a PredictionService.
 
     Args:
-        address: host:port.
+        url: grpc://host:port, or grpcs://host:port for TLS.
+        root_certificates: file of the certificates (PEM) that vouch for the server; None: those that grpcio ships.
+        client_certificate: None, or the files (certificate, key) with which the client shows who it is.
 
     Raises:
         ValueError: grpcio is not installed.
+        OSError: a file of certificates that cannot be read.
+
+    Source: tensorflow_serving/apis/prediction_service.proto.
     """
 
-    def __init__(self, address):
+    def __init__(self, url, root_certificates=None, client_certificate=None):
         try:
             import grpc
         except ImportError:
             raise ValueError('grpc:// needs grpcio: pip install "kbert[serving]"') from None
-        self._errors, self._codes, self.address = grpc.RpcError, grpc.StatusCode, address
-        options = [(f"grpc.max_{way}_message_length", wire.MAX_MESSAGE) for way in ("receive", "send")]
-        self._channel = grpc.insecure_channel(address, options)
+        self._errors, self._codes, self.url = grpc.RpcError, grpc.StatusCode, url
+        scheme, _, address = url.partition("://")
+        options = [(f"grpc.max_{way}_message_length", MAX_MESSAGE) for way in ("receive", "send")]
+        if scheme == "grpc":
+            self._channel = grpc.insecure_channel(address, options)
+        else:
+            certificate, key = client_certificate or (None, None)
+            credentials = grpc.ssl_channel_credentials(_read(root_certificates), _read(key), _read(certificate))
+            self._channel = grpc.secure_channel(address, credentials, options)
 
     def predict(self, spec, inputs, timeout):
         """dict of output → list. `spec`: arguments of `kbert.serving.messages.predict_request`."""
-        response = self._call("Predict", predict_request(inputs=_columns(inputs), **spec), timeout)
-        return {name: _plain(value) for name, value in self._read(read_predict_response, response).items()}
+        columns = {name: np.array(value, dtype=object) for name, value in inputs.items()}
+        response = self._call("Predict", predict_request(inputs=columns, **spec), timeout, read_predict_response)
+        return {name: _plain(value) for name, value in response.items()}
 
     def classify(self, spec, examples, timeout):
         """[(label, score), …] for each example."""
-        response = self._call("Classify", example_request(examples=examples, **spec), timeout)
-        return self._read(_classifications, response)
+        return self._call("Classify", example_request(examples=examples, **spec), timeout, read_classification_response)
 
     def regress(self, spec, examples, timeout):
         """A number for each example."""
-        response = self._call("Regress", example_request(examples=examples, **spec), timeout)
-        return self._read(_regressions, response)
+        return self._call("Regress", example_request(examples=examples, **spec), timeout, read_regression_response)
 
-    def _call(self, method, request, timeout):
+    def _call(self, method, request, timeout, read):
         try:
-            return self._channel.unary_unary(_SERVICE + method)(request, timeout=timeout)
+            response = self._channel.unary_unary(_SERVICE + method)(request, timeout=timeout)
         except self._errors as error:
             code = error.code()
             if code == self._codes.DEADLINE_EXCEEDED:
-                raise ServingError(f"grpc://{self.address} did not answer within {timeout:g} s") from None
+                raise ServingError(f"{self.url} did not answer within {timeout:g} s") from None
             again = code in (self._codes.UNAVAILABLE, self._codes.RESOURCE_EXHAUSTED)
             what = "cannot be reached" if code == self._codes.UNAVAILABLE else f"answered {code.name}"
-            raise ServingError(f"grpc://{self.address} {what}: {error.details()}", may_retry=again) from None
-
-    def _read(self, read, response):
+            raise ServingError(f"{self.url} {what}: {error.details()}", may_retry=again) from None
         try:
             return read(response)
-        except (ValueError, AttributeError, TypeError, LookupError, OverflowError) as error:
-            raise ServingError(f"grpc://{self.address}: expected a message of TensorFlow Serving: {error}") from None
+        except ValueError as error:
+            raise ServingError(f"{self.url}: expected a message of TensorFlow Serving: {error}") from None
 
 
-def _columns(inputs):
-    import numpy as np
-
-    return {name: np.array(value, dtype=object) for name, value in inputs.items()}
+def _read(path):
+    return None if path is None else pathlib.Path(path).read_bytes()
 
 
 def _plain(array):
@@ -74,17 +90,3 @@ def _plain(array):
         return [decoded(one) for one in value] if isinstance(value, list) else value.decode("utf-8", "replace")
 
     return decoded(array.tolist())
-
-
-def _classifications(response):
-    result = wire.decode(wire.decode(response).get(1, [b""])[-1])
-    rows = []
-    for row in result.get(1, []):
-        classes = (wire.decode(one) for one in wire.decode(row).get(1, []))
-        rows.append([(wire.text(one, 1), wire.floats(one.get(2, [bytes(4)]))[-1]) for one in classes])
-    return rows
-
-
-def _regressions(response):
-    result = wire.decode(wire.decode(response).get(1, [b""])[-1])
-    return [wire.floats(wire.decode(one).get(1, [bytes(4)]))[-1] for one in result.get(1, [])]

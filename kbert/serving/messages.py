@@ -1,39 +1,153 @@
-"""The messages of TensorFlow Serving that kbert writes and reads, without tensorflow-serving-api.
+"""The messages of TensorFlow Serving that kbert writes and reads, with the protobuf library alone.
 
-Field numbers: tensorflow_serving/apis/*.proto (checked against the official messages in tests/serving).
+The classes are made from the table below when this module is imported. tensorflow-serving-api has them ready-made, but
+importing those imports TensorFlow, which a client should neither need nor wait for.
+
+Source: tensorflow_serving/apis/*.proto, tensorflow/core/framework/tensor.proto, tensorflow/core/example/*.proto.
 """
 
-from kbert.serving import wire
-from kbert.serving.tensor_proto import decode_tensor, encode_tensor
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
-_LOG_FIELDS = {"predict": 6, "classify": 2, "regress": 3}  # of PredictionLog
-KINDS = tuple(_LOG_FIELDS)
+from kbert.serving.tensor_proto import fill_tensor_proto, tensor_proto_to_array
+
+# The most bytes of an answer that is read; gRPC's default of 4 MB is less than one batch of token features.
+MAX_MESSAGE = 256 * 2**20
+KINDS = ("predict", "classify", "regress")
+
+# message → field → (number, type). bytes stand for what is passed on unread, and for text that must not be refused.
+_FIELDS = {
+    "Dim": {"size": (1, "int64")},
+    "Shape": {"dim": (2, "repeated Dim")},
+    "Tensor": {
+        "dtype": (1, "int32"),
+        "tensor_shape": (2, "Shape"),
+        "tensor_content": (4, "bytes"),
+        "float_val": (5, "repeated float"),
+        "double_val": (6, "repeated double"),
+        "int_val": (7, "repeated int32"),
+        "string_val": (8, "repeated bytes"),
+        "int64_val": (10, "repeated int64"),
+        "bool_val": (11, "repeated bool"),
+    },
+    "BytesList": {"value": (1, "repeated bytes")},
+    "Feature": {"bytes_list": (1, "BytesList")},
+    "Features": {"feature": (1, "map Feature")},
+    "Example": {"features": (1, "Features")},
+    "Int64Value": {"value": (1, "int64")},
+    "ModelSpec": {
+        "name": (1, "string"),
+        "version": (2, "Int64Value"),
+        "signature_name": (3, "string"),
+        "version_label": (4, "string"),
+    },
+    "PredictRequest": {"model_spec": (1, "ModelSpec"), "inputs": (2, "map Tensor")},
+    "PredictResponse": {"outputs": (1, "map Tensor")},
+    "ExampleList": {"examples": (1, "repeated bytes")},
+    "Input": {"example_list": (1, "ExampleList")},
+    "ExampleRequest": {"model_spec": (1, "ModelSpec"), "input": (2, "Input")},  # to classify, and to regress
+    "Class": {"label": (1, "bytes"), "score": (2, "float")},
+    "Classifications": {"classes": (1, "repeated Class")},
+    "ClassificationResult": {"classifications": (1, "repeated Classifications")},
+    "ClassificationResponse": {"result": (1, "ClassificationResult")},
+    "Regression": {"value": (1, "float")},
+    "RegressionResult": {"regressions": (1, "repeated Regression")},
+    "RegressionResponse": {"result": (1, "RegressionResult")},
+    "PredictLog": {"request": (1, "PredictRequest")},
+    "ExampleLog": {"request": (1, "ExampleRequest")},
+    "PredictionLog": {
+        "classify_log": (2, "ExampleLog"),
+        "regress_log": (3, "ExampleLog"),
+        "predict_log": (6, "PredictLog"),
+    },
+}
+
+
+def _make_classes():
+    """dict of message name → class; in a pool of their own, so that TensorFlow's stand beside them."""
+    package, kinds = "kbert.serving", descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="kbert/serving.proto", package=package, syntax="proto3")
+    for name, fields in _FIELDS.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind) in fields.items():
+            rule, _, kind = kind.rpartition(" ")
+            if rule == "map":  # an entry message of key and value, repeated
+                entry = message.nested_type.add(name=field.capitalize() + "Entry")
+                entry.options.map_entry = True
+                entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+                value = entry.field.add(name="value", number=2, type=kinds.TYPE_MESSAGE, label=kinds.LABEL_OPTIONAL)
+                value.type_name = f".{package}.{kind}"
+                kind = f"{name}.{entry.name}"
+            label = kinds.LABEL_REPEATED if rule else kinds.LABEL_OPTIONAL
+            if kind[0].isupper():
+                message.field.add(
+                    name=field, number=number, type=kinds.TYPE_MESSAGE, label=label, type_name=f".{package}.{kind}"
+                )
+            else:
+                message.field.add(name=field, number=number, type=getattr(kinds, f"TYPE_{kind.upper()}"), label=label)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in _FIELDS}
+
+
+_CLASSES = _make_classes()
+
+
+def parse(name, data):
+    """The message of one of the types above in some bytes.
+
+    Raises:
+        ValueError: bytes that are no such message.
+    """
+    try:
+        return _CLASSES[name].FromString(data)
+    except DecodeError as error:
+        raise ValueError(f"expected a protocol buffer, {name}. Received: {bytes(data[:40])!r} ({error})") from None
+
+
+def encode_tensor(array):
+    """A NumPy array (str, bytes, float32, float64, int32, int64, bool) → TensorProto's bytes; TypeError for others."""
+    return _encode(fill_tensor_proto(_CLASSES["Tensor"](), array))
+
+
+def decode_tensor(data):
+    """TensorProto's bytes → NumPy array; strings become an object array of bytes.
+
+    Raises:
+        ValueError: no TensorProto, or one of a dtype that no answer has.
+    """
+    return tensor_proto_to_array(parse("Tensor", data))
 
 
 def predict_request(signature, inputs, model="default", version=None, label=None):
     """PredictRequest. `inputs`: dict of name → array of strings [B] or [B, C]."""
-    entries = ((2, wire.encode((1, name), (2, encode_tensor(value)))) for name, value in inputs.items())
-    return wire.encode((1, _model_spec(model, signature, version, label)), *entries)
+    request = _CLASSES["PredictRequest"](model_spec=_model_spec(model, signature, version, label))
+    for name, value in inputs.items():
+        fill_tensor_proto(request.inputs[name], value)
+    return _encode(request)
 
 
 def example_request(signature, examples, model="default", version=None, label=None):
     """ClassificationRequest and RegressionRequest, which have the same fields. `examples`: dicts of name → string."""
-    encoded = wire.encode(*((1, encode_example(example)) for example in examples))
-    return wire.encode((1, _model_spec(model, signature, version, label)), (2, wire.encode((1, encoded))))
+    request = _CLASSES["ExampleRequest"](model_spec=_model_spec(model, signature, version, label))
+    request.input.example_list.examples.extend(map(encode_example, examples))
+    return _encode(request)
 
 
 def encode_example(columns):
     """A serialised tf.Example of string features: dict of name → str or bytes."""
-    features = (
-        (1, wire.encode((1, name), (2, wire.encode((1, wire.encode((1, value)))))))
-        for name, value in sorted(columns.items())
-    )
-    return wire.encode((1, wire.encode(*features)))
+    example = _CLASSES["Example"]()
+    for name, value in columns.items():
+        value = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        example.features.feature[name].bytes_list.value.append(value)
+    return _encode(example)
 
 
 def prediction_log(kind, request):
-    """PredictionLog, what a warm-up file holds. `kind`: one of predict, classify, regress."""
-    return wire.encode((_LOG_FIELDS[kind], wire.encode((1, request))))
+    """PredictionLog, what a warm-up file holds. `kind`: one of `KINDS`; `request`: the bytes of a request."""
+    log = _CLASSES["PredictionLog"]()
+    getattr(log, f"{kind}_log").request.MergeFromString(request)
+    return _encode(log)
 
 
 def read_prediction_log(data):
@@ -46,30 +160,41 @@ def read_prediction_log(data):
     Raises:
         ValueError: another message, or another kind of log.
     """
-    fields = wire.decode(data)
-    kinds = [kind for kind, number in _LOG_FIELDS.items() if number in fields]
+    log = parse("PredictionLog", data)
+    kinds = [kind for kind in KINDS if log.HasField(f"{kind}_log")]
     if len(kinds) != 1:
-        raise ValueError(
-            f"expected a PredictionLog with a log of {list(_LOG_FIELDS)}. Received: fields {sorted(fields)}"
-        )
-    request = wire.decode(wire.decode(fields[_LOG_FIELDS[kinds[0]]][-1]).get(1, [b""])[-1])
-    signature = wire.text(wire.decode(request.get(1, [b""])[-1]), 3, "serving_default")
+        raise ValueError(f"expected a PredictionLog with a log of {list(KINDS)}. Received: logs of {kinds}")
+    request = getattr(log, f"{kinds[0]}_log").request
+    signature = request.model_spec.signature_name or "serving_default"
     if kinds[0] == "predict":
-        inputs = {name: decode_tensor(value) for name, value in wire.string_map(request.get(2, [])).items()}
-        return "predict", signature, inputs
-    example_list = wire.decode(wire.decode(request.get(2, [b""])[-1]).get(1, [b""])[-1])
-    return kinds[0], signature, example_list.get(1, [])
+        return "predict", signature, _arrays(request.inputs)
+    return kinds[0], signature, list(request.input.example_list.examples)
 
 
 def read_predict_response(data):
     """PredictResponse → dict of output name → array."""
-    return {name: decode_tensor(value) for name, value in wire.string_map(wire.decode(data).get(1, [])).items()}
+    return _arrays(parse("PredictResponse", data).outputs)
+
+
+def read_classification_response(data):
+    """ClassificationResponse → for each example the list of (label, score)."""
+    rows = parse("ClassificationResponse", data).result.classifications
+    return [[(one.label.decode("utf-8", "replace"), one.score) for one in row.classes] for row in rows]
+
+
+def read_regression_response(data):
+    """RegressionResponse → a number for each example."""
+    return [row.value for row in parse("RegressionResponse", data).result.regressions]
+
+
+def _arrays(tensors):
+    return {name: tensor_proto_to_array(tensors[name]) for name in sorted(tensors)}  # a map has no order
 
 
 def _model_spec(model, signature, version, label):
-    fields = [(1, model), (3, signature)]
-    if version is not None:
-        fields.append((2, wire.encode((1, version))))
-    if label is not None:
-        fields.append((4, label))
-    return wire.encode(*fields)
+    version = None if version is None else {"value": version}
+    return _CLASSES["ModelSpec"](name=model, signature_name=signature, version=version, version_label=label)
+
+
+def _encode(message):
+    return message.SerializeToString(deterministic=True)

@@ -4,64 +4,60 @@ import math
 
 import numpy as np
 
-from kbert.serving import wire
-
 _STRING = 7
 _MOST = 2**28  # values of a tensor: more than any answer has; a broken message must not ask for all memory
-_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 10: "?"}  # DataType → how tensor_content is laid out
-_FIELDS = {1: 5, 2: 6, 3: 7, 9: 10, 10: 11}  # DataType → the field of single values
+# DataType → (the layout of tensor_content, the field of single values)
+_TYPES = {
+    1: ("<f4", "float_val"),
+    2: ("<f8", "double_val"),
+    3: ("<i4", "int_val"),
+    9: ("<i8", "int64_val"),
+    10: ("?", "bool_val"),
+}
 
 
-def encode_tensor(array):
-    """A NumPy array (str, bytes, float32, int32, int64, bool) → TensorProto's bytes.
+def fill_tensor_proto(message, array):
+    """Sets a TensorProto to a NumPy array (str, bytes, float32, float64, int32, int64, bool), and returns it.
 
     Raises:
         TypeError: another dtype.
     """
     array = np.asarray(array)
-    shape = b"".join(wire.encode((2, wire.encode((1, size)))) for size in array.shape)
+    message.tensor_shape.SetInParent()  # a scalar has a shape too
+    for size in array.shape:
+        message.tensor_shape.dim.add(size=size)
     if array.dtype.kind in "OSU":
-        return wire.encode((1, _STRING), (2, shape), *((8, _bytes(value)) for value in array.ravel()))
-    for number, layout in _TYPES.items():
+        message.dtype = _STRING
+        message.string_val.extend(map(_bytes, array.ravel().tolist()))
+        return message
+    for number, (layout, _) in _TYPES.items():
         if array.dtype == np.dtype(layout):
-            return wire.encode((1, number), (2, shape), (4, array.astype(layout).tobytes()))
+            message.dtype, message.tensor_content = number, array.astype(layout).tobytes()
+            return message
     raise TypeError(f"expected strings, float32, float64, int32, int64 or bool. Received: {array.dtype}")
 
 
-def decode_tensor(data):
-    """TensorProto's bytes → NumPy array; strings become an object array of bytes.
+def tensor_proto_to_array(message):
+    """TensorProto → NumPy array; strings become an object array of bytes.
 
     Raises:
-        ValueError: no TensorProto, or one of a dtype that no answer has.
+        ValueError: a dtype that no answer has, or values that do not fit the shape.
     """
-    fields = wire.decode(data)
-    kind = fields.get(1, [0])[-1]
-    shape = tuple(
-        wire.varints(wire.decode(dim).get(1, [0]))[-1]
-        for dim in wire.decode(fields.get(2, [b""])[-1]).get(2, [])
-    )  # fmt: skip
-    size = math.prod(shape)
-    if kind == _STRING:
-        values = np.array([*fields.get(8, []), None], dtype=object)[:-1]
-    elif kind not in _TYPES:
-        raise ValueError(f"expected a tensor of strings, floats, integers or bools. Received: DataType {kind}")
-    elif 4 in fields:
-        values = np.frombuffer(fields[4][-1], _TYPES[kind])
+    shape = tuple(dim.size for dim in message.tensor_shape.dim)
+    if message.dtype == _STRING:
+        values = np.array([*message.string_val, None], dtype=object)[:-1]
+    elif message.dtype not in _TYPES:
+        raise ValueError(f"expected a tensor of strings, floats, integers or bools. Received: DataType {message.dtype}")
     else:
-        values = np.array(_single_values(fields.get(_FIELDS[kind], []), kind), _TYPES[kind])
+        layout, field = _TYPES[message.dtype]
+        content = message.tensor_content
+        values = np.frombuffer(content, layout) if content else np.array(getattr(message, field), layout)
+    size = math.prod(shape)
     if 0 < len(values) < size <= _MOST:  # TensorProto: the last value stands for all that follow
         values = np.concatenate([values, np.repeat(values[-1:], size - len(values))])
     if len(values) != size:
         raise ValueError(f"expected {size} values, for shape {shape}. Received: {len(values)}")
     return values.reshape(shape)
-
-
-def _single_values(values, kind):
-    if kind == 1:
-        return wire.floats(values)
-    if kind == 2:
-        return np.frombuffer(b"".join(values), "<f8")
-    return wire.varints(values)
 
 
 def _bytes(value):

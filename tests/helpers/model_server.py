@@ -7,7 +7,6 @@ import base64
 import contextlib
 import http.server
 import json
-import pathlib
 import re
 import threading
 import time
@@ -18,10 +17,10 @@ import tensorflow as tf
 
 
 class ModelServer:
-    """Serves the models of a directory (NAME/VERSION/saved_model.pb) for the time of a ``with`` block.
+    """Serves version 1 of some models for the time of a ``with`` block.
 
     Args:
-        directory: of the models.
+        models: dict of name → model, which has ``path``, of version 1, and ``loaded``, its signatures.
         aliases: dict of other names that models may be asked by.
 
     Attributes:
@@ -30,23 +29,25 @@ class ModelServer:
         requests: what was asked, a list of (model, signature).
     """
 
-    def __init__(self, directory, aliases=None):
-        self.directory, self.aliases = pathlib.Path(directory), aliases or {}
+    def __init__(self, models, aliases=None):
+        self.models, self.aliases = models, aliases or {}
         self.fault, self.requests, self._busy = None, [], 2
-        self._loaded = {}
+        self._lock = threading.Lock()  # a model is loaded when it is first asked for
 
     def run(self, model, version, signature, inputs):
         """Outputs as arrays; KeyError for what is not there."""
-        model = self.aliases.get(model, model)
-        version = version or max(int(p.name) for p in (self.directory / model).iterdir())
-        key = (model, int(version))
-        if key not in self._loaded:
-            import tensorflow_text  # noqa: F401  registers the ops that a server links
-
-            self._loaded[key] = tf.saved_model.load(str(self.directory / model / str(version)))
-        self.requests.append((model, signature))
-        function = self._loaded[key].signatures[signature or "serving_default"]
+        with self._lock:
+            served = self.find(model, version)
+            signatures = served.loaded
+        self.requests.append((served.kind, signature))
+        function = signatures[signature or "serving_default"]
         return {name: value.numpy() for name, value in function(**inputs).items()}
+
+    def find(self, model, version):
+        """The model of a name; KeyError if there is none, or not in this version."""
+        if version not in (None, 1, "1"):
+            raise KeyError(version)
+        return self.models[self.aliases.get(model, model)]
 
     def is_busy(self):
         """Whether this request is one of the two that find the server busy."""
@@ -147,12 +148,11 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         model, version, _, metadata = match.groups() if match else (None,) * 4
         if not metadata:
             return self._answer(404, {"error": "Not found"})
-        loaded_from = self.models.directory / self.models.aliases.get(model, model) / (version or "1")
         from kbert.serving.saved_model_file import SavedModelFile
 
         signatures = {
             name: {"inputs": dict.fromkeys(s.inputs, {}), "outputs": dict.fromkeys(s.outputs, {})}
-            for name, s in SavedModelFile(loaded_from).signatures.items()
+            for name, s in SavedModelFile(self.models.find(model, version).path).signatures.items()
         }
         self._answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
 

@@ -1,12 +1,16 @@
-"""Every kind of tiny pipeline, exported once a session: the tests of serving all look at these."""
+"""Every kind of tiny pipeline, exported when it is first asked for: the tests of serving all look at these."""
 
+import collections.abc
 import dataclasses
+import functools
 import pathlib
 
 import pytest
+import tensorflow as tf
 from helpers.served_models import KINDS, make_pipeline
 
 import kbert
+from kbert.serving.signatures import signatures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,17 +22,46 @@ class Served:
     pipeline: kbert.Pipeline
     columns: dict  # of each input, the same number of rows
 
+    @functools.cached_property
+    def loaded(self):
+        """The SavedModel's signatures."""
+        import tensorflow_text  # noqa: F401  registers the ops that a server links
+
+        saved_model = tf.saved_model.load(str(self.path))
+        object.__setattr__(self, "_saved_model", saved_model)  # the signatures do not keep it
+        return saved_model.signatures
+
+    @functools.cached_property
+    def signatures(self):
+        """What was exported, in Python: dict of name → `ServingSignature`."""
+        return signatures(self.pipeline)
+
+
+class ServedModels(collections.abc.Mapping):
+    """kind → `Served`; directory/<kind>/1 as a server's model_base_path wants it."""
+
+    def __init__(self, directory):
+        self.directory, self._exported = directory, {}
+
+    def __getitem__(self, kind):
+        if kind not in self._exported:
+            pipeline, columns = make_pipeline(kind)
+            made_by = {"recipe": "a test"}
+            path = kbert.export(pipeline, self.directory / kind, metrics={"accuracy": 0.5}, made_by=made_by)
+            self._exported[kind] = Served(kind, path, pipeline, columns)
+        return self._exported[kind]
+
+    def __iter__(self):
+        return iter(KINDS)
+
+    def __len__(self):
+        return len(KINDS)
+
 
 @pytest.fixture(scope="session")
 def served_models(tmp_path_factory):
-    """kind → `Served`; directory/<kind>/1 as a server's model_base_path wants it."""
-    directory = tmp_path_factory.mktemp("saved_models")
-    found = {}
-    for kind in KINDS:
-        pipeline, columns = make_pipeline(kind)
-        path = kbert.export(pipeline, directory / kind, metrics={"accuracy": 0.5}, made_by={"recipe": "a test"})
-        found[kind] = Served(kind, path, pipeline, columns)
-    return found
+    """kind → `Served`."""
+    return ServedModels(tmp_path_factory.mktemp("saved_models"))
 
 
 @pytest.fixture(params=list(KINDS))

@@ -7,7 +7,6 @@ import pytest
 from helpers.c_api import ask, compile_program, op_libraries
 
 from kbert.serving.messages import encode_example
-from kbert.serving.signatures import signatures
 
 # Not optional: .ci/run installs a compiler, and a test that skips there fails.
 pytestmark = pytest.mark.parity
@@ -49,7 +48,7 @@ def assert_equal(found, expected):
 def test_answers_of_every_signature_equal_those_of_python(served, program):
     columns = rows_of(served.columns)
     one, none = rows_of(served.columns, slice(1, 2)), rows_of(served.columns, slice(0, 0))
-    wanted = signatures(served.pipeline)
+    wanted = served.signatures
     requests = {name: inputs_for(name, one_signature, columns) for name, one_signature in wanted.items()}
     more = [("serving_default", one), ("serving_default", none)]
     *answers, of_one, of_none = ask(program, served.path, [*requests.items(), *more])

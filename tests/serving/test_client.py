@@ -22,9 +22,14 @@ pytestmark = pytest.mark.parity
 
 PATIENT = 120.0  # seconds: the stand-in loads a model when it is first asked for it
 ON_THE_PAGE = {  # what docs/serving.md calls the models
-    "reviews": "single", "similarity": "regression", "bert": "fill_mask", "minilm": "encoder", "squad": "span",
-    "ner": "tagging", "swag": "multiple_choice",
-}  # fmt: skip
+    "reviews": "single",
+    "similarity": "regression",
+    "bert": "fill_mask",
+    "minilm": "encoder",
+    "squad": "span",
+    "ner": "tagging",
+    "swag": "multiple_choice",
+}
 TEXTS = ["The film is good.", "", "paris é 中 \U0001f600"]
 PAIRS = ["Good?", "never never", "a"]
 CHOICES = [["good", "bad film", "the"], ["a"], ["é", "中"]]
@@ -33,7 +38,7 @@ CHOICES = [["good", "bad film", "the"], ["a"], ["é", "中"]]
 @pytest.fixture(scope="module")
 def server(served_models):
     pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
-    with ModelServer(served_models["single"].path.parent.parent, ON_THE_PAGE) as running:
+    with ModelServer(served_models, ON_THE_PAGE) as running:
         yield running
 
 
@@ -252,10 +257,14 @@ def test_the_requests_of_the_page(server):
 
 
 _EVERY_SIGNATURE = {
-    "single": {"classify"}, "regression": {"regress"}, "fill_mask": {"fill_mask", "next_sentence"},
-    "encoder": {"embed", "tokenize", "features"}, "span": {"answer"}, "tagging": {"tag", "entities"},
+    "single": {"classify"},
+    "regression": {"regress"},
+    "fill_mask": {"fill_mask", "next_sentence"},
+    "encoder": {"embed", "tokenize", "features"},
+    "span": {"answer"},
+    "tagging": {"tag", "entities"},
     "multiple_choice": {"choose"},
-}  # fmt: skip
+}
 
 
 def _signatures_asked(server):

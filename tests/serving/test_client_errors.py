@@ -1,8 +1,6 @@
 """What a client says of servers that are none, break off, or answer with nonsense: one error, in one line."""
 
 import contextlib
-import http.server
-import json
 import re
 import socket
 import threading
@@ -11,12 +9,12 @@ from concurrent import futures
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from helpers.json_server import json_server
 from helpers.run_recipe import run_recipe
 
-from kbert.serving import wire
 from kbert.serving.client import ServingClient
 from kbert.serving.serving_error import ServingError
-from kbert.serving.tensor_proto import encode_tensor
 
 
 def _read_request(connection):
@@ -46,45 +44,6 @@ def bytes_server(answer):
     threading.Thread(target=serve, daemon=True).start()
     with listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
-class _Json(http.server.BaseHTTPRequestHandler):
-    """Answers every POST with `content`, every GET with `metadata`; notes what was asked in `asked`."""
-
-    content, metadata, asked = None, {}, None
-
-    def log_message(self, *arguments):
-        pass
-
-    def do_GET(self):
-        self._answer(self.metadata)
-
-    def do_POST(self):
-        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self._answer(self.content)
-
-    def _answer(self, content):
-        self.asked.append(self.path)
-        data = json.dumps(content).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
-@contextlib.contextmanager
-def json_server(content, metadata=None):
-    """(address, list of the paths and bodies asked)"""
-    asked = []
-    handler = type("Handler", (_Json,), {"content": content, "metadata": metadata or {}, "asked": asked})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +79,7 @@ def test_nested_json_is_an_error():
 
 
 def test_huge_answers_are_not_read(monkeypatch):
-    monkeypatch.setattr("kbert.serving.client.MAX_MESSAGE", 2**20)
+    monkeypatch.setattr("kbert.serving.rest_transport.MAX_MESSAGE", 2**20)
     with bytes_server(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 2**21) as address:
         with pytest.raises(ServingError, match="expected an answer of at most 1 MB") as raised:
             ServingClient(address, "m", timeout=20).predict({"text": ["a"]})
@@ -154,8 +113,11 @@ def test_counts_that_are_none(count):
 
 
 def test_a_port_that_is_no_number():
-    with pytest.raises(ServingError, match="nonnumeric port"):
-        ServingClient("http://localhost:http", "m", tries=1).predict({"text": ["a"]})
+    for scheme in ("http", "grpc"):
+        with pytest.raises(
+            ValueError, match="expected http://host:8501.* Received: '(http|grpc)://localhost:http' .*[Pp]ort"
+        ):
+            ServingClient(f"{scheme}://localhost:http", "m")
 
 
 def test_an_error_that_stalls_is_a_slow_server():
@@ -235,24 +197,25 @@ def grpc_server():
     server.stop(None).wait()
 
 
-def _message(value):
-    return wire.encode((1, value))
-
-
-PREDICTED = wire.encode((1, wire.encode((1, "label"), (2, encode_tensor(np.array(["good", "bad"], object))))),
-                        (1, wire.encode((1, "score"), (2, encode_tensor(np.ones((2, 3), "float32"))))))  # fmt: skip
-SCORED = wire.encode((1, "good")) + b"\x15\x00\x00\x80\x3f"  # label, and score 1 as a fixed 32-bit field
-CLASSIFIED = _message(_message(_message(SCORED)) + _message(_message(SCORED)))
-REGRESSED = _message(_message(b"\x0d\x00\x00\x80\x3f") + _message(b"\x0d\x00\x00\x00\x40"))
-
-
 @pytest.mark.parity
 def test_malformed_answers_over_grpc(grpc_server):
+    pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
+    from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
+
+    predicted = predict_pb2.PredictResponse()
+    predicted.outputs["label"].CopyFrom(tf.make_tensor_proto(["good", "bad"]))
+    predicted.outputs["score"].CopyFrom(tf.make_tensor_proto(np.ones((2, 3), "float32")))
+    classified = classification_pb2.ClassificationResponse()
+    for _ in range(2):
+        classified.result.classifications.add().classes.add(label="good", score=1)
+    regressed = regression_pb2.RegressionResponse()
+    for value in (1, 2):
+        regressed.result.regressions.add(value=value)
     client, answers = grpc_server
     calls = [
-        (PREDICTED, lambda: client.predict({"text": ["a", "b"]})),
-        (CLASSIFIED, lambda: client.classify([{"text": "a"}, {"text": "b"}])),
-        (REGRESSED, lambda: client.regress([{"text": "a"}, {"text": "b"}])),
+        (predicted.SerializeToString(), lambda: client.predict({"text": ["a", "b"]})),
+        (classified.SerializeToString(), lambda: client.classify([{"text": "a"}, {"text": "b"}])),
+        (regressed.SerializeToString(), lambda: client.regress([{"text": "a"}, {"text": "b"}])),
     ]
     found = []
     for message, call in calls:
@@ -261,10 +224,8 @@ def test_malformed_answers_over_grpc(grpc_server):
         answers.append(b"\xff\xff nonsense")
         with pytest.raises(ServingError, match="expected a message of TensorFlow Serving"):
             call()
-    assert found == [
-        {"label": ["good", "bad"], "score": [[1.0] * 3] * 2}, [[("good", 1.0)]] * 2, [1.0, 2.0]
-    ]  # fmt: skip
-    answers.append(_message(_message(b"\x0a\x00")))
+    assert found == [{"label": ["good", "bad"], "score": [[1.0] * 3] * 2}, [[("good", 1.0)]] * 2, [1.0, 2.0]]
+    answers.append(b"\x0a\x04\x0a\x02\x0d\x00")  # a number that is cut off
     with pytest.raises(ServingError, match="expected"):
         client.regress([{"text": "a"}])
     rng = np.random.default_rng(0)

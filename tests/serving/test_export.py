@@ -106,7 +106,7 @@ def test_every_weight_is_stored_once(served):
 
 def test_warm_up_requests_are_answered(served):
     records = read_warmup(served.path / "assets.extra/tf_serving_warmup_requests")
-    signatures = tf.saved_model.load(str(served.path)).signatures
+    signatures = served.loaded
     sizes = {name: [] for name in signatures}
     for kind, name, inputs in records:
         columns = {key: tf.constant(value) for key, value in fed(kind, inputs).items()}
@@ -133,7 +133,7 @@ def test_the_card(served, tmp_path):
     assert card["versions"]["kbert"] == kbert.__version__ and card["versions"]["tensorflow"] == tf.__version__
     assert set(card["signatures"]) == {"serving_default"} | SIGNATURES[served.kind]
     assert set(card["versions"]) == {"kbert", "keras", "tensorflow", "tensorflow-text"}
-    loaded = tf.saved_model.load(str(served.path)).signatures
+    loaded = served.loaded
     for name, described in card["signatures"].items():
         request, method = described["example"], described["method"]
         assert request["path"] == f"/v1/models/{served.kind}/versions/1:{method}"
@@ -153,7 +153,7 @@ def test_the_card(served, tmp_path):
 
 def test_where_there_is_no_choice_none_is_answered(served_models):
     """Empty choices, blank ones, ones that the tokenizer deletes, and no choices at all, beside one that is there."""
-    choose = tf.saved_model.load(str(served_models["multiple_choice"].path)).signatures["choose"]
+    choose = served_models["multiple_choice"].loaded["choose"]
     choices = [["", ""], [" ", "\t\n"], ["\x00", "\u200d"], [b"\xff", ""], ["", "good"]]
     answers = choose(prompt=tf.constant(["a film"] * 5), choices=tf.constant(choices))
     assert answers["choice"].numpy().tolist() == [-1, -1, -1, -1, 1]
@@ -166,7 +166,7 @@ def test_embeddings_pool_the_tokens(served_models):
     served = served_models["encoder"]
     batch = served.pipeline.preprocessor(TEXTS)
     states = served.pipeline.model({name: batch[name] for name in served.pipeline.model.input})["sequence_output"]
-    answers = tf.saved_model.load(str(served.path)).signatures["embed"](text=tf.constant(TEXTS))
+    answers = served.loaded["embed"](text=tf.constant(TEXTS))
     for row, (state, mask) in enumerate(zip(states.numpy(), batch["padding_mask"].numpy(), strict=True)):
         for name, vector in (("mean", state[mask].mean(0)), ("max", state[mask].max(0)), ("cls", state[0])):
             expected = vector / np.linalg.norm(vector)  # this pipeline normalises
@@ -182,7 +182,7 @@ def test_the_next_sentence_head_beside_fill_mask(served_models):
     )
     batch["mask_positions"] = tf.zeros([2, 1], tf.int32)
     expected = tf.nn.softmax(model({name: batch[name] for name in model.input})["nsp_logits"])[:, 0]
-    ask = tf.saved_model.load(str(served.path)).signatures["next_sentence"]
+    ask = served.loaded["next_sentence"]
     answers = ask(text=tf.constant(texts), text_pair=tf.constant(pairs))
     np.testing.assert_allclose(answers["is_next"], expected, atol=1e-5, rtol=0)
 
@@ -208,7 +208,7 @@ def test_a_pretrainer_without_next_sentence_and_an_encoder_of_pairs():
 
 def test_features_are_the_hidden_states(served_models):
     served = served_models["encoder"]
-    loaded = tf.saved_model.load(str(served.path)).signatures["features"]
+    loaded = served.loaded["features"]
     answers = loaded(text=tf.constant(TEXTS))
     encoder = kbert.BertEncoder(served.pipeline.model.config, outputs=["hidden_states"])
     encoder.set_weights(served.pipeline.model.get_weights())

@@ -40,8 +40,7 @@ def short_row(signature):
 @pytest.fixture
 def all_signatures(served):
     """(name, what the SavedModel runs, its `ServingSignature`)"""
-    loaded = tf.saved_model.load(str(served.path)).signatures
-    return [(name, loaded[name], one) for name, one in signatures(served.pipeline).items()]
+    return [(name, served.loaded[name], one) for name, one in served.signatures.items()]
 
 
 def test_too_many_bytes(all_signatures):
@@ -65,7 +64,7 @@ def test_too_many_rows(all_signatures):
 
 
 def test_too_many_choices(served_models):
-    run = tf.saved_model.load(str(served_models["multiple_choice"].path)).signatures["choose"]
+    run = served_models["multiple_choice"].loaded["choose"]
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} .* rows.* Received: 100000"):
         run(prompt=tf.constant(["a"]), choices=tf.constant([["x"] * 100_000]))
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} .* rows.* Received: 100000"):
@@ -77,11 +76,9 @@ def narrow(tmp_path_factory):
     """kind → (path, pipeline) of models that were exported with small limits."""
     found = {}
     for kind in ("span", "tagging", "multiple_choice"):
-        pipeline = make_pipeline(kind)[0]
+        pipeline, directory = make_pipeline(kind)[0], tmp_path_factory.mktemp("narrow")
         size = 8 * pipeline.preprocessor.sequence_length
-        path = kbert.export(
-            pipeline, tmp_path_factory.mktemp("narrow") / kind, max_request_bytes=2000, max_request_tokens=size
-        )  # fmt: skip
+        path = kbert.export(pipeline, directory / kind, max_request_bytes=2000, max_request_tokens=size)
         found[kind] = path, pipeline
     return found
 
@@ -141,7 +138,7 @@ def _peak_megabytes():
 
 def test_a_long_text_among_many_short_ones(served_models):
     """A tagger's answers are as wide as the longest text: 4,000 empty texts and one of 40,000 words would be 5 GB."""
-    run = tf.saved_model.load(str(served_models["tagging"].path)).signatures["tag"]
+    run = served_models["tagging"].loaded["tag"]
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=rf"{REFUSED} 209\d{{4}} places of words .* Received: 160040000"
     ):

@@ -13,9 +13,7 @@ CLAUSES = {
 
 @pytest.fixture(scope="module")
 def serve(served_models):
-    return {
-        kind: tf.saved_model.load(str(served_models[kind].path)).signatures for kind in ("span", "tagging")
-    }  # fmt: skip
+    return {kind: served_models[kind].loaded for kind in ("span", "tagging")}
 
 
 @pytest.mark.parametrize("clause", CLAUSES)

@@ -1,19 +1,21 @@
-"""Messages written and read by hand equal those of tensorflow-serving-api."""
+"""The messages are those of TensorFlow and of tensorflow-serving-api."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from kbert.serving import wire
 from kbert.serving.messages import (
+    decode_tensor,
     encode_example,
+    encode_tensor,
     example_request,
     predict_request,
     prediction_log,
+    read_classification_response,
     read_predict_response,
     read_prediction_log,
+    read_regression_response,
 )
-from kbert.serving.tensor_proto import decode_tensor, encode_tensor
 
 ARRAYS = [
     np.array([["a", "é 中"], ["", "x" * 300]], dtype=object),
@@ -64,8 +66,9 @@ def test_examples():
 
 def test_what_is_no_message():
     for data in (b"\x0a", b"\x0a\x05ab", b"\xff" * 12, b"\x0f\x01"):
-        with pytest.raises(ValueError, match="expected a protocol buffer"):
-            wire.decode(data)
+        for read in (decode_tensor, read_predict_response, read_classification_response, read_regression_response):
+            with pytest.raises(ValueError, match="expected a protocol buffer"):
+                read(data)
     with pytest.raises(ValueError, match="expected a PredictionLog"):
         read_prediction_log(b"")
 
@@ -96,3 +99,9 @@ def test_official_messages():
     response = predict_pb2.PredictResponse()
     response.outputs["score"].CopyFrom(tf.make_tensor_proto([[0.5], [2.0]]))
     assert read_predict_response(response.SerializeToString())["score"].tolist() == [[0.5], [2.0]]
+    response = classification_pb2.ClassificationResponse()
+    response.result.classifications.add().classes.add(label="é", score=0.5)
+    assert read_classification_response(response.SerializeToString()) == [[("é", 0.5)]]
+    response = regression_pb2.RegressionResponse()
+    response.result.regressions.add(value=0.25)
+    assert read_regression_response(response.SerializeToString()) == [0.25]

@@ -60,7 +60,7 @@ def hostile_requests():
 @pytest.fixture(scope="module")
 def server(served_models):
     pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
-    with ModelServer(served_models["single"].path.parent.parent) as running:
+    with ModelServer(served_models) as running:
         yield running
 
 

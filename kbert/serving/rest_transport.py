@@ -1,0 +1,144 @@
+"""TensorFlow Serving's REST interface, with requests."""
+
+import http.client
+import json
+import time
+import urllib.parse
+
+import requests
+import urllib3.exceptions
+
+from kbert.files import parse_json
+from kbert.serving.messages import MAX_MESSAGE
+from kbert.serving.serving_error import ServingError
+
+_PART = 2**16  # bytes of an answer that are read at once
+_BUSY = (429, 502, 503, 504)
+
+
+class RestTransport:
+    """Calls of a REST API, over connections that are kept.
+
+    Redirects are not followed. Trying again is left to `ServingClient`, which does it for both transports:
+    ``urllib3.Retry`` cannot tell a server that is slow, and not to be asked again, from one that closed the connection.
+
+    Args:
+        url: http://host:port or https://host:port.
+        root_certificates: file of the certificates (PEM) that vouch for the server; None: those that requests ships.
+        client_certificate: None, or the files (certificate, key) with which the client shows who it is.
+
+    Source: tensorflow.org/tfx/serving/api_rest.
+    """
+
+    def __init__(self, url, root_certificates=None, client_certificate=None):
+        self.url = url
+        self._session = requests.Session()
+        self._session.headers.update({"Content-Type": "application/json", "Accept-Encoding": "identity"})
+        # Not session.verify, which REQUESTS_CA_BUNDLE of the environment would overrule.
+        self._verify = root_certificates and str(root_certificates)
+        self._session.cert = client_certificate and tuple(map(str, client_certificate))
+
+    def predict(self, spec, inputs, timeout):
+        """dict of output → list, or a list where there is one output.
+
+        Args:
+            spec: dict with signature, and what `address_of` takes.
+            inputs: dict of column → list of strings.
+            timeout: seconds for the whole answer.
+        """
+        return self._post("predict", spec, {"inputs": inputs}, "outputs", timeout)
+
+    def classify(self, spec, examples, timeout):
+        """[(label, score), …] for each example."""
+        return self._post("classify", spec, {"examples": examples}, "results", timeout)
+
+    def regress(self, spec, examples, timeout):
+        """A number for each example."""
+        return self._post("regress", spec, {"examples": examples}, "results", timeout)
+
+    def metadata(self, spec, timeout):
+        """dict of signature → {"inputs": …, "outputs": …}"""
+        content = self._ask(f"{address_of(self.url, spec)}/metadata", None, timeout)
+        try:
+            return content["metadata"]["signature_def"]["signature_def"]
+        except (KeyError, TypeError):
+            raise ServingError(f"{self.url}: expected the metadata of a model. Received: {content!r:.200}") from None
+
+    def _post(self, verb, spec, body, key, timeout):
+        data = json.dumps({"signature_name": spec["signature"], **body}).encode()
+        content = self._ask(f"{address_of(self.url, spec)}:{verb}", data, timeout)
+        if not isinstance(content, dict) or key not in content:
+            raise ServingError(f"{self.url}: expected an answer with {key!r}. Received: {content!r:.200}")
+        return content[key]
+
+    def _ask(self, address, data, timeout):
+        """The JSON that the server answers: to a GET, or to a POST of some data."""
+        try:
+            code, content = self._exchange(address, data, timeout)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, TimeoutError) as error:
+            raise _serving_error(address, error, timeout) from None
+        if 300 <= code < 400:
+            raise ServingError(f"{address} answered {code}: a redirect, which is not followed")
+        if code >= 400:
+            raise ServingError(f"{address} answered {code}: {_reason(content)}", code in _BUSY)
+        try:
+            return parse_json(content, self.url)
+        except ValueError as error:
+            raise ServingError(str(error)) from None
+
+    def _exchange(self, address, data, timeout):
+        """(status, content)"""
+        deadline = time.monotonic() + timeout
+        method = "GET" if data is None else "POST"
+        with self._session.request(
+            method, address, data=data, timeout=timeout, stream=True, allow_redirects=False, verify=self._verify
+        ) as response:
+            parts, size = [], 0
+            while part := response.raw.read1(_PART):
+                parts.append(part)
+                size += len(part)
+                if size > MAX_MESSAGE:
+                    raise ServingError(
+                        f"{address}: expected an answer of at most {MAX_MESSAGE >> 20} MB. Received: one that is longer"
+                    )
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+            return response.status_code, b"".join(parts)
+
+
+def address_of(url, spec):
+    """Where a model of a server answers. `spec`: dict with model, version and label, the last two None or given."""
+    version, label = spec["version"], spec["label"]
+    which = f"/versions/{version}" if version is not None else ""
+    which = f"/labels/{urllib.parse.quote(label, safe='')}" if label is not None else which
+    return f"{url}/v1/models/{urllib.parse.quote(spec['model'], safe='')}{which}"
+
+
+def _serving_error(address, error, timeout):
+    """What an exchange that failed says in one line."""
+    causes = list(_causes(error))
+    is_new = any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in causes)  # a kind of TimeoutError
+    if not is_new and any(isinstance(cause, (TimeoutError, urllib3.exceptions.TimeoutError)) for cause in causes):
+        return ServingError(f"{address} did not answer within {timeout:g} s")
+    if any(isinstance(cause, (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)) for cause in causes):
+        return ServingError(f"{address} broke its answer off: {causes[-1]}", may_retry=True)
+    if isinstance(causes[-1], http.client.HTTPException) and not isinstance(causes[-1], ConnectionError):
+        return ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {causes[-1]!r}")
+    is_refused = isinstance(error, requests.exceptions.SSLError)  # a certificate does not become valid by waiting
+    return ServingError(f"{address} cannot be reached: {causes[-1]}", may_retry=not is_refused)
+
+
+def _causes(error):
+    """An error of requests and those that it wraps, the innermost last."""
+    while error is not None:
+        yield error
+        wrapped = [getattr(error, "reason", None), *reversed(error.args)]
+        error = next((one for one in wrapped if isinstance(one, BaseException)), None)
+
+
+def _reason(data):
+    """The error of TensorFlow Serving's JSON; of others the text."""
+    try:
+        return parse_json(data, "the answer")["error"]
+    except (ValueError, KeyError, TypeError):
+        return data[:200].decode("utf-8", "replace") or "no reason given"

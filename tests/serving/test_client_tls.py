@@ -1,0 +1,101 @@
+"""The client over TLS: only to servers that it was told to trust, and with a certificate of its own where they ask."""
+
+import contextlib
+import json
+import ssl
+from concurrent import futures
+
+import pytest
+import tensorflow as tf
+import trustme
+from helpers.json_server import json_server
+from helpers.run_recipe import run_recipe
+
+from kbert.serving.client import ServingClient
+from kbert.serving.serving_error import ServingError
+
+ANSWER = {"label": ["good"]}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """(certificate authority, dict of the client's arguments that suit it)"""
+    directory, authority = tmp_path_factory.mktemp("tls"), trustme.CA()
+    authority.cert_pem.write_to_path(directory / "root.pem")
+    client = authority.issue_cert("client@example.org")
+    client.private_key_pem.write_to_path(directory / "key.pem")
+    client.cert_chain_pems[0].write_to_path(directory / "client.pem")
+    own = str(directory / "client.pem"), directory / "key.pem"
+    return authority, {"root_certificates": directory / "root.pem", "client_certificate": own}
+
+
+@contextlib.contextmanager
+def https_server(authority, asks_for_clients):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    if asks_for_clients:
+        authority.configure_trust(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+    with json_server({"outputs": ANSWER}, tls=context) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def grpcs_server(authority, asks_for_clients):
+    grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
+    pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
+    from tensorflow_serving.apis import predict_pb2
+
+    response = predict_pb2.PredictResponse()
+    response.outputs["label"].CopyFrom(tf.make_tensor_proto(ANSWER["label"]))
+
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, call):
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: response.SerializeToString())
+
+    certificate = authority.issue_cert("127.0.0.1")
+    own = certificate.private_key_pem.bytes(), b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
+    trusted = authority.cert_pem.bytes() if asks_for_clients else None
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([Handler()])
+    credentials = grpc.ssl_server_credentials([own], trusted, asks_for_clients)
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    yield f"grpcs://127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize("serve", [https_server, pytest.param(grpcs_server, marks=pytest.mark.parity)])
+def test_a_server_is_trusted_by_its_certificate(serve, authority):
+    authority, arguments = authority
+    root = arguments["root_certificates"]
+    with serve(authority, asks_for_clients=False) as url:
+        assert ServingClient(url, "m", root_certificates=root).predict({"text": ["a"]}) == ANSWER
+        with pytest.raises(ServingError, match=r"127.0.0.1:\d+.* cannot be reached: .*(?i:certificate|ssl|handshake)"):
+            ServingClient(url, "m", tries=1).predict({"text": ["a"]})
+
+
+@pytest.mark.parametrize("serve", [https_server, pytest.param(grpcs_server, marks=pytest.mark.parity)])
+def test_a_client_shows_its_certificate(serve, authority):
+    authority, arguments = authority
+    with serve(authority, asks_for_clients=True) as url:
+        assert ServingClient(url, "m", **arguments).predict({"text": ["a"]}) == ANSWER
+        with pytest.raises(ServingError, match="cannot be reached"):
+            ServingClient(url, "m", root_certificates=arguments["root_certificates"], tries=1).predict({"text": ["a"]})
+
+
+def test_the_recipe(authority, capsys):
+    authority, arguments = authority
+    root, (certificate, key) = arguments["root_certificates"], arguments["client_certificate"]
+    with https_server(authority, asks_for_clients=True) as url:
+        tls = ["--root-certificates", root, "--client-certificate", certificate, key]
+        run_recipe("query_server", "a", "--url", url, "--model", "m", *tls)
+    assert json.loads(capsys.readouterr().out) == {"label": "good"}
+
+
+def test_certificates_that_are_none(tmp_path):
+    with pytest.raises(ValueError, match="certificates are for https:// and grpcs://. Received: 'http://localhost'"):
+        ServingClient("http://localhost", "m", root_certificates=tmp_path / "root.pem")
+    for scheme in ("https", "grpcs"):
+        with pytest.raises(OSError, match="root.pem"):
+            ServingClient(f"{scheme}://localhost", "m", root_certificates=tmp_path / "root.pem")

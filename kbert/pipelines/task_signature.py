@@ -27,8 +27,15 @@ class TaskSignature:
 
 def answering(pipeline, answers=None, values_per_row=1) -> TaskSignature:
     """The signature that gives a pipeline's answers, or other `answers` to the same outputs of its model."""
-    answers = answers or pipeline.answers
-    return TaskSignature(
-        lambda batch, inputs: answers(run_in_length_buckets(pipeline.model, batch), batch),
-        values_per_row=values_per_row,
-    )
+    return TaskSignature(_Answering(pipeline.model, answers or pipeline.answers), values_per_row=values_per_row)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answering:
+    """Two that answer with the same objects are equal: an export then holds one graph for both."""
+
+    model: Any
+    answers: Any
+
+    def __call__(self, batch, inputs):
+        return self.answers(run_in_length_buckets(self.model, batch), batch)

@@ -67,7 +67,8 @@ def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature
         raise ValueError(f"export: the task {task.task} does not take {sorted(other)}. Received: layers={list(layers)}")
     default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
     named = {"serving_default": default, **task.signatures(pipeline, **options)}
-    return {name: _within_limits(signature, pipeline, task, limits) for name, signature in named.items()}
+    made = {signature: _within_limits(signature, pipeline, task, limits) for signature in set(named.values())}
+    return {name: made[signature] for name, signature in named.items()}
 
 
 def _within_limits(signature: TaskSignature, pipeline, task, limits):

@@ -17,7 +17,7 @@ from kbert.weights.formats.kbert.names import NAMES as KBERT
 from kbert.weights.formats.kerashub.names import NAMES as KERASHUB
 from kbert.weights.open_checkpoint import open_checkpoint
 
-COUNTS = pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+COUNTS = pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
 
 
 def read_all(file):

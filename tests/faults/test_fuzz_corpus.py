@@ -28,7 +28,7 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_damaged_corpora(tmp_path, kind, count):
     formats = ["wikiextractor"] if kind == "wikiextractor" else FORMATS

@@ -30,7 +30,7 @@ QUIZ = "".join(json.dumps({"prompt": p, "choices": c, "label": y}) + "\n"
 QUIZ_CSV = "prompt,a,b,c,label\nsky,blue,red,,blue\n2 + 2,3,4,5,1\n"
 TRIVIA = {"Data": [{"Question": "Who?", "QuestionId": "q1", "Answer": {"Value": "Ada", "Aliases": ["Lovelace"]},
                     "EntityPages": [{"Filename": "Ada.txt"}], "SearchResults": [{"Filename": "x.txt"}]}]}  # fmt: skip
-COUNTS = [100, pytest.param(2_000, marks=pytest.mark.slow)]
+COUNTS = [40, pytest.param(2_000, marks=pytest.mark.slow)]
 READERS = {
     "squad": (read_squad, "dev.json", json.dumps(SQUAD)),
     "unlabelled squad": (lambda path: read_squad(path, labelled=False), "dev.json", json.dumps(SQUAD, indent=1)),

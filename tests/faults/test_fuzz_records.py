@@ -15,7 +15,7 @@ def records(tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["train-00000.tokens", "held-out-00000.index", "manifest.json", "vocab.txt"])
 def test_damaged_records(records, name, count):
     path = records / name

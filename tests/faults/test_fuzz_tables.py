@@ -21,7 +21,7 @@ CSV = (
 )
 TSV = "text\tlabel\tscore\r\n" + "".join(f"{t}\t{y}\t{s}\r\n" for t, y, s in ROWS)
 JSONL = "".join(json.dumps({"text": t, "label": int(y), "score": float(s)}) + "\n" for t, y, s in ROWS)
-COUNTS = [100, pytest.param(2_000, marks=pytest.mark.slow)]
+COUNTS = [40, pytest.param(2_000, marks=pytest.mark.slow)]
 
 
 def read_all(path):

@@ -8,7 +8,7 @@ from kbert.corpus.documents import read_documents
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import check_vocabulary, read_vocabulary
 
-COUNTS = [100, pytest.param(2_000, marks=pytest.mark.slow)]
+COUNTS = [40, pytest.param(2_000, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("count", COUNTS)

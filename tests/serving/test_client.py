@@ -152,7 +152,7 @@ def test_malformed_answers(server):
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="expected http://host:8501 or grpc://host:8500"):
+    with pytest.raises(ValueError, match="expected http://host:8501, https.* grpc://host:8500"):
         ServingClient("localhost:8501", "single")
     with pytest.raises(ValueError, match="a version or a label"):
         ServingClient("http://localhost:8501", "single", version=1, label="stable")

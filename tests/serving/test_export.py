@@ -45,6 +45,14 @@ def test_the_signatures(served):
             assert spec.shape[0] is None and not output.endswith("_bytes")
 
 
+def test_names_of_the_same_answers_share_one_function(served):
+    shared = {"fill_mask", "next_sentence", "answer", "tag", "choose"} & SIGNATURES[served.kind]
+    if served.kind == "fill_mask":
+        shared -= {"next_sentence"}  # another output of the model
+    made = served.signatures
+    assert {name for name in made if made[name] is made["serving_default"]} == {"serving_default", *shared}
+
+
 def test_padded_outputs_are_as_wide_in_every_batch(served):
     """A server that cuts a request into batches can put the answers together only if their shapes agree."""
     if served.kind in ("tagging", "multiple_choice"):

@@ -62,8 +62,22 @@ def uninterrupted(tmp_path_factory):
     return tiny.run(tmp_path_factory.mktemp("uninterrupted"))
 
 
-@pytest.mark.parametrize("number", STATUS)
-@pytest.mark.parametrize("step", [2, 6, 8, 11])
+_SLOW = pytest.mark.slow  # the same with the other signal
+
+
+@pytest.mark.parametrize(
+    "step, number",
+    [
+        (2, signal.SIGINT),
+        (6, signal.SIGTERM),
+        (8, signal.SIGINT),
+        (11, signal.SIGTERM),
+        pytest.param(2, signal.SIGTERM, marks=_SLOW),
+        pytest.param(6, signal.SIGINT, marks=_SLOW),
+        pytest.param(8, signal.SIGTERM, marks=_SLOW),
+        pytest.param(11, signal.SIGINT, marks=_SLOW),
+    ],
+)
 def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, uninterrupted, number, step):
     handlers = {one: signal.getsignal(one) for one in STATUS}
     model = tiny.compiled_model()
@@ -87,9 +101,15 @@ def test_validation_is_interrupted_too(tmp_path):
 
     with pytest.raises(Interrupted):
         fit_steps(
-            tiny.compiled_model(), tiny.make_dataset, 8, tmp_path, window=4, validation_data=tiny.make_dataset(300),
-            validation_steps=10**6, callbacks=[InValidation()],
-        )  # fmt: skip
+            tiny.compiled_model(),
+            tiny.make_dataset,
+            8,
+            tmp_path,
+            window=4,
+            validation_data=tiny.make_dataset(300),
+            validation_steps=10**6,
+            callbacks=[InValidation()],
+        )
     assert steps_saved(tmp_path) == [4]
     assert [json.loads(line)["step"] for line in (tmp_path / "history.jsonl").open()] == [4]
 
@@ -125,17 +145,36 @@ def home(tmp_path_factory):
 
 def training(home, output, steps=100_000):
     return (
-        "finetune_classifier.py", "--train", home / "train.csv", "--text-column", "text", "--label-column", "label",
-        "--init", home / "init", "--steps", steps, "--batch-size", 8, "--sequence-length", 9, "--checkpoint-every",
-        10_000, "--output", output,
-    )  # fmt: skip
+        "finetune_classifier.py",
+        "--train",
+        home / "train.csv",
+        "--text-column",
+        "text",
+        "--label-column",
+        "label",
+        "--init",
+        home / "init",
+        "--steps",
+        steps,
+        "--batch-size",
+        8,
+        "--sequence-length",
+        9,
+        "--checkpoint-every",
+        10_000,
+        "--output",
+        output,
+    )
 
 
 def start(recipe, *arguments):
     return subprocess.Popen(
-        [sys.executable, str(RECIPES / recipe), *map(str, arguments)], env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, str(RECIPES / recipe), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def wait_for(path, process, seconds=120):
@@ -149,7 +188,7 @@ def lines_about(printed):
     return [line for line in printed.splitlines() if "nterrupt" in line or "Traceback" in line or "  File" in line]
 
 
-@pytest.mark.parametrize("number", STATUS)
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=_SLOW)])
 def test_a_recipe_that_trains(home, tmp_path, number):
     process = start(*training(home, tmp_path / "run"))
     wait_for(tmp_path / "run" / "history.jsonl", process)
@@ -165,7 +204,7 @@ def test_a_recipe_that_trains(home, tmp_path, number):
     assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith((".part", ".tmp"))]
 
 
-@pytest.mark.parametrize("number", STATUS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=_SLOW)])
 def test_a_recipe_without_checkpoints(home, tmp_path, number):
     output = tmp_path / "new" / "answers.jsonl"
     process = start("predict.py", "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
@@ -200,9 +239,10 @@ def test_the_second_signal_ends_at_once(tmp_path):
     fit_steps(tiny.compiled_model(), tiny.make_dataset, 8, sys.argv[1], window=4, callbacks=[Slow()])
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], stdout=subprocess.DEVNULL,
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
+        stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-    )  # fmt: skip
+    )
     wait_for(tmp_path / "begun", process)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)

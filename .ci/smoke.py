@@ -1,0 +1,38 @@
+"""What an installed wheel must be able to do without the checkout: import, tokenise, build, predict, export, reload."""
+
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+start = time.monotonic()
+import kbert  # noqa: E402
+
+seconds = time.monotonic() - start
+package = pathlib.Path(kbert.__file__).parent
+assert package.is_relative_to(sys.prefix), f"kbert comes from {package}, not from {sys.prefix}"
+assert not {"tensorflow", "keras"} & set(sys.modules), "importing kbert imports what it does not need"
+for name in kbert.__all__:
+    getattr(kbert, name)
+
+import tensorflow as tf  # noqa: E402
+
+words = ["a", "charming", "mess", "journey", "##s", "."]
+tokenizer = kbert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
+assert tokenizer("Journeys.").numpy().tolist() == [8, 9, 10]
+config = kbert.BertConfig(vocabulary_size=11, num_layers=1, hidden_dim=12, num_heads=3, intermediate_dim=20)
+model = kbert.BertClassifier(config, num_labels=2)
+pipeline = kbert.build_pipeline(model, tokenizer, labels=["bad", "good"], sequence_length=16)
+expected = pipeline.predict(["A charming journey.", "a mess"], verbose=0)["label"].tolist()
+with tempfile.TemporaryDirectory() as directory:
+    kbert.save_pretrained(pipeline, f"{directory}/saved")
+    loaded = kbert.build_pipeline(kbert.load_pretrained(f"{directory}/saved"))
+    assert loaded.predict(["A charming journey.", "a mess"], verbose=0)["label"].tolist() == expected
+    exported = kbert.export(loaded, f"{directory}/exported")
+    kbert.audit(exported).require_clean()
+    serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    labels = serve(text=tf.constant(["A charming journey.", "a mess"]))["label"].numpy().tolist()
+assert [label.decode() for label in labels] == expected
+print(f"The wheel works: kbert {kbert.__version__} from {package}, imported in {seconds:.2f} s")

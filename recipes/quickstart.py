@@ -64,7 +64,7 @@ def claim(output, overwrite):
             report = f"Its results:\n{finished.read_text()}" if finished.exists() else "That run did not finish.\n"
             sys.exit(
                 f"{output} is not empty: {', '.join(names)}\n{report}"
-                "--overwrite deletes it and starts again; --output DIR writes to another place."
+                "--overwrite deletes it and starts again; --output DIR writes elsewhere."
             )
         if others := [name for name in names if name.removeprefix(".").removesuffix(".part") not in MADE]:
             sys.exit(f"{output} holds more than quickstart.py made ({', '.join(others[:3])}): not deleted. "

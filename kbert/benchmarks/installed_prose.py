@@ -29,12 +29,12 @@ def installed_documents(libraries: tuple[str, ...], limit: int) -> Iterator[tupl
 
     Args:
         libraries: import names of installed packages; ``"python"`` stands for the standard library and its
-            documentation topics. One that is not installed is passed over.
-        limit: the number of sentences after which a library's remaining modules are left unread.
+            documentation topics. One that is not installed is skipped.
+        limit: the number of sentences after which a library's remaining modules are not read.
 
     Yields:
         The library's name, the module's dotted name and its sentences in source order. Modules come in an order that
-        is mixed, but the same on every call; a sentence that was yielded before (boilerplate) is left out.
+        is mixed, but the same on every call; a sentence that was yielded before (boilerplate) is skipped.
 
     Example::
 
@@ -55,7 +55,7 @@ def installed_documents(libraries: tuple[str, ...], limit: int) -> Iterator[tupl
 
 
 def prose_sentences(text: str) -> list[str]:
-    """The English sentences of a docstring; code, signatures, tables and headings are left out."""
+    """The English sentences of a docstring; code, signatures, tables and headings are skipped."""
     sentences = []
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.splitlines()

@@ -25,7 +25,7 @@ _HEADERS = (
 
 
 def archive_members(path) -> Iterator[tuple[str, object]] | None:
-    """(name, binary stream) of each file in an archive, told by its first bytes; None if the file is none.
+    """(name, binary stream) of each file in an archive, recognised by its first bytes; None for other files.
 
     The members of a tar archive, compressed or not, come in its order, those of a zip sorted by name. Each stream must
     be used up before the next one is asked for.
@@ -83,18 +83,18 @@ def _tar_members(path):
 
 
 def _check_rest(stream):
-    """Reads what follows the end mark, to the end, where checksums of the compression stand.
+    """Reads everything after the end mark, so that the checksums of the compression are checked.
 
-    The rest of the last record may hold anything, unless there is no member. Behind it would be what is not read: a
-    second archive, or a text that begins with zeros.
+    The last record may be filled up with anything, unless there is no member. Anything else than zeros after it would
+    be skipped silently: a second archive, or a text that begins with zeros.
     """
     position = stream.tell()
     if position > tarfile.BLOCKSIZE:
-        block = tarfile.BLOCKSIZE  # of the end mark's two the first is behind
+        block = tarfile.BLOCKSIZE  # of the end mark's two, the first is read already
         stream.read(-(position + block) % tarfile.RECORDSIZE + block)
     while rest := stream.read(1 << 20):
         if rest.strip(b"\0"):
-            raise tarfile.ReadError("there is more behind the end of the archive")
+            raise tarfile.ReadError("there is more after the end of the archive")
 
 
 class _Member(tarfile.TarInfo):

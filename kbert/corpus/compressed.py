@@ -16,11 +16,11 @@ _OTHERS = {  # formats that would be read as text
 
 
 def open_decompressed(path):
-    """A binary stream of a file's content: of gzip, bzip2 and xz (told by their first bytes) the decompressed one.
+    """A binary stream of a file's content, of gzip, bzip2 and xz (recognised by their first bytes) decompressed.
 
     Raises:
-        ValueError: a format that is neither read here nor text.
-        OSError: no such file, or not to be read. What `DAMAGED` lists, also while reading: it is damaged.
+        ValueError: a format that is not supported.
+        OSError: no such file, or no permission. What `DAMAGED` lists, also while reading: it is damaged.
     """
     with open(path, "rb") as file:
         start = file.read(8)

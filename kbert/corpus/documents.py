@@ -19,7 +19,7 @@ _LONGEST_TEXT = 1 << 23  # characters, likewise
 _FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
-_MARKUP = re.compile(r"[*#|!{}:;=•·]|[-–—] |Section::|BULLET::")  # lists, tables, headings that an extractor left in
+_MARKUP = re.compile(r"[*#|!{}:;=•·]|[-–—] |Section::|BULLET::")  # lists, tables, headings
 
 
 def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]]:
@@ -35,7 +35,7 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
     Yields:
         Documents: non-empty lists of non-empty sentences (str). A document ends where its file ends, and after 20,000
-        sentences or 8 million characters. Where the marks of a WikiExtractor file do not match (an unclosed document,
+        sentences or 8 million characters. Where the tags of a WikiExtractor file do not match (an unclosed document,
         text outside of documents), all text is kept, and a UserWarning names the file and the line.
 
     Raises:
@@ -76,7 +76,7 @@ def detect_format(lines):
 
 
 def _is_wrapped(line, following, width):
-    """Whether a sentence goes on in the next line because its first word had no room in this one."""
+    """Whether a line was wrapped: its sentence continues on the next line, whose first word would not have fitted."""
     return (
         width >= _NARROWEST_COLUMN
         and not _FINISHED.search(line)
@@ -171,18 +171,18 @@ def _read_wikiextractor(lines, language, name):
             yield from _prose_sentences(line, language)
         if fault and not warned:
             warned = number
-            _warn_of_marks(name, number, fault)
+            _warn_of_tags(name, number, fault)
     if opened and not warned:
-        _warn_of_marks(name, opened, "a <doc> that is not closed where the file ends: is it cut short?")
+        _warn_of_tags(name, opened, "a <doc> that is not closed where the file ends: is it cut short?")
 
 
-def _warn_of_marks(name, line, fault):
+def _warn_of_tags(name, line, fault):
     message = f"{name}, line {line:,}: {fault}. All text is kept; no further faults of this file are reported."
     warnings.warn(message, stacklevel=3)
 
 
 def _prose_sentences(line, language):
-    """The finished sentences of a paragraph: none for a heading or a list item, all but the tail before a lost list."""
+    """The finished sentences of a paragraph: none of a heading or list item; an unfinished last one is skipped."""
     if "<" in line:
         line = _TAG.sub(" ", line)
     if "&" in line:

@@ -16,7 +16,7 @@ _POOL_BYTES = 1 << 23  # a pool of text is closed at this size too: sentences ma
 class TokenPool(NamedTuple):
     """Tokenised documents held in memory together.
 
-    token_ids: integer [T]; sentences lie one behind the other.
+    token_ids: integer [T]; one sentence after the other.
     sentence_lengths: int32 [n], none 0.
     document_splits: int32 [D + 1]: document d is the sentences document_splits[d] to document_splits[d + 1] - 1; none
     is empty. document_ids: int64 [D]: the number of each document in the corpus; its random draws are keyed by it.

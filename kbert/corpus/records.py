@@ -4,7 +4,7 @@ A records directory holds
 
     manifest.json       what made it, the counts, for each shard its size and SHA-256; at its end its own SHA-256
     vocab.txt           the vocabulary
-    train-00000.tokens  token ids, little-endian uint16 (int32 for more than 65,536 tokens), sentence behind sentence
+    train-00000.tokens  token ids, little-endian uint16 (int32 beyond 65,536 tokens), one sentence after the other
     train-00000.index   little-endian int32: n, D, the n sentences' lengths in tokens, the D documents' in sentences
     held-out-00000.…    the same, for the documents that training never sees
 

@@ -5,8 +5,8 @@ def split_sentences(text, language="en"):
     """Splits a paragraph into its sentences.
 
     The work is done by sentencex (Wikimedia's segmenter, about 300 languages): abbreviations ("Mr.", "U.S.", "e.g."),
-    initials, decimals and quoted speech do not end a sentence. tensorflow_text's StateBasedSentenceBreaker, at hand
-    anyway, breaks after every full stop ("Mr. | Smith", "3. | 5 million") and is some fifty times slower.
+    initials, decimals and quoted speech do not end a sentence. tensorflow_text's StateBasedSentenceBreaker breaks after
+    every full stop ("Mr. | Smith", "3. | 5 million") and is some fifty times slower.
 
     Args:
         text: str, one paragraph. Line ends inside it count as spaces.

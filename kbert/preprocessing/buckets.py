@@ -32,7 +32,7 @@ def trim_padding(batch, padding="longest", also=()):
 
     Args:
         batch: dict with ``padding_mask`` bool [..., S] (False on padding). Entries by token, such as ``token_ids``, are
-            cut with it; they are known by name, whatever the shape of others. The rest is left alone.
+            cut with it; they are known by name, whatever the shape of others. Other entries are unchanged.
         padding: "longest": to a multiple of 4, and at least 4; "bucket": to the smallest of `BUCKETS`, for compiled
             models; "full": not at all, for a TPU.
         also: names of further entries [..., S] to cut, such as labels by token.
@@ -106,22 +106,22 @@ def text_sizes(columns) -> np.ndarray:
 
 
 def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
-    """The order of evaluation: (row numbers by falling size, where each row then stands).
+    """The order of evaluation: (row numbers by falling size, its inverse permutation).
 
-    The longest come first, so that what does not fit into memory fails at once. ``outputs[place]`` restores the order.
+    The longest come first, so that a batch too large for memory fails at once. ``outputs[inverse]`` restores the order.
 
     Example::
 
-        order, place = longest_first([3, 9, 5])  # [1, 2, 0] and [2, 0, 1]
+        order, inverse = longest_first([3, 9, 5])  # [1, 2, 0] and [2, 0, 1]
     """
     order = np.argsort(-np.asarray(sizes), kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return order, place
+    inverse = np.empty_like(order)
+    inverse[order] = np.arange(len(order))
+    return order, inverse
 
 
 def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data.Dataset:
-    """Deals the rows of every window of batches out to those batches by length, and shuffles the batches.
+    """Groups the rows of every window of batches by length, and shuffles the batches.
 
     Batches of rows of like length need little padding. The price is that a batch is no longer drawn at random from all
     rows, only its window is. Batch n is a function of the rows, `seed` and n alone.

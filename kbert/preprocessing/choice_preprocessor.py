@@ -25,16 +25,16 @@ class ChoicePreprocessor(Preprocessor):
         sequence_length: S, static.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         inputs: dict of ``prompt``, strings [B], and ``choices``, strings [B, C]; C is free. Lists of choices may differ
             in length. Other entries are ignored.
 
-    Returns:
+    Outputs:
         dict of ``token_ids`` int32 [B, C, S], ``segment_ids`` int32 [B, C, S], ``padding_mask`` bool [B, C, S].
 
     Raises:
-        ValueError: a missing column, a shape that is no column, a sequence length without room for two texts.
-        TypeError: columns that hold no strings.
+        ValueError: a missing column, a shape that is not a column's, a sequence length too short for two texts.
+        TypeError: columns that do not hold strings.
 
     Source: Devlin et al. 2018, section 4.4.
 

@@ -26,18 +26,18 @@ class DocumentPreprocessor(Preprocessor):
         doc_stride: tokens from one window's start to the next one's; windows do not overlap where it is S - 2 or more.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
         max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
             graph, before memory is taken for them. None: no limit.
 
-    Returns:
+    Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
         text each window belongs to, ascending; ``text`` string [B].
 
     Raises:
-        ValueError: a missing column, a single string, a length or stride that is none.
-        TypeError: a column that holds no strings.
+        ValueError: a missing column, a single string, a length or stride that is no positive integer.
+        TypeError: a column that does not hold strings.
 
     Example::
 

@@ -27,16 +27,16 @@ class FillMaskPreprocessor(Preprocessor):
             as `tokenizer`.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
 
-    Returns:
+    Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S], ``mask_positions`` int32
         [B, M] (ascending, then 0) and ``count`` int32 [B].
 
     Raises:
-        ValueError: a missing column, a single string, no room for text, `max_masks` below 1.
-        TypeError: a column that holds no strings.
+        ValueError: a missing column, a single string, a sequence length too short for text, `max_masks` below 1.
+        TypeError: a column that does not hold strings.
 
     Example::
 
@@ -58,14 +58,14 @@ class FillMaskPreprocessor(Preprocessor):
     def call(self, inputs):
         (text,) = string_columns(inputs, self.input_names, "FillMaskPreprocessor")
         ids = self.tokenizer.call(text)  # ragged [B, None]
-        room = content_length(self.sequence_length, 1)
+        max_tokens = content_length(self.sequence_length, 1)
         starts = tf.cast(ids.row_starts(), tf.int32)  # [B]
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        offset = self._window_start(ids, lengths, room)
+        offset = self._window_start(ids, lengths, max_tokens)
         batch = pack_ranges(
             tf.concat([ids.values, [self.tokenizer.pad_id]], axis=0),  # never empty
             starts + offset,
-            tf.minimum(lengths - offset, room),
+            tf.minimum(lengths - offset, max_tokens),
             sequence_length=self.sequence_length,
             **self.special_ids,
         )
@@ -79,14 +79,14 @@ class FillMaskPreprocessor(Preprocessor):
         is_real = tf.range(self.max_masks)[tf.newaxis, :] < count[:, tf.newaxis]
         return {**batch, "mask_positions": tf.where(is_real, order, 0), "count": count}
 
-    def _window_start(self, ids, lengths, room):
-        """First token kept of each text, int32 [B]: 0, unless all masks lie beyond the first `room` tokens."""
+    def _window_start(self, ids, lengths, max_tokens):
+        """First token kept of each text, int32 [B]: 0, unless all masks come after the first `max_tokens` tokens."""
         first = tf.ragged.range(lengths)  # [B, None] 0, 1, ...
         beyond = tf.int32.max
         positions = first.with_values(tf.where(ids.values == self.tokenizer.mask_id, first.values, beyond))
-        first_mask = tf.reduce_min(positions, axis=1)  # [B], `beyond` where there is none
-        is_lost = (first_mask >= room) & (first_mask < beyond)
-        around = tf.maximum(tf.minimum(first_mask - room // 2, lengths - room), 0)
+        first_mask = tf.reduce_min(positions, axis=1)  # [B], `beyond` in a text without a mask
+        is_lost = (first_mask >= max_tokens) & (first_mask < beyond)
+        around = tf.maximum(tf.minimum(first_mask - max_tokens // 2, lengths - max_tokens), 0)
         return tf.where(is_lost, around, 0)
 
     def compute_output_spec(self, inputs):

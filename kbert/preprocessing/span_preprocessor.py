@@ -18,9 +18,8 @@ class SpanPreprocessor(Preprocessor):
     """Packs each question with every window of its context into ``[CLS] question [SEP] window [SEP]``.
 
     A context that does not fit becomes several rows, overlapping windows of it: W is not B. A question longer than
-    `max_query_length` loses its end; where S is so small that no room would be left for the context, it loses more, so
-    that one token of the context fits. Empty questions and contexts are legal: such a context has one window without
-    content.
+    `max_query_length` loses its end; where S is so small that no token of the context would fit, it loses more, until
+    one does. Empty questions and contexts are legal: such a context has one window without content.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -29,22 +28,22 @@ class SpanPreprocessor(Preprocessor):
         max_query_length: the most tokens of a question that are read.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         inputs: dict with the string columns ``question`` and ``context`` [B].
         max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
             graph, before memory is taken for them. None: no limit.
 
-    Returns:
+    Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S];
         ``window_row`` int32 [W], the question each window belongs to, ascending;
-        ``window_token`` int32 [W, S], number of the token among all contexts' tokens, -1 where there is none of a
+        ``window_token`` int32 [W, S], number of the token among all contexts' tokens, -1 for tokens that are not of a
         context; ``is_max_context`` bool [W, S], whether this window is the one where the token has the most context;
         ``token_starts``, ``token_ends`` int32 [W, S], what the token stands for in its context, in code points, 0 where
         `window_token` is -1; and ``context`` string [B], for the answers to be cut from.
 
     Raises:
         ValueError: a missing column, a single string, a length, stride or limit that is no positive integer.
-        TypeError: columns that hold no strings.
+        TypeError: columns that do not hold strings.
 
     Source: Devlin et al. 2018, section 4.2; google-research/bert run_squad.py, ``convert_examples_to_features``.
 
@@ -72,15 +71,15 @@ class SpanPreprocessor(Preprocessor):
         question, context = string_columns(inputs, self.input_names, "SpanPreprocessor")
         question_ids = self.tokenizer.call(question)  # ragged [B, None]
         context_ids, starts, ends = self.tokenizer.tokenize_with_offsets(context)
-        room = self.sequence_length - 3  # for question and window
-        query_length = tf.minimum(_lengths(question_ids), min(self.max_query_length, room - 1))  # [B]
-        windows = sliding_windows(_lengths(context_ids), room - query_length, self.doc_stride)
+        max_tokens = self.sequence_length - 3  # of question and window together
+        query_length = tf.minimum(_lengths(question_ids), min(self.max_query_length, max_tokens - 1))  # [B]
+        windows = sliding_windows(_lengths(context_ids), max_tokens - query_length, self.doc_stride)
         row, start, length = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)  # [W]
         query_length = tf.gather(query_length, row)  # [W]
-        tokens = window_tokens(row, start, length, room)  # [W, S - 3]
-        is_max = max_context(row, start, length, room)
-        tokens, is_max = self._in_place(tokens, is_max, query_length)  # [W, S]
-        first = 1 + tf.size(question_ids.values)  # behind one filler, which keeps gathers legal without any token
+        tokens = window_tokens(row, start, length, max_tokens)  # [W, S - 3]
+        is_max = max_context(row, start, length, max_tokens)
+        tokens, is_max = self._after_question(tokens, is_max, query_length)  # [W, S]
+        first = 1 + tf.size(question_ids.values)  # after one filler, which keeps gathers legal without any token
         batch = pack_ranges(
             tf.concat([[self.tokenizer.pad_id], question_ids.values, context_ids.values], 0),
             1 + tf.cast(tf.gather(question_ids.row_starts(), row), tf.int32),
@@ -100,8 +99,8 @@ class SpanPreprocessor(Preprocessor):
             "context": context,
         }
 
-    def _in_place(self, tokens, is_max, query_length):
-        """What is known by content position, moved behind [CLS] question [SEP]."""
+    def _after_question(self, tokens, is_max, query_length):
+        """Columns by content position [W, S - 3], moved to the positions after [CLS] question [SEP]: [W, S]."""
         position = tf.range(self.sequence_length)[tf.newaxis, :] - query_length[:, tf.newaxis] - 2  # [W, S]
         inside = (position >= 0) & (position < self.sequence_length - 3)
         position = tf.where(inside, position, 0)

@@ -1,4 +1,4 @@
-"""What users hand to a preprocessor → string tensors [B]."""
+"""Columns of strings, as tensors, arrays or lists → string tensors [B]."""
 
 import tensorflow as tf
 
@@ -12,7 +12,7 @@ def string_columns(inputs, names, owner, matrices=()):
         inputs: dict with (at least) these names, or, for a single name, the strings themselves: a tensor, a NumPy array
             or a list; [B], or [B, 1] as some readers of tables give them.
         names: the columns wanted.
-        owner: who asks, for error messages.
+        owner: str, the class that asks, for error messages.
         matrices: those of the names that have several strings a row, [B, C]; lists that differ in length are filled up
             with empty strings.
 
@@ -20,8 +20,8 @@ def string_columns(inputs, names, owner, matrices=()):
         list of string tensors [B] (of `matrices` [B, C]), in the order of `names`.
 
     Raises:
-        ValueError: a missing column, a single string, a shape that is no column, columns of different lengths, an
-            element (such as None) that is no string; the message names it.
+        ValueError: a missing column, a single string, a shape that is not a column's, columns of different lengths, an
+            element (such as None) that is not a string; the message names it.
         TypeError: a tensor or array that holds no strings.
     """
     if not isinstance(inputs, dict):
@@ -78,23 +78,23 @@ def _tensor(values, name, owner):
     try:
         return tf.convert_to_tensor(values)
     except (ValueError, TypeError) as error:
-        found = _no_string(values, f"`{name}`")
+        found = _first_not_string(values, f"`{name}`")
         if found is None:
             raise
         raise ValueError(f"{owner}: {found[0]}: expected str. Received: {str(found[1])[:60]}") from error
 
 
-def _no_string(values, place):
-    """(place, value) of the first element that is no string; lists in `values` only count where it begins with one."""
+def _first_not_string(values, where):
+    """(where, value) of the first element that is not a string; lists are searched only if the first element is one."""
     if values is None or isinstance(values, (int, float, dict)):
-        return place, values
+        return where, values
     if not isinstance(values, (list, tuple)) and not hasattr(values, "__getitem__"):
         return None
     nested = len(values) > 0 and isinstance(values[0], (list, tuple))
     for number, value in enumerate(values):
         if nested and isinstance(value, (list, tuple)):
-            if (found := _no_string(value, f"{place}[{number}]")) is not None:
+            if (found := _first_not_string(value, f"{where}[{number}]")) is not None:
                 return found
         elif not isinstance(value, (str, bytes)):
-            return f"{place}[{number}]", value
+            return f"{where}[{number}]", value
     return None

@@ -13,8 +13,8 @@ from kbert.preprocessing.windows import max_context, sliding_windows, window_tok
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.words import split_words
 
-# The dense answers [B, T] may have so many places for each token that the limit on windows allows.
-_PLACES_OF_A_TOKEN = 16
+# The dense answers [B, T] may have so many cells for each token that the limit on windows allows.
+_CELLS_PER_TOKEN = 16
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -35,12 +35,12 @@ class TaggingPreprocessor(Preprocessor):
             window then is what counts.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
         max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
             graph, before memory is taken for them. None: no limit.
 
-    Returns:
+    Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
         window's text; ``window_token`` int32 [W, S], number of the token among those of all texts (-1: none);
         ``is_max_context`` bool [W, S], whether this is the token's window with most context; ``token_starts``,
@@ -49,8 +49,9 @@ class TaggingPreprocessor(Preprocessor):
         int32 [B, T], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
 
     Raises:
-        ValueError: a missing column, a single string, no room for text, a stride that is no positive integer.
-        TypeError: a column that holds no strings.
+        ValueError: a missing column, a single string, a sequence length too short for text, a stride that is no
+            positive integer.
+        TypeError: a column that does not hold strings.
 
     Source: Devlin et al. 2018, section 5.3; windows as in google-research/bert run_squad.py.
 
@@ -65,9 +66,9 @@ class TaggingPreprocessor(Preprocessor):
 
     def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
-        room = content_length(sequence_length, 1)
+        max_tokens = content_length(sequence_length, 1)
         if doc_stride is None:
-            doc_stride = max(1, room // 2)
+            doc_stride = max(1, max_tokens // 2)
         if isinstance(doc_stride, bool) or not isinstance(doc_stride, int) or doc_stride < 1:
             raise ValueError(
                 f"TaggingPreprocessor: `doc_stride` must be a positive integer or None. Received: {doc_stride!r}"
@@ -76,7 +77,7 @@ class TaggingPreprocessor(Preprocessor):
 
     def call(self, inputs, max_windows=None):
         (text,) = string_columns(inputs, self.input_names, "TaggingPreprocessor")
-        words, starts, ends = self._limit_places(split_words(text), max_windows)
+        words, starts, ends = self._limit_cells(split_words(text), max_windows)
         ids, piece_starts, piece_ends = self.tokenizer.tokenize_with_offsets(words.values)
         lengths = ends.values - starts.values  # [M]
         pieces = [
@@ -94,7 +95,7 @@ class TaggingPreprocessor(Preprocessor):
         }
 
     def windows(self, words):
-        """The batch of texts that come as words: what a call gives, but for ``text`` and the places in it.
+        """The batch of texts that come as words: what a call gives, but for ``text`` and the offsets in it.
 
         Args:
             words: ragged string [B, None].
@@ -103,24 +104,24 @@ class TaggingPreprocessor(Preprocessor):
         batch = self._windows(words, _or_else(ids, ids, self.tokenizer.unk_id))
         return {**batch, "words": words.to_tensor("")}
 
-    def _limit_places(self, columns, max_windows):
+    def _limit_cells(self, columns, max_windows):
         """The ragged columns, once [B, T] is known to be small: one long text fills many short rows."""
         if max_windows is None:
             return columns
-        places = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]
+        shape = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]
         what = "places of words (texts times the words of the longest one)"
         advice = "Send long texts by themselves, or export the model with a larger max_request_tokens."
-        limit = _PLACES_OF_A_TOKEN * max_windows * self.sequence_length
-        values = at_most(tf.reduce_prod(places), limit, what, advice, [column.values for column in columns])
+        limit = _CELLS_PER_TOKEN * max_windows * self.sequence_length
+        values = at_most(tf.reduce_prod(shape), limit, what, advice, [column.values for column in columns])
         return [column.with_values(value) for column, value in zip(columns, values, strict=True)]
 
     def _windows(self, words, ids, token_starts=None, token_ends=None, max_windows=None):
-        """`ids` and places: ragged [M, None], at least one token a word."""
-        room = self.sequence_length - 2
+        """The batch of words whose `ids` and offsets are ragged [M, None], at least one token a word."""
+        max_tokens = self.sequence_length - 2
         pieces = tf.cast(ids.row_lengths(), tf.int32)  # [M]
         first = tf.cumsum(pieces, exclusive=True)  # [M], of each word, among all tokens
         text_first = tf.gather(tf.concat([[0], tf.cumsum(pieces)], 0), words.row_splits)  # [B + 1]
-        windows = sliding_windows(text_first[1:] - text_first[:-1], room, self.doc_stride)
+        windows = sliding_windows(text_first[1:] - text_first[:-1], max_tokens, self.doc_stride)
         windows = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)
         window_row, window_start, window_length = windows
         batch = pack_ranges(
@@ -131,12 +132,12 @@ class TaggingPreprocessor(Preprocessor):
             **self.special_ids,
         )
         around = [[0, 0], [1, 1]]  # [CLS], and the last [SEP]
-        token = tf.pad(window_tokens(*windows, room), around, constant_values=-1)  # [W, S]
-        is_max = tf.pad(max_context(*windows, room), around)
-        # Every token has one place; in their order, those of the words' first tokens are what is looked for.
-        place = tf.cast(tf.where(tf.reshape(is_max, [-1])), tf.int32)  # [tokens, 1]
-        number = tf.gather(tf.reshape(token, [-1]), place[:, 0])  # [tokens]
-        position = tf.scatter_nd(number[:, tf.newaxis], place[:, 0], tf.shape(number))  # [tokens]
+        token = tf.pad(window_tokens(*windows, max_tokens), around, constant_values=-1)  # [W, S]
+        is_max = tf.pad(max_context(*windows, max_tokens), around)
+        # Each token has one window with most context: its position there, for all tokens in their order.
+        positions = tf.cast(tf.where(tf.reshape(is_max, [-1])), tf.int32)  # [tokens, 1]
+        number = tf.gather(tf.reshape(token, [-1]), positions[:, 0])  # [tokens]
+        position = tf.scatter_nd(number[:, tf.newaxis], positions[:, 0], tf.shape(number))  # [tokens]
         batch |= {"window_row": window_row, "window_token": token, "is_max_context": is_max}
         for name, values in (("token_starts", token_starts), ("token_ends", token_ends)):
             if values is not None:

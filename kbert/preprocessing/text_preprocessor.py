@@ -25,16 +25,16 @@ class TextPreprocessor(Preprocessor):
         pair: whether the texts come in pairs.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         inputs: dict of string columns [B]: ``text``, and ``text_pair`` if `pair`; single texts may come without the
             dict. All columns tensors, or all NumPy arrays or lists. Other entries are ignored.
 
-    Returns:
+    Outputs:
         dict of ``token_ids`` int32 [B, S], ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S].
 
     Raises:
-        ValueError: a missing column, a single string, a sequence length without room for text.
-        TypeError: columns that hold no strings.
+        ValueError: a missing column, a single string, a sequence length too short for text.
+        TypeError: columns that do not hold strings.
 
     Source: Devlin et al. 2018, section 3 and 4; google-research/bert run_classifier.py, ``convert_single_example``.
 

@@ -6,16 +6,16 @@ Shapes: B texts, W windows of all of them, C content positions of a window, T co
 import tensorflow as tf
 
 
-def sliding_windows(lengths, room, doc_stride):
+def sliding_windows(lengths, max_content_tokens, doc_stride):
     """Cuts texts of tokens into windows, as the original's SQuAD code does.
 
-    A window takes `room` tokens, or what is left; the next one begins ``min(room, doc_stride)`` tokens later; the
-    window that reaches the end of its text is the text's last. A text without a token gets one empty window, so that
-    every text is answered.
+    A window holds up to `max_content_tokens` tokens; the next one begins ``min(max_content_tokens, doc_stride)`` tokens
+    later; the window that reaches the end of its text is its last. A text without a token gets one empty window, so
+    that every text is answered.
 
     Args:
         lengths: integers [B], tokens of each text.
-        room: integers [B], or one for all: the most tokens of a window; below 1 counts as 1.
+        max_content_tokens: integers [B], or one for all: the most tokens of a window; below 1 counts as 1.
         doc_stride: int, tokens from one window's start to the next one's; at least 1.
 
     Returns:
@@ -29,19 +29,19 @@ def sliding_windows(lengths, room, doc_stride):
 
     Example::
 
-        sliding_windows([5, 0], room=3, doc_stride=2)  # [0, 0, 1], [0, 2, 0], [3, 3, 0]
+        sliding_windows([5, 0], max_content_tokens=3, doc_stride=2)  # [0, 0, 1], [0, 2, 0], [3, 3, 0]
     """
     if isinstance(doc_stride, bool) or not isinstance(doc_stride, int) or doc_stride < 1:
         raise ValueError(f"sliding_windows: `doc_stride` must be a positive integer. Received: {doc_stride!r}")
     lengths = tf.cast(lengths, tf.int32)  # [B]
-    room = tf.broadcast_to(tf.maximum(tf.cast(room, tf.int32), 1), tf.shape(lengths))  # [B]
-    step = tf.minimum(room, doc_stride)
-    beyond = tf.maximum(lengths - room, 0)  # tokens that the first window leaves
+    max_content_tokens = tf.broadcast_to(tf.maximum(tf.cast(max_content_tokens, tf.int32), 1), tf.shape(lengths))  # [B]
+    step = tf.minimum(max_content_tokens, doc_stride)
+    beyond = tf.maximum(lengths - max_content_tokens, 0)  # tokens after the first window
     count = 1 + (beyond + step - 1) // step  # [B]
     window_row = tf.repeat(tf.range(tf.size(lengths)), count)  # [W]
     number = tf.range(tf.size(window_row)) - tf.gather(tf.cumsum(count, exclusive=True), window_row)  # within its text
     window_start = number * tf.gather(step, window_row)
-    window_length = tf.minimum(tf.gather(lengths, window_row) - window_start, tf.gather(room, window_row))
+    window_length = tf.minimum(tf.gather(lengths, window_row) - window_start, tf.gather(max_content_tokens, window_row))
     return window_row, window_start, window_length
 
 
@@ -53,7 +53,7 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
         sequence_length: C, content positions wanted; at least the longest window.
 
     Returns:
-        int32 [W, C]; -1 behind the window's end.
+        int32 [W, C]; -1 after the window's end.
 
     Example::
 
@@ -70,15 +70,15 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
 def max_context(window_row, window_start, window_length, sequence_length):
     """In which of its windows each token has the most context: the one whose prediction counts.
 
-    The context of a token in a window is what there is on the poorer side, min(left, right), plus 0.01 times the
-    window's length; of windows with equal context the first has the token.
+    The context of a token in a window is the smaller of its numbers of neighbours, min(left, right), plus 0.01 times
+    the window's length; of windows with equal context the first has the token.
 
     Args:
         window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
         sequence_length: C, content positions wanted; at least the longest window.
 
     Returns:
-        bool [W, C]; every token of every text is True exactly once. False behind a window's end.
+        bool [W, C]; every token of every text is True exactly once. False after a window's end.
 
     Source: google-research/bert run_squad.py, ``_check_is_max_context``.
 
@@ -92,11 +92,11 @@ def max_context(window_row, window_start, window_length, sequence_length):
     length = window_length[:, tf.newaxis]  # [W, 1]
     # In float64, term by term as Python computes it, so that near ties fall as they do in the original.
     score = tf.cast(tf.minimum(position, length - 1 - position), tf.float64) + 0.01 * tf.cast(length, tf.float64)
-    place = tf.maximum(tokens, 0)
-    # unsorted_segment_* leave out negative segments: positions behind the end.
+    index = tf.maximum(tokens, 0)
+    # unsorted_segment_* skip negative segments: positions after the end.
     best = tf.concat([tf.math.unsorted_segment_max(score, tokens, total), [0.0]], 0)  # [T + 1]; no token is legal too
-    is_best = (tokens >= 0) & (score == tf.gather(best, place))
+    is_best = (tokens >= 0) & (score == tf.gather(best, index))
     window = tf.broadcast_to(tf.range(tf.size(window_row))[:, tf.newaxis], tf.shape(tokens))
     first = tf.math.unsorted_segment_min(window, tf.where(is_best, tokens, -1), total)  # [T]
     first = tf.concat([first, [-1]], 0)
-    return is_best & (window == tf.gather(first, place))
+    return is_best & (window == tf.gather(first, index))

@@ -12,7 +12,7 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
     Normalisation works on one character at a time (what depends on the neighbours, the form of a final sigma, does not
     change a length), so the length of each character's own normal form tells where the bytes came from. The different
     characters of the batch, few, are normalised once more for that. A span is made of whole characters with the
-    stripped marks that belong to them; deleted characters at its edges are left out.
+    stripped marks that belong to them; deleted characters at its edges are not part of it.
 
     Args:
         strings: strings [B], valid UTF-8.
@@ -34,7 +34,7 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
     row_first = tf.gather(characters.row_splits, row)  # [T], characters
     row_last = tf.gather(characters.row_splits, row + 1)
     shift = tf.gather(_from_zero(byte_end), row_first)  # [T], bytes before the row
-    # The first character that ends behind a byte holds that byte: those without bytes end where the one before ends.
+    # The first character that ends after a byte holds that byte: those without bytes end where the one before ends.
     first = tf.searchsorted(byte_end, starts.values + shift, side="right", out_type=tf.int64)  # [T]
     last = tf.searchsorted(byte_end, ends.values - 1 + shift, side="right", out_type=tf.int64)  # [T]
 
@@ -47,10 +47,10 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
     last_mark = tf.gather(tf.concat([[-1], marks], 0), tf.searchsorted(marks, following, side="left"))
     last = tf.maximum(last, last_mark)
 
-    place = _from_zero(tf.cumsum(tf.gather(source_lengths(different), index)))  # [C + 1], of the whole batch's source
-    row_place = tf.gather(place, row_first)
-    start = tf.gather(place, first) - row_place
-    end = tf.gather(place, last + 1) - row_place
+    offset = _from_zero(tf.cumsum(tf.gather(source_lengths(different), index)))  # [C + 1], of the whole batch's source
+    row_offset = tf.gather(offset, row_first)
+    start = tf.gather(offset, first) - row_offset
+    end = tf.gather(offset, last + 1) - row_offset
     return starts.with_values(start), ends.with_values(end)
 
 

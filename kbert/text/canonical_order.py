@@ -15,7 +15,7 @@ _COMPOSED = {"\u0f73": "\u0f71\u0f72", "\u0f75": "\u0f71\u0f74", "\u0f81": "\u0f
 
 
 def order_marks(strings):
-    """Sorts the marks behind each character by their combining class, where there are very many.
+    """Sorts the marks after each character by their combining class, where there are very many.
 
     NFD does the same, but ICU takes a time of n² for n marks out of order: minutes for half a megabyte of them. Marks
     that are in order cost it nothing. The normal form is the same with this step and without it.
@@ -38,9 +38,9 @@ def _sorted(strings):
         strings = tf.strings.regex_replace(strings, character, marks)
     characters = tf.strings.unicode_decode(strings, "UTF-8")  # [B, None]
     points, classes = (tf.constant(column) for column in zip(*_combining_classes(), strict=True))
-    place = tf.minimum(tf.searchsorted(points, characters.values), tf.size(points) - 1)  # [C]
-    is_mark = tf.gather(points, place) == characters.values
-    combining_class = tf.where(is_mark, tf.gather(classes, place), 0)  # [C]
+    index = tf.minimum(tf.searchsorted(points, characters.values), tf.size(points) - 1)  # [C]
+    is_mark = tf.gather(points, index) == characters.values
+    combining_class = tf.where(is_mark, tf.gather(classes, index), 0)  # [C]
     run = tf.cumsum(tf.cast(~is_mark, tf.int64)) + characters.value_rowids()  # [C]; a character and its marks
     order = tf.argsort(run * 256 + tf.cast(combining_class, tf.int64), stable=True)
     return tf.strings.unicode_encode(characters.with_values(tf.gather(characters.values, order)), "UTF-8")

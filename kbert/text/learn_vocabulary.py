@@ -67,14 +67,14 @@ def learn_vocabulary(
     if max_characters is not None and max_characters < 1:
         raise ValueError(f"`max_characters` must be a positive integer or None. Received: {max_characters!r}")
     strip_accents = lowercase if strip_accents is None else strip_accents
-    marks = CJK if split_on_cjk else ""
-    normalizer = Normalizer(lowercase, strip_accents, split_words=True, marks=marks)
+    separated = CJK if split_on_cjk else ""
+    normalizer = Normalizer(lowercase, strip_accents, split_words=True, separated=separated)
     counts = count_words(lines, normalizer)
     if not counts:
         raise ValueError("The corpus holds no word: there is nothing to learn a vocabulary from.")
     reserved = reserved_tokens(size)
     alphabet = _alphabet(counts, size - len(reserved), max_characters)
-    fixed = [*reserved, *sorted(alphabet), *_pieces_of_one(alphabet, marks)]
+    fixed = [*reserved, *sorted(alphabet), *_pieces_of_one(alphabet, separated)]
     return _fill(fixed, counts, alphabet, size)
 
 
@@ -136,11 +136,12 @@ def _alphabet(counts, max_tokens, max_characters):
     return {character for character, _ in ranked[: min(max_characters, max_tokens // 3)]}  # each takes up to two tokens
 
 
-def _pieces_of_one(alphabet, marks):
+def _pieces_of_one(alphabet, separated):
     """The characters as pieces inside words; punctuation and CJK characters are always words of their own."""
     characters = sorted(alphabet)
-    separated = Normalizer(lowercase=False, strip_accents=False, split_words=True, marks=marks)(tf.constant(characters))
-    return [f"##{c}" for c, form in zip(characters, separated.numpy(), strict=True) if form.decode() == c]
+    normalizer = Normalizer(lowercase=False, strip_accents=False, split_words=True, separated=separated)
+    forms = normalizer(tf.constant(characters)).numpy()
+    return [f"##{c}" for c, form in zip(characters, forms, strict=True) if form.decode() == c]
 
 
 def _fill(fixed, counts, alphabet, size):

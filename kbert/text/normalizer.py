@@ -47,21 +47,21 @@ class Normalizer:
     4. `strip_accents`: NFD, then category Mn is deleted;
     5. `split_words`: white space becomes a space, and punctuation is set off by spaces.
 
-    Spaces are not set round CJK characters, and other white space is left as it is, because the WordPiece op splits at
+    Spaces are not set around CJK characters, and other white space is left as it is, because the WordPiece op splits at
     all of them by itself. Cleaning comes first of all: `tf.strings.lower` would end a string at U+0000.
 
     Args:
         lowercase, strip_accents, split_words: which steps are done.
-        marks: characters (an RE2 class without its brackets) that are words of their own, for `split_words`.
+        separated: characters (an RE2 class without its brackets) that are words of their own, for `split_words`.
 
     Source: google-research/bert, tokenization.py, BasicTokenizer.
     """
 
-    def __init__(self, lowercase: bool, strip_accents: bool, split_words: bool = False, marks: str = ""):
+    def __init__(self, lowercase: bool, strip_accents: bool, split_words: bool = False, separated: str = ""):
         self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.split_words = split_words
-        self._separate = f"[{_PUNCTUATION}{marks}]"
+        self._separate = f"[{_PUNCTUATION}{separated}]"
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
         plain = _all_match(strings, _PLAIN)
@@ -87,7 +87,7 @@ class Normalizer:
         return strings
 
     def clean(self, strings):
-        """Deletes what the original deletes (steps 1 and 2); all else keeps its place. Strings [B] to strings [B]."""
+        """Deletes what the original deletes (steps 1 and 2); nothing else changes. Strings [B] to strings [B]."""
 
         def delete():
             kept = tf.strings.regex_replace(valid_utf8(strings), f"[{_CONTROL}]+", "")

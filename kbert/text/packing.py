@@ -9,9 +9,9 @@ import tensorflow as tf
 def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
     """Packs one or two ragged batches of token ids into the batch that every kbert model takes.
 
-    What does not fit is cut as fine-tuning in the original does: one token at a time from the *end* of the longer
-    text, of the second where both are equally long. (Pre-training truncates differently: `kbert.pretraining.pairs`.)
-    Only core ops, so that every TF Serving runs it.
+    Texts that do not fit are truncated as the original's fine-tuning does it: one token at a time from the *end* of the
+    longer text, of the second where both are equally long. (Pre-training truncates differently:
+    `kbert.pretraining.pairs`.) Only core ops, so that every TF Serving runs it.
 
     Args:
         segments: list of one or two ``tf.RaggedTensor`` int32 [B, None], without special tokens.
@@ -23,7 +23,7 @@ def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
         and the last [SEP], 0 for padding) and ``padding_mask`` bool [B, S] (True = a real token).
 
     Raises:
-        ValueError: not one or two segments, or a length that leaves no room for them.
+        ValueError: not one or two segments, or a length too short for them.
 
     Source: Devlin et al. 2018, section 3 (input representation); google-research/bert run_classifier.py,
     ``_truncate_seq_pair``.
@@ -95,7 +95,7 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
 
 
 def content_length(sequence_length, num_segments):
-    """Tokens of text that fit beside [CLS] and one [SEP] a segment; raises ValueError if there is no room for text."""
+    """Tokens of text that fit beside [CLS] and one [SEP] a segment; raises ValueError unless each text has one."""
     budget = sequence_length - 1 - num_segments
     if budget < num_segments:
         raise ValueError(
@@ -106,14 +106,14 @@ def content_length(sequence_length, num_segments):
 
 
 def truncated_lengths(a_length, b_length, budget):
-    """Lengths left when the end of the longer text (of B on a tie) is dropped token by token until both fit.
+    """Lengths after the end of the longer text (of B on a tie) was dropped token by token until both fit.
 
     The closed form of the original's loop: each text may always have its half of the budget (A the odd token, since a
-    tie costs B), and whatever the other leaves free.
+    tie costs B), and whatever the other does not use.
 
     Args:
         a_length, b_length: int32 [B].
-        budget: int, room for both.
+        budget: int, of both together.
 
     Returns:
         int32 [B] and [B].

@@ -12,7 +12,7 @@ import tensorflow as tf
 from kbert.keras_compat import pass_inputs_unchanged
 from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
-from kbert.text.special_tokens import SpecialTokenMarks
+from kbert.text.special_tokens import SENTINELS, insert_sentinels, source_lengths
 from kbert.text.vocabulary import (
     CLS,
     MASK,
@@ -33,8 +33,6 @@ _ASSET = "vocab.txt"
 class BertTokenizer(keras.layers.Layer):
     """BERT's tokenizer as a Keras layer over strings: the ids equal those of the original's FullTokenizer.
 
-    Input: strings [B] (bytes, meant as UTF-8). Output: ragged int32 ids [B, None], without [CLS] and [SEP].
-    A single string gives ids [None]; strings of more dimensions, ragged or not, give one more ragged dimension.
     Runs eagerly, in tf.data, in functional models on ``keras.Input((), dtype="string")`` and in SavedModels, and under
     Keras on JAX eagerly and in tf.data. It is made only of ops that a stock TensorFlow Serving since 2.12 links, and
     without lookup tables.
@@ -46,10 +44,17 @@ class BertTokenizer(keras.layers.Layer):
         split_on_cjk: whether every CJK character is a word of its own, as in the original.
         max_word_length: a longer word, in characters, becomes [UNK]; the original has 200, Hugging Face 100.
         special_tokens_in_text: whether a literal ``[MASK]``, ``[SEP]``, ``[CLS]``, ``[UNK]`` or ``[PAD]`` in the text
-            becomes that token's id. The original has no such thing: it splits at the brackets.
+            becomes that token's id. The original has no such option: it splits at the brackets.
+
+    Inputs:
+        strings [B] (bytes, read as UTF-8); also a single string, or strings of more dimensions, ragged or not.
+
+    Outputs:
+        ragged int32 ids [B, None], without [CLS] and [SEP]; of a single string [None], of more dimensions one more.
 
     Raises:
-        FileNotFoundError, ValueError: no vocabulary at the path, or not one that BERT can have.
+        FileNotFoundError: no vocabulary at the path.
+        ValueError: a vocabulary that BERT cannot have, a bad `max_word_length`; in a call, values that are not strings.
 
     Source: google-research/bert, tokenization.py, FullTokenizer (the code of Devlin et al. 2018).
 
@@ -180,7 +185,7 @@ class BertTokenizer(keras.layers.Layer):
 
 
 def resolve_settings(settings: dict) -> dict:
-    """`BertTokenizer.settings` with nothing left open: two tokenizers of one vocabulary that agree in it are the same.
+    """`BertTokenizer.settings` without defaults: two tokenizers of one vocabulary that agree in it are the same.
 
     Example::
 
@@ -191,29 +196,29 @@ def resolve_settings(settings: dict) -> dict:
 
 
 class _Words:
-    """What hangs on the vocabulary; one plain object, so that Keras does not track 30,000 strings one by one."""
+    """Everything made from the vocabulary, in one plain object: Keras would track 30,000 strings one by one."""
 
     def __init__(self, tokens, lowercase, strip_accents, split_on_cjk, max_word_length, special_tokens_in_text):
         self.tokens = tuple(tokens)
         self.ids = {token: i for i, token in enumerate(tokens)}
-        self._marks = SpecialTokenMarks() if special_tokens_in_text else None
-        marks = self._marks.tokens if special_tokens_in_text else ()
-        aliases = {mark: self.ids[token] for mark, token in zip(marks, SPECIAL_TOKENS, strict=False)}
-        self._normalizer = Normalizer(lowercase, strip_accents, not split_on_cjk, marks="".join(aliases))
+        self._has_sentinels = special_tokens_in_text
+        sentinels = SENTINELS if special_tokens_in_text else ()
+        aliases = {one: self.ids[token] for one, token in zip(sentinels, SPECIAL_TOKENS, strict=False)}
+        self._normalizer = Normalizer(lowercase, strip_accents, not split_on_cjk, separated="".join(aliases))
         self._word_piece = WordPiece(tokens, aliases, not split_on_cjk, max_word_length)
 
     def pieces(self, strings):
         """Strings [B] to ragged (ids, starts, ends) [B, None], in bytes of the normalised strings."""
-        if self._marks:
-            strings = self._marks.mark(valid_utf8(strings))
+        if self._has_sentinels:
+            strings = insert_sentinels(valid_utf8(strings))
         return self._word_piece.pieces(self._normalizer(strings))
 
     def pieces_with_spans(self, strings):
         """Strings [B] to ragged int32 (ids, starts, ends) [B, None], in code points of the strings."""
         strings = valid_utf8(strings)
         ids, starts, ends = self.pieces(strings)
-        if self._marks:
-            lengths, strings = self._marks.source_lengths, self._marks.mark(strings)
+        if self._has_sentinels:
+            lengths, strings = source_lengths, insert_sentinels(strings)
         else:
             lengths = tf.ones_like
         return ids, *align_to_source(strings, self._normalizer, starts, ends, lengths)

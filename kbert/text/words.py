@@ -1,4 +1,4 @@
-"""Texts → words with their places, in graph: what a tagger gives a tag to.
+"""Texts → words with their offsets, in graph: what a tagger tags.
 
 B: texts in the batch.
 """
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kbert.text.normalizer import CJK, valid_utf8
 
-_BORDER = "\ufdd0"  # a code point that is no character, set round the words
+_SENTINEL = "\ufdd0"  # a code point that is no character, set around the words
 _SPACE = r"\t\n\r\p{Z}"
 _PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 _DELETED = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}\p{Cf}\x{FFFD}\x{FDD0}]*"  # what the tokenizer deletes
@@ -20,8 +20,8 @@ _WORDS = "|".join(
         rf"[^{_SPACE}\x{{FDD0}}]",  # a punctuation mark, a CJK character
     )
 )
-# A mark and a word behind it that belong together, each between its borders: Germany 's
-_CLITIC = f"{_BORDER}(['\u2019]){_BORDER}{_BORDER}([sStTdDmM]|re|ve|ll|RE|VE|LL){_BORDER}"
+# An apostrophe and the word after it that belong together, each between its sentinels: Germany 's
+_CLITIC = f"{_SENTINEL}(['\u2019]){_SENTINEL}{_SENTINEL}([sStTdDmM]|re|ve|ll|RE|VE|LL){_SENTINEL}"
 
 
 def split_words(strings):
@@ -45,10 +45,10 @@ def split_words(strings):
         split_words(["Germany's U.S. envoy."])[0]  # [["Germany", "'s", "U.S.", "envoy", "."]]
     """
     strings = valid_utf8(tf.convert_to_tensor(strings, tf.string))
-    clean = tf.strings.regex_replace(strings, _BORDER, "\ufffd")  # as long; the tokenizer deletes it as well
-    marked = tf.strings.regex_replace(clean, f"({_WORDS})", rf"{_BORDER}\1{_BORDER}")
-    marked = tf.strings.regex_replace(marked, _CLITIC, rf"{_BORDER}\1\2{_BORDER}")
-    parts = tf.strings.split(marked, _BORDER)  # [B, None]: gap, word, gap, word, …, gap
+    clean = tf.strings.regex_replace(strings, _SENTINEL, "\ufffd")  # as long; the tokenizer deletes it as well
+    delimited = tf.strings.regex_replace(clean, f"({_WORDS})", rf"{_SENTINEL}\1{_SENTINEL}")
+    delimited = tf.strings.regex_replace(delimited, _CLITIC, rf"{_SENTINEL}\1\2{_SENTINEL}")
+    parts = tf.strings.split(delimited, _SENTINEL)  # [B, None]: gap, word, gap, word, …, gap
     lengths = parts.with_values(tf.strings.length(parts.values, unit="UTF8_CHAR"))
     ends = tf.cumsum(lengths.values)  # of the whole batch
     before = tf.gather(tf.concat([[0], ends], 0), parts.row_starts())  # [B]

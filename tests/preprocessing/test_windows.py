@@ -9,11 +9,11 @@ import tensorflow as tf
 from kbert.preprocessing.windows import max_context, sliding_windows, window_tokens
 
 
-def original_windows(length, room, stride):
+def original_windows(length, limits, stride):
     """run_squad.py, convert_examples_to_features."""
     spans, start = [], 0
     while start < length:
-        span = min(length - start, room)
+        span = min(length - start, limits)
         spans.append((start, span))
         if start + span == length:
             break
@@ -39,29 +39,34 @@ def random_cases(seed, count):
     for _ in range(count):
         size = draw.randint(1, 6)
         lengths = [draw.choice([0, 1, draw.randint(0, 40), draw.randint(0, 700)]) for _ in range(size)]
-        room = [draw.choice([1, draw.randint(1, 10), draw.randint(1, 340)]) for _ in range(size)]
+        limits = [draw.choice([1, draw.randint(1, 10), draw.randint(1, 340)]) for _ in range(size)]
         stride = draw.choice([1, draw.randint(1, 12), draw.randint(1, 200), 128])
-        yield lengths, [max(r, 10) if n > 100 else r for r, n in zip(room, lengths, strict=True)], stride
+        yield lengths, [max(r, 10) if n > 100 else r for r, n in zip(limits, lengths, strict=True)], stride
 
 
-def everything(lengths, room, stride, width):
-    windows = sliding_windows(lengths, room, stride)
+def everything(lengths, limits, stride, width):
+    windows = sliding_windows(lengths, limits, stride)
     return *windows, max_context(*windows, width), window_tokens(*windows, width)
 
 
 @pytest.mark.parametrize("compute, cases", [("eager", 20), ("graph", 4)])
 def test_windows_and_contexts_are_the_originals(compute, cases):
     run = tf.function(everything) if compute == "graph" else everything
-    for lengths, room, stride in random_cases(compute, cases):
-        arguments = np.array(lengths, "int32"), np.array(room, "int32"), stride, tf.constant(max(room))
+    for lengths, limits, stride in random_cases(compute, cases):
+        arguments = (
+            np.array(lengths, "int32"),
+            np.array(limits, "int32"),
+            stride,
+            tf.constant(max(limits)),
+        )
         row, start, length, is_max, tokens = (x.numpy() for x in run(*arguments))
-        expected = [(b, *span) for b in range(len(lengths)) for span in original_windows(lengths[b], room[b], stride)]
+        expected = [(b, *span) for b in range(len(lengths)) for span in original_windows(lengths[b], limits[b], stride)]
         assert list(zip(row, start, length, strict=True)) == expected
         assert all(x.dtype == np.int32 for x in (row, start, length, tokens))
         first = np.cumsum([0, *lengths])
         counter = 0
         for b in range(len(lengths)):
-            spans = original_windows(lengths[b], room[b], stride)
+            spans = original_windows(lengths[b], limits[b], stride)
             for number, (begin, size) in enumerate(spans):
                 truth = [original_is_max_context(spans, number, begin + p) for p in range(size)]
                 assert is_max[counter, :size].tolist() == truth

@@ -28,11 +28,11 @@ def learned(prose):
 
 def test_words_are_what_the_tokenizer_sees():
     texts = ["Don't stop, naïve CAFÉ!", "中文 a\x00b\u2028c \ufeff", b"d\xffe".decode("utf-8", "replace"), ""]
-    counts = count_words(texts, Normalizer(True, True, split_words=True, marks=CJK))
+    counts = count_words(texts, Normalizer(True, True, split_words=True, separated=CJK))
     assert counts == {
         word: 1 for word in ["don", "'", "t", "stop", ",", "naive", "cafe", "!", "中", "文", "ab", "c", "de"]
     }
-    cased = count_words(texts[:1] * 3, Normalizer(False, False, split_words=True, marks=CJK))
+    cased = count_words(texts[:1] * 3, Normalizer(False, False, split_words=True, separated=CJK))
     assert cased["CAFÉ"] == 3 and cased["naïve"] == 3
 
 
@@ -40,7 +40,7 @@ def test_words_are_what_the_tokenizer_sees():
 @pytest.mark.parametrize("split_on_cjk", [True, False])
 def test_words_agree_with_the_tokenizer(prose, lowercase, split_on_cjk):
     texts = [*prose[:150], "中文a, déjà VU", "한국 中。"]
-    normalizer = Normalizer(lowercase, lowercase, split_words=True, marks=CJK if split_on_cjk else "")
+    normalizer = Normalizer(lowercase, lowercase, split_words=True, separated=CJK if split_on_cjk else "")
     words = sorted(count_words(texts, normalizer))
     whole = [*SPECIAL_TOKENS, *words]
     tokenizer = BertTokenizer(whole, lowercase=lowercase, split_on_cjk=split_on_cjk)

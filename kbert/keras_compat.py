@@ -1,6 +1,10 @@
 """Workarounds for Keras and TensorFlow, and every use of what they keep private: what a new release may break.
 
-Tried with Keras 3.15 and TensorFlow 2.21; each part says why it is here, and with which release it could go.
+Tried with Keras 3.15 and TensorFlow 2.21; each part says why it is here, and of which release that is true.
+
+Classes that exist because of what Keras 3.15 does stand in their own rooms, and say why: `ReplicaDropout` (Keras drops
+the same positions on all replicas), the losses (Keras divides by the number of replicas, not by the weights), `AdamW`
+(Keras clips each replica's part of the gradient), `losses_from_logits` (names of losses mean probabilities).
 """
 
 import contextlib

@@ -51,7 +51,11 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
 
 def iterate_documents(files, format="auto", language="en"):
-    """`read_documents` for files that `find_files` has found, in the order given."""
+    """`read_documents` for files that `find_files` has found, in the order given.
+
+    Raises:
+        ValueError: another `format`; while reading, as `read_documents`.
+    """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     return _documents(files, format, language)

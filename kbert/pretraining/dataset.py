@@ -163,7 +163,14 @@ def pretraining_dataset(
 
 
 def text_documents(source, format, language, seed, epochs, evaluation, held_out):
-    """A function that starts an iterator over (epoch, number, sentences) of the documents that are wanted."""
+    """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
+
+    Args:
+        source, format, language, seed, epochs, evaluation, held_out: as of `pretraining_dataset`.
+
+    Raises:
+        ValueError: no or empty files, a bad share, no document for training or evaluation.
+    """
     files = find_files(source)
     if not 0 <= held_out < 1:
         raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")

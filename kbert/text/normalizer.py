@@ -55,6 +55,10 @@ class Normalizer:
         separated: characters (an RE2 class without its brackets) that are words of their own, for `split_words`.
 
     Source: google-research/bert, tokenization.py, BasicTokenizer.
+
+    Example::
+
+        Normalizer(lowercase=True, strip_accents=True)(tf.constant(["Naïve Café"]))  # [b"naive cafe"]
     """
 
     def __init__(self, lowercase: bool, strip_accents: bool, split_words: bool = False, separated: str = ""):

@@ -20,6 +20,9 @@ class WordPiece:
             True: words are already separated by single spaces (`Normalizer(split_words=True)`).
         max_word_length: a longer word, in characters, is unknown.
 
+    Raises:
+        ValueError: a vocabulary without a token that text could be made of.
+
     Source: google-research/bert, tokenization.py, WordpieceTokenizer; the matching is Song et al. 2020 (arXiv
     2012.15524), as tensorflow-text has it.
     """
@@ -105,7 +108,7 @@ class WordPiece:
 
 
 def _matchable(vocabulary):
-    """The vocabulary as the op can take it: white space or NUL inside a token, which no word can match, upsets it."""
+    """The vocabulary for the op, which fails on tokens with white space or NUL inside; no word can match those."""
     return [
         f"[unmatchable{i}]" if any(c.isspace() or c == "\0" for c in token) else token
         for i, token in enumerate(vocabulary)

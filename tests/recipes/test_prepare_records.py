@@ -45,7 +45,7 @@ def test_prepares(arguments, tmp_path, capsys):
         (("--corpus", "nothing.txt"), "no document with a token"),
         (("--corpus", "cut.gz"), "^error: Cannot read cut.gz: Compressed file ended before .* was reached"),
         (("--vocab", "bad.txt"), r"\[MASK\]"),
-        (("--held-out", 0.999999), "80 documents are held out at held_out=0.999999, none is left"),
+        (("--held-out", 0.999999), "80 documents are held out at held_out=0.999999, none is for"),
     ],
 )
 def test_bad_input_leaves_nothing(arguments, tmp_path, monkeypatch, change, message):

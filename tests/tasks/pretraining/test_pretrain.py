@@ -59,17 +59,16 @@ def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
         kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
 
 
-@pytest.mark.parametrize("kind", ["model", "pipeline"])
-def test_a_given_model_is_trained_itself(home, run, kind):
-    init = run.model if kind == "model" else run.pipeline
+def test_a_given_model_is_trained_itself(home, run):
     before = run.model.get_weights()
-    given = {"vocabulary": run.tokenizer} if kind == "model" else {}
-    found = kbert.pretrain(home / "corpus.txt", init=init, learning_rate=1e-2, **given, **TEXT)
+    found = kbert.pretrain(home / "corpus.txt", init=run.pipeline, learning_rate=1e-2, **TEXT)
     assert found.model is run.model
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, run.model.get_weights(), strict=True))
 
 
-def test_a_given_model_must_have_the_task(home, run):
+def test_a_given_model_must_have_the_task_and_a_tokenizer(home, run):
+    with pytest.raises(ValueError, match="needs `vocabulary`"):
+        kbert.pretrain(home / "corpus.txt", init=run.model, **TEXT)
     with pytest.raises(ValueError, match="BertPretrainer with task 'masked_lm'. Received: 'pretraining'"):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import ops
 
+from kbert.keras_compat import adam_moments
 from kbert.optim.adamw import AdamW
 from kbert.weights.formats.export_tensors import tensor_names
 from kbert.weights.formats.google.names import NAMES
@@ -49,7 +50,7 @@ def load_slots(optimizer, model, source) -> int:
     optimizer.build(variables)
     for variable in variables:
         tensor = stored[variable.path]
-        for slot, target in zip(SLOTS, _moments(adamw, variable), strict=True):
+        for slot, target in zip(SLOTS, adam_moments(adamw, variable), strict=True):
             values = tensors.read(f"{tensor.name}/{slot}")
             target.assign(tensor.to_kbert(values, variable.shape))
     step = int(tensors.read(GLOBAL_STEP))
@@ -70,7 +71,7 @@ def export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
     values = {GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}
     for variable in model.trainable_variables:
         tensor = stored[variable.path]
-        for slot, moment in zip(SLOTS, _moments(adamw, variable), strict=True):
+        for slot, moment in zip(SLOTS, adam_moments(adamw, variable), strict=True):
             values[f"{tensor.name}/{slot}"] = functools.partial(_exported, tensor, moment, sizes)
     return values
 
@@ -84,11 +85,3 @@ def _adamw(optimizer):
     if not isinstance(adamw, AdamW):
         raise ValueError(f"Google's slots are those of kbert.AdamW. Received: {optimizer!r}")
     return adamw
-
-
-def _moments(adamw, variable):
-    try:
-        index = adamw._get_variable_index(variable)
-    except (AttributeError, KeyError):
-        raise ValueError(f"The optimizer was not built for the model's variable {variable.path}.") from None
-    return adamw._momentums[index], adamw._velocities[index]

@@ -1,12 +1,12 @@
 """Writes kbert's own directory: `config.json`, `vocab.txt`, `model.weights.h5`, `manifest.json`."""
 
-import contextlib
 import dataclasses
 import datetime
 import pathlib
 import platform
 
 from kbert.files import sha256, to_json
+from kbert.keras_compat import without_optimizer
 from kbert.models.quantized_layers import quantized_layers
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.vocabulary import write_vocabulary
@@ -39,21 +39,11 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
     directory = pathlib.Path(directory)
     (directory / CONFIG).write_text(to_json(_config(ModelDescription.of(model), settings)), encoding="utf-8")
     write_vocabulary(directory / VOCABULARY, vocabulary)
-    with _without_optimizer(model):
+    with without_optimizer(model):
         model.save_weights(directory / WEIGHTS)
     if storage_dtype != "float32":
         cast_h5(directory / WEIGHTS, storage_dtype)
     (directory / MANIFEST).write_text(to_json(_manifest(directory, model, made_by, storage_dtype)), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _without_optimizer(model):
-    """Keras would write the state of a compiled model's optimizer as well, which is twice the size of the weights."""
-    optimizer = model.__dict__.pop("optimizer", None)
-    try:
-        yield
-    finally:
-        model.__dict__["optimizer"] = optimizer
 
 
 def _config(description, settings):

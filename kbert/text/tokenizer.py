@@ -144,6 +144,10 @@ class BertTokenizer(keras.layers.Layer):
         """The same as calling the layer."""
         return self(strings)
 
+    def pieces(self, strings):
+        """The word pieces that the ids stand for, ragged strings [B, None]; those inside a word begin with ``##``."""
+        return tf.gather(tf.constant(self._known().tokens), self.call(strings))
+
     def tokenize_with_offsets(self, strings):
         """The ids, and where in the strings they come from.
 

@@ -66,6 +66,11 @@ def test_detokenize_takes_dense_and_empty_rows(tokenizer):
     assert tokenizer.detokenize([5, 8]).numpy() == b"hello ,"
 
 
+def test_pieces_are_the_tokens_of_the_ids(tokenizer):
+    assert tokenizer.pieces(["hellos", ""]).to_list() == [[b"hello", b"##s"], []]
+    assert tokenizer.pieces("hello world").numpy().tolist() == [b"hello", b"world"]
+
+
 def test_ranks(tokenizer):
     assert tokenizer("hello world").numpy().tolist() == [5, 6]
     assert tokenizer(["hello", "world world"]).to_list() == [[5], [6, 6]]

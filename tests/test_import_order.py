@@ -9,6 +9,8 @@ import pytest
 from helpers.paths import ROOT
 
 ROOMS = (
+    "lazy",
+    "saved_classes",
     "versions",
     "files",
     "locks",
@@ -31,7 +33,18 @@ ROOMS = (
     "serving",
     "benchmarks",
 )
-BACKEND_NEUTRAL = ("versions", "files", "locks", "keras_compat", "config", "layers", "optim", "models")
+BACKEND_NEUTRAL = (
+    "lazy",
+    "saved_classes",
+    "versions",
+    "files",
+    "locks",
+    "keras_compat",
+    "config",
+    "layers",
+    "optim",
+    "models",
+)
 
 
 def _files():
@@ -87,13 +100,9 @@ def test_importing_kbert_is_cheap():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_every_public_name_resolves():
+def test_the_public_names_have_the_arguments_of_the_design():
     import kbert
 
-    for name in kbert.__all__:
-        assert getattr(kbert, name).__name__ == name
-    with pytest.raises(AttributeError, match="Public names"):
-        kbert.nonsense  # noqa: B018
     arguments = {  # as design.md has them
         "audit": ["saved_model"], "export": ["pipeline", "directory", "version"], "load_pretrained": ["source", "task"],
         "save_pretrained": ["model_or_pipeline", "directory", "format"],

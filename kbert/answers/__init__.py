@@ -1,1 +1,18 @@
 """Logits to answers, in graph."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "ChoiceAnswers": "choice",
+        "ClassificationAnswers": "classification",
+        "EmbeddingAnswers": "embedding",
+        "EntityAnswers": "entities",
+        "FillMaskAnswers": "fill_mask",
+        "NextSentenceAnswers": "next_sentence",
+        "RegressionAnswers": "regression",
+        "SpanAnswers": "spans",
+        "TagAnswers": "tags",
+    },
+)

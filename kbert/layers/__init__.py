@@ -1,1 +1,25 @@
 """Batches to hidden states; keras.ops only."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "AttentionBias": "attention_bias",
+        "EmbeddingBlock": "embedding_block",
+        "EncoderBlock": "encoder_block",
+        "FeedForward": "feed_forward",
+        "LayerNorm": "layer_norm",
+        "LoraDense": "lora_dense",
+        "MaskChoices": "mask_choices",
+        "MaskedLMHead": "masked_lm_head",
+        "MergeChoices": "merge_choices",
+        "Pooler": "pooler",
+        "ReplicaDropout": "replica_dropout",
+        "ScalarMix": "scalar_mix",
+        "SelfAttention": "self_attention",
+        "SplitChoices": "split_choices",
+        "TaskHead": "task_head",
+        "TokenEmbedding": "token_embedding",
+    },
+)

@@ -1,1 +1,18 @@
 """Layers to keras.Model on batches."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "BertClassifier": "classifier",
+        "BertEncoder": "encoder",
+        "BertModel": "bert_model",
+        "BertMultipleChoice": "multiple_choice",
+        "BertPretrainer": "pretrainer",
+        "BertRegressor": "regressor",
+        "BertSpanExtractor": "span_extractor",
+        "BertTagger": "tagger",
+        "average_models": "average",
+    },
+)

@@ -1,1 +1,22 @@
 """Losses, metrics, the paper's optimizer and schedule."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "AdamW": "adamw",
+        "ClassificationLoss": "losses",
+        "CrossEntropy": "metrics",
+        "MaskedLanguageModelLoss": "losses",
+        "NextSentenceLoss": "losses",
+        "Perplexity": "metrics",
+        "RegressionLoss": "losses",
+        "SpanAccuracy": "metrics",
+        "SpanLoss": "losses",
+        "SquaredError": "metrics",
+        "WarmupConstant": "warmup_constant",
+        "WarmupLinearDecay": "schedule",
+        "WeightedAccuracy": "metrics",
+    },
+)

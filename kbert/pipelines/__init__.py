@@ -1,1 +1,12 @@
 """Preprocessor + model + answers: one keras.Model from strings to answers."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "ModelSettings": "settings",
+        "Pipeline": "pipeline",
+        "build_pipeline": "build",
+    },
+)

@@ -1,1 +1,11 @@
 """Documents → sentence pairs → masked batches, and their statistics."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "TokenMasking": "masking",
+        "pretraining_dataset": "dataset",
+    },
+)

@@ -142,8 +142,7 @@ def test_loading_in_another_process(tmp_path):
     pipeline.save(tmp_path / "pipeline.keras")
     np.save(tmp_path / "columns.npy", np.array([columns["text"], columns["text_pair"]]))
     program = """
-import sys, keras, numpy as np
-from kbert import Pipeline
+import sys, kbert, keras, numpy as np
 text, pair = np.load(sys.argv[1] + "/columns.npy")
 answers = keras.saving.load_model(sys.argv[1] + "/pipeline.keras").predict({"text": text, "text_pair": pair}, verbose=0)
 np.savez(sys.argv[1] + "/answers.npz", label=answers["label"].astype(str), probabilities=answers["probabilities"])

@@ -1,0 +1,66 @@
+"""kbert's classes in saved Keras files: ``import kbert; keras.models.load_model("x.keras")`` finds them.
+
+Keras looks a class of a file up in its table of custom objects, which a class enters when its module is imported.
+Importing kbert imports none of these modules, nor Keras. So a stand-in for each class enters the table as soon as Keras
+is there; it imports the class when a file asks for it.
+"""
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+
+_ROOMS = ("layers", "optim", "models", "text", "preprocessing", "pretraining", "answers", "pipelines")
+
+
+def register_saved_classes():
+    """Enters the stand-ins: at once where Keras has been imported, else when it is."""
+    if "keras" in sys.modules:
+        _register()
+    elif not any(isinstance(finder, _KerasFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _KerasFinder())
+
+
+def _register():
+    table = importlib.import_module("keras").saving.get_custom_objects()
+    for room in _ROOMS:
+        for name in importlib.import_module(f"kbert.{room}").__all__:
+            if name[0].isupper():  # a class; what is in the table already is the class itself
+                table.setdefault(f"kbert>{name}", _StandIn(room, name))
+
+
+class _StandIn:
+    """What Keras needs of a class in its table: `from_config`."""
+
+    def __init__(self, room, name):
+        self._room = room
+        self._name = name
+
+    def from_config(self, config, **kwargs):
+        return getattr(importlib.import_module(f"kbert.{self._room}"), self._name).from_config(config, **kwargs)
+
+
+class _KerasFinder(importlib.abc.MetaPathFinder):
+    """Lets Python find Keras as ever, and registers once Keras has been imported."""
+
+    _is_searching = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "keras" or self._is_searching:
+            return None
+        self._is_searching = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_searching = False
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module):
+                execute(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    _register()
+
+            spec.loader.exec_module = execute_and_register
+        return spec

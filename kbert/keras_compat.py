@@ -117,6 +117,22 @@ def deserialize(value):
     return keras.saving.deserialize_keras_object(value) if isinstance(value, dict) else value
 
 
+def serialize_shared(layer) -> dict:
+    """`keras.saving.serialize_keras_object`, of a layer that others of the same file may use too.
+
+    For a config that does not share the layer: ``type(model).from_config(model.get_config())`` is a new model. In a
+    file Keras 3.15 marks a config when it meets the layer again, too late where the first config, as that of a nested
+    layer, has been copied by then. So this meets it twice; where nothing is being saved, neither is marked.
+    """
+    keras.saving.serialize_keras_object(layer)
+    return keras.saving.serialize_keras_object(layer)
+
+
+def untrack_variable(layer, variable) -> None:
+    """Takes a variable out of a built layer. Private: `_untrack_variable` (Keras 3.15 has no public form)."""
+    layer._untrack_variable(variable)
+
+
 def write_saved_model(directory, endpoints) -> None:
     """Writes a SavedModel whose variables are those the endpoints use, each stored once.
 

@@ -25,7 +25,8 @@ class EmbeddingBlock(keras.layers.Layer):
         layer_norm_epsilon: of the normalisation.
         initializer_stddev: of all three tables.
 
-    Inputs: ``token_ids, segment_ids`` int32 [B, S]; ``position_ids`` int32 [B, S] for packed rows, None for 0 … S - 1.
+    Inputs: int32 [B, S]: ``token_ids``; ``segment_ids``, or None for segment 0 throughout; ``position_ids`` for packed
+    rows, or None for 0 … S - 1.
     Output: float [B, S, H] in the compute dtype. Ids outside their tables: see `TokenEmbedding`.
 
     Raises:
@@ -77,7 +78,9 @@ class EmbeddingBlock(keras.layers.Layer):
         for layer in (self.layer_norm, self.dropout):
             layer.build((*token_ids_shape, self.hidden_dim))
 
-    def call(self, token_ids, segment_ids, position_ids=None, training=False):
+    def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+        if segment_ids is None:
+            segment_ids = ops.zeros_like(token_ids)
         x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)  # [B, S, H]
         if position_ids is None:
             x = x + self._first_positions(token_ids)
@@ -106,7 +109,7 @@ class EmbeddingBlock(keras.layers.Layer):
                 "model with a longer table."
             )
 
-    def compute_output_spec(self, token_ids, segment_ids, position_ids=None, training=False):
+    def compute_output_spec(self, token_ids, segment_ids=None, position_ids=None, training=False):
         if position_ids is None:
             self._check_length(token_ids.shape[1])
         return keras.KerasTensor((*token_ids.shape, self.hidden_dim), dtype=self.compute_dtype)

@@ -24,7 +24,7 @@ class EncoderBlock(keras.layers.Layer):
         layer_norm_epsilon: of both normalisations.
         initializer_stddev: of all kernels.
 
-    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`).
+    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`), or None.
     Output: float [B, S, H]; with ``return_probs=True`` also the attention probabilities, float32 [B, A, S, S].
 
     Source: section 3, "Model Architecture"; Google's ``modeling.py``, ``transformer_model``.
@@ -72,7 +72,7 @@ class EncoderBlock(keras.layers.Layer):
         self.feed_forward_dropout.build(x_shape)
         self.feed_forward_layer_norm.build(x_shape)
 
-    def call(self, x, bias, return_probs=False, training=False):
+    def call(self, x, bias=None, return_probs=False, training=False):
         attended = self.attention(x, bias, return_probs=return_probs, training=training)
         attended, probs = attended if return_probs else (attended, None)
         attended = self.attention_output_dropout(attended, training=training)
@@ -81,7 +81,7 @@ class EncoderBlock(keras.layers.Layer):
         x = self.feed_forward_layer_norm(x + transformed, training=training)
         return (x, probs) if return_probs else x
 
-    def compute_output_spec(self, x, bias, return_probs=False, training=False):
+    def compute_output_spec(self, x, bias=None, return_probs=False, training=False):
         return self.attention.compute_output_spec(x, bias, return_probs=return_probs)
 
     def get_config(self):

@@ -8,6 +8,7 @@ from keras import ops
 
 from kbert.layers.activation import activation_function
 from kbert.layers.initializer import truncated_normal
+from kbert.layers.lora_dense import LoraDense
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -41,7 +42,7 @@ class FeedForward(keras.layers.Layer):
 
     def _dense(self, units, input_shape, name):
         initializer = truncated_normal(self.initializer_stddev)
-        dense = keras.layers.Dense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
+        dense = LoraDense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
         dense.build(input_shape)
         return dense
 

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from kbert.layers.initializer import truncated_normal
+from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
 
 
@@ -21,7 +22,8 @@ class SelfAttention(keras.layers.Layer):
         attention_dropout: rate on the attention probabilities.
         initializer_stddev: of the kernels.
 
-    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S], added to the scores (see `AttentionBias`).
+    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S], added to the scores (see `AttentionBias`), or
+    None: every token attends to every other.
     Output: float [B, S, H]; with ``return_probs=True`` also the probabilities before dropout, float32 [B, A, S, S].
 
     Raises:
@@ -58,7 +60,7 @@ class SelfAttention(keras.layers.Layer):
         self.dropout.build((x_shape[0], self.num_heads, x_shape[1], x_shape[1]))
 
     def _projection(self, input_shape, name):
-        dense = keras.layers.Dense(
+        dense = LoraDense(
             input_shape[-1],
             kernel_initializer=truncated_normal(self.initializer_stddev),
             dtype=self.dtype_policy,
@@ -67,7 +69,7 @@ class SelfAttention(keras.layers.Layer):
         dense.build(input_shape)
         return dense
 
-    def call(self, x, bias, return_probs=False, training=False):
+    def call(self, x, bias=None, return_probs=False, training=False):
         batch, length, hidden_dim = ops.shape(x)
         rows = ops.reshape(x, (-1, hidden_dim))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
         heads = (batch, length, self.num_heads, self.head_dim)
@@ -75,14 +77,15 @@ class SelfAttention(keras.layers.Layer):
         key = _split_heads(self.key(rows), heads)
         value = _split_heads(self.value(rows), heads)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, A, S, S]
-        probs = ops.softmax(ops.cast(scores, "float32") + ops.cast(bias, "float32"), axis=-1)
+        scores = ops.cast(scores, "float32")
+        probs = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)
         dropped = self.dropout(ops.cast(probs, self.compute_dtype), training=training)
         context = ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3))  # [B, S, A, D]
         output = self.output_projection(ops.reshape(context, (-1, hidden_dim)))
         output = ops.reshape(output, (batch, length, hidden_dim))
         return (output, probs) if return_probs else output
 
-    def compute_output_spec(self, x, bias, return_probs=False, training=False):
+    def compute_output_spec(self, x, bias=None, return_probs=False, training=False):
         output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
         if not return_probs:
             return output

@@ -49,6 +49,8 @@ class TokenEmbedding(keras.layers.Layer):
     def call(self, inputs, reverse=False):
         if reverse:
             return matmul_transposed(inputs, self.embeddings)  # [..., V]
+        if "int" not in keras.backend.standardize_dtype(inputs.dtype):  # Keras builds a subclassed model with floats
+            inputs = ops.cast(inputs, "int32")
         return ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)  # [..., H]
 
     def compute_output_spec(self, inputs, reverse=False):

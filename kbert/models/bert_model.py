@@ -6,10 +6,12 @@ from typing import Any
 import keras
 
 from kbert.keras_compat import CompatibleModel, deserialize, quick_collections, set_untracked, write_saved_model
+from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
+from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
 from kbert.models.quantized_layers import quantize_layers, quantized_layers
-from kbert.models.trainability import set_trainability, trainability
+from kbert.models.trainability import set_trainability, set_trainable, trainability
 from kbert.optim.adamw import AdamW
 
 _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
@@ -41,6 +43,12 @@ class BertModel(CompatibleModel):
         # All that there is: a functional model of Keras swallows arguments that it does not know.
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         self.dtype_policy = keras.dtype_policies.get(dtype)
+
+    def __setattr__(self, name, value):
+        if name == "trainable":
+            set_trainable(self, bool(value))
+        else:
+            super().__setattr__(name, value)
 
     @property
     def pretrained(self) -> Any:
@@ -146,10 +154,61 @@ class BertModel(CompatibleModel):
                 f'{type(self).__name__}.quantize: kbert\'s models can be quantised with mode="int8" alone. '
                 f"Received: mode={mode!r}, config={config!r}"
             )
+        if lora_layers(self):
+            raise ValueError(f"{type(self).__name__}.quantize: a model with LoRA. Call `merge_lora()` first.")
         with quick_collections(), warnings.catch_warnings():
             # Keras names every kind of layer that has nothing to quantise.
             warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
             super().quantize(mode, **kwargs)
+
+    def enable_lora(self, rank, alpha=None, layers=("query", "value")):
+        """Freezes the encoder and lets low-rank matrices learn in its place; compile the model after this.
+
+        At the start outputs are what they were. What is behind the encoder, a task's head, learns as before. A model
+        with LoRA is saved as ``.keras`` with its matrices; exports and `kbert.save_pretrained` merge them;
+        `save_adapter` writes them and the head alone.
+
+        Args:
+            rank: r, of the matrices A [H, r] and B [r, N] of a layer.
+            alpha: what A B is multiplied by, times r; None: r.
+            layers: some of ``query, key, value, attention/output, intermediate, feed_forward/output``.
+
+        Raises:
+            ValueError: a rank, alpha or layer that cannot be; a model that has LoRA, or is quantised.
+
+        Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models".
+        """
+        enable_lora(self, rank, alpha, layers)
+
+    def merge_lora(self):
+        """Adds what LoRA has learnt to the encoder's kernels: a model without LoRA, all of which can learn.
+
+        Outputs stay what they were up to rounding. Compile the model after this.
+        """
+        merge_lora(self)
+
+    def save_adapter(self, path):
+        """Writes what learns (LoRA's matrices and the head), small, with a hash of what does not.
+
+        Args:
+            path: of the file, such as ``sst2.adapter.npz``.
+
+        Raises:
+            ValueError: a model without LoRA.
+        """
+        save_adapter(self, path)
+
+    def load_adapter(self, path):
+        """Gives this model the LoRA and the head of `save_adapter`; outputs are then those of the model saved.
+
+        Args:
+            path: of the file. The model has the base's weights, and no LoRA or one of the same layers and rank.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: damaged, of another kind of model, or of other base weights; the model stays as it was.
+        """
+        load_adapter(self, path)
 
     def check_inputs(self, inputs):
         if not isinstance(inputs, dict):
@@ -164,7 +223,9 @@ class BertModel(CompatibleModel):
             )
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """`keras.Model.export`, but in a TensorFlow SavedModel every weight is stored once."""
+        """`keras.Model.export`, but LoRA is merged, and in a TensorFlow SavedModel every weight is stored once."""
+        if lora_layers(self):
+            return merged(self).export(filepath, format, verbose, input_signature, **kwargs)
         if format != "tf_saved_model" or keras.backend.backend() != "tensorflow":
             return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
         if input_signature is None:
@@ -179,18 +240,21 @@ class BertModel(CompatibleModel):
 
     def get_config(self):
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
+        lora = lora_layers(self)
         return {
             "name": self.name,
             "trainable": self.trainable,
             "trainability": trainability(self),
             "quantized_layers": quantized_layers(self),
-        }
+        } | ({"lora_layers": lora} if lora else {})
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         quantized, steps = config.pop("quantized_layers", {}), config.pop("trainability", [])
+        lora = config.pop("lora_layers", {})
         model = cls(**cls.deserialize_arguments(config))
+        add_lora(model, lora)
         quantize_layers(model, quantized)
         set_trainability(model, steps)
         return model

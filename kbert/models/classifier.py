@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
+from kbert.keras_compat import serialize_shared
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
@@ -56,7 +57,7 @@ class BertClassifier(BertModel):
 
     def get_config(self):
         return super().get_config() | {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "encoder": serialize_shared(self.encoder),
             "num_labels": self.num_labels,
             "dropout": self.dropout,
         }

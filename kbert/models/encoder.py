@@ -65,23 +65,9 @@ class BertEncoder(BertModel):
         **kwargs,
     ):
         outputs = _checked_outputs(config, outputs, num_parts, pooler)
-        stddev, policy = config.initializer_stddev, keras.dtype_policies.get(dtype)
-
-        # Layers
-        embeddings = EmbeddingBlock(
-            config.vocabulary_size,
-            config.hidden_dim,
-            config.max_sequence_length,
-            num_segments=config.num_segments,
-            dropout=config.hidden_dropout,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            initializer_stddev=stddev,
-            dtype=policy,
-            name="embeddings",
-        )
-        attention_bias = AttentionBias(causal=config.causal, dtype=policy, name="attention_bias")
-        blocks = [_block(config, policy, i) for i in range(config.num_layers)]
-        pool = Pooler(num_parts, stddev, dtype=policy, name="pooler") if pooler else None
+        policy = keras.dtype_policies.get(dtype)
+        layers = kwargs.pop("_layers", None)  # of `with_outputs`
+        embeddings, attention_bias, blocks, pool = layers or _new_layers(config, num_parts, pooler, policy)
 
         # Functional model
         inputs = _inputs(num_parts)
@@ -91,7 +77,10 @@ class BertEncoder(BertModel):
         bias = attention_bias(inputs["padding_mask"], **parts)  # [B, 1, 1 | S, S]
         hidden_states, attention_probs = [x], []
         for block in blocks:
-            if "attention_probs" in outputs:
+            if "attention_probs" in outputs and layers is not None:
+                x, probs = _WithProbs(block, dtype=policy, name=f"{block.name}_with_probs")(x, bias)
+                attention_probs.append(probs)
+            elif "attention_probs" in outputs:
                 x, probs = block(x, bias, return_probs=True)
                 attention_probs.append(probs)
             else:
@@ -107,8 +96,34 @@ class BertEncoder(BertModel):
         self.num_parts = num_parts
         self.output_keys = outputs
         self.embeddings = embeddings
+        self.attention_bias = attention_bias
         self.blocks = blocks
         self.pooler = pool
+
+    def with_outputs(self, *outputs) -> "BertEncoder":
+        """An encoder with these outputs that shares this one's layers: training either changes both.
+
+        Args:
+            *outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return.
+
+        Raises:
+            ValueError: an unknown output, or `pooled_output` of an encoder without pooler.
+
+        Example::
+
+            encoder = BertEncoder(BertConfig.from_size("tiny", vocabulary_size=100))
+            encoder.with_outputs("hidden_states", "attention_probs").output["hidden_states"]  # 3 of [B, S, 128]
+        """
+        if "pooled_output" in outputs and self.pooler is None:
+            raise ValueError("BertEncoder.with_outputs: `pooled_output` needs the pooler, which this encoder lacks.")
+        return BertEncoder(
+            self.config,
+            outputs,
+            num_parts=self.num_parts,
+            pooler=self.pooler is not None,
+            dtype=self.dtype_policy,
+            _layers=(self.embeddings, self.attention_bias, list(self.blocks), self.pooler),
+        )
 
     @property
     def encoder(self) -> "BertEncoder":
@@ -136,6 +151,39 @@ class BertEncoder(BertModel):
     @classmethod
     def deserialize_arguments(cls, config):
         return config | {"config": BertConfig.from_dict(config["config"])}
+
+
+class _WithProbs(keras.layers.Layer):
+    """An encoder block with its attention probabilities: Keras' graphs hold a layer to its first number of outputs."""
+
+    def __init__(self, block, **kwargs):
+        super().__init__(**kwargs)
+        self.block = block
+        self.built = True
+
+    def call(self, x, bias, training=False):
+        return self.block(x, bias, return_probs=True, training=training)
+
+    def compute_output_spec(self, x, bias, training=False):
+        return self.block.compute_output_spec(x, bias, return_probs=True)
+
+
+def _new_layers(config, num_parts, pooler, policy):
+    embeddings = EmbeddingBlock(
+        config.vocabulary_size,
+        config.hidden_dim,
+        config.max_sequence_length,
+        num_segments=config.num_segments,
+        dropout=config.hidden_dropout,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_stddev=config.initializer_stddev,
+        dtype=policy,
+        name="embeddings",
+    )
+    attention_bias = AttentionBias(causal=config.causal, dtype=policy, name="attention_bias")
+    blocks = [_block(config, policy, i) for i in range(config.num_layers)]
+    pool = Pooler(num_parts, config.initializer_stddev, dtype=policy, name="pooler") if pooler else None
+    return embeddings, attention_bias, blocks, pool
 
 
 def _block(config, policy, index):

@@ -5,6 +5,7 @@ Shapes: B batch, C choices, S sequence.
 
 import keras
 
+from kbert.keras_compat import serialize_shared
 from kbert.layers.mask_choices import MaskChoices
 from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.split_choices import SplitChoices
@@ -70,6 +71,6 @@ class BertMultipleChoice(BertModel):
 
     def get_config(self):
         return super().get_config() | {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "encoder": serialize_shared(self.encoder),
             "dropout": self.dropout,
         }

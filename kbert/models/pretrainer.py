@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabular
 
 import keras
 
+from kbert.keras_compat import serialize_shared
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
@@ -110,7 +111,7 @@ class BertPretrainer(BertModel):
 
     def get_config(self):
         return super().get_config() | {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "encoder": serialize_shared(self.encoder),
             "next_sentence": self.next_sentence,
             "masked_lm": self.masked_lm,
             "tied": self.tied,

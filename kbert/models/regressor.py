@@ -5,6 +5,7 @@ Shapes: B batch, S sequence.
 
 import keras
 
+from kbert.keras_compat import serialize_shared
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
@@ -54,6 +55,6 @@ class BertRegressor(BertModel):
 
     def get_config(self):
         return super().get_config() | {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "encoder": serialize_shared(self.encoder),
             "dropout": self.dropout,
         }

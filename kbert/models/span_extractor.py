@@ -5,6 +5,7 @@ Shapes: B batch, S sequence.
 
 import keras
 
+from kbert.keras_compat import serialize_shared
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
@@ -55,4 +56,4 @@ class BertSpanExtractor(BertModel):
         return {name: [SpanAccuracy()] for name in ("start_logits", "end_logits")}
 
     def get_config(self):
-        return super().get_config() | {"encoder": keras.saving.serialize_keras_object(self.encoder)}
+        return super().get_config() | {"encoder": serialize_shared(self.encoder)}

@@ -35,14 +35,27 @@ def set_trainability(model, steps: list[list]) -> None:
     Raises:
         ValueError: a path that the model does not have.
     """
-    model.trainable = True
+    set_trainable(model, True)
     layers = all_layers(model)
     parts = {v.path: v for layer in layers for v in layer_variables(layer)}
     parts |= {_path(layer, model): layer for layer in layers}
     for path, trainable in steps:
         if path not in parts:
             raise ValueError(f"`trainability`: the model has no layer or variable {path!r}.")
-        parts[path].trainable = trainable
+        set_trainable(parts[path], trainable)
+
+
+def set_trainable(part, value: bool) -> None:
+    """Freezes or unfreezes a variable, or a layer with all that is in it, whatever it was before.
+
+    On TensorFlow ``layer.trainable = True`` does nothing where the layer's own value is True already, although layers
+    inside it may be frozen: tf.Module passes over an assignment of the same object.
+    """
+    if not isinstance(part, keras.layers.Layer):
+        part.trainable = value
+        return
+    for layer in all_layers(part):
+        keras.layers.Layer.trainable.fset(layer, value)
 
 
 def check_trainability(steps) -> None:

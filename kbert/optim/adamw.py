@@ -1,12 +1,15 @@
 """AdamW as BERT was trained with it."""
 
 import functools
+import re
 
 import keras
 from keras import ops
 
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 
+_BLOCK = re.compile(r"(?:^|/)encoder_block_(\d+)/")
+_EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
 _COMPILED_FROM = 2**16  # elements; calling a compiled kernel for fewer costs more than it saves
 
 
@@ -37,6 +40,10 @@ class AdamW(keras.optimizers.Optimizer):
         exclude_from_decay: strings; a variable whose path contains any of them is not decayed.
         global_clipnorm: float, or None for no clipping.
         clip_scope: "global" or "replica".
+        layer_decay: float in (0, 1], the factor of the learning rate from one layer to the one below: 1 for the pooler
+            and all behind the encoder, `layer_decay` for its last block, ... and layer_decay^(L + 1) for the
+            embeddings, where L is the number of blocks up to the last that learns. None: the same rate for all. (It
+            is not the paper's: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
         **kwargs: what every Keras optimizer takes: gradient_accumulation_steps, use_ema ...
 
     Attributes:
@@ -67,10 +74,11 @@ class AdamW(keras.optimizers.Optimizer):
         exclude_from_decay=("layer_norm", "bias"),
         global_clipnorm=1.0,
         clip_scope="global",
+        layer_decay=None,
         name="adamw",
         **kwargs,
     ):
-        _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, kwargs)
+        _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, layer_decay, kwargs)
         super().__init__(
             learning_rate=learning_rate,
             weight_decay=float(weight_decay or 0.0),
@@ -84,6 +92,7 @@ class AdamW(keras.optimizers.Optimizer):
         self.bias_correction = bool(bias_correction)
         self.exclude_from_decay = tuple(exclude_from_decay)
         self.clip_scope = clip_scope
+        self.layer_decay = None if layer_decay is None else float(layer_decay)
 
     def build(self, variables):
         if self.built:
@@ -95,6 +104,7 @@ class AdamW(keras.optimizers.Optimizer):
             (), dtype="int32", name="first_non_finite", aggregation="only_first_replica"
         )
         self._decays = [self.weight_decay if self.is_decayed(variable) else 0.0 for variable in variables]
+        self._factors = _layer_factors([_path(variable) for variable in variables], self.layer_decay)
 
     def is_decayed(self, variable) -> bool:
         """Whether weight decay reaches this variable."""
@@ -162,6 +172,8 @@ class AdamW(keras.optimizers.Optimizer):
     def _update(self, variable, gradient, scale, learning_rate, correction):
         index = self._get_variable_index(variable)
         targets = (variable, self._momentums[index], self._velocities[index])
+        if self._factors[index] != 1.0:
+            learning_rate = learning_rate * self._factors[index]
         constants = (self._decays[index], self.beta_1, self.beta_2, self.epsilon)
         new_values = _compiled(*constants) if _is_worth_compiling(gradient) else _plain(*constants)
         scalars = [ops.cast(scalar, variable.dtype) for scalar in (scale, learning_rate, correction)]
@@ -177,10 +189,13 @@ class AdamW(keras.optimizers.Optimizer):
             "bias_correction": self.bias_correction,
             "exclude_from_decay": list(self.exclude_from_decay),
             "clip_scope": self.clip_scope,
+            "layer_decay": self.layer_decay,
         }
 
 
-def _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, others):
+def _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, layer_decay, others):
+    if layer_decay is not None and not 0.0 < layer_decay <= 1.0:
+        raise ValueError(f"AdamW: `layer_decay` must be in (0, 1]. Received: {layer_decay!r}")
     if clip_scope not in ("global", "replica"):
         raise ValueError(f'AdamW: `clip_scope` must be "global" or "replica". Received: {clip_scope!r}')
     for name, value in (("beta_1", beta_1), ("beta_2", beta_2)):
@@ -193,6 +208,18 @@ def _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, ot
     other_clips = {name: others[name] for name in ("clipnorm", "clipvalue") if others.get(name) is not None}
     if other_clips:
         raise ValueError(f"AdamW: clips by the global norm; use `global_clipnorm`. Received: {other_clips}")
+
+
+def _layer_factors(paths, layer_decay):
+    """What the learning rate of each variable is multiplied by."""
+    if layer_decay is None:
+        return [1.0] * len(paths)
+    blocks = [found and int(found[1]) for found in map(_BLOCK.search, paths)]
+    above = max((number + 1 for number in blocks if number is not None), default=0)  # L
+    return [
+        layer_decay ** (above + 1 if _EMBEDDINGS.search(path) else 0 if number is None else above - number)
+        for path, number in zip(paths, blocks, strict=True)
+    ]
 
 
 def _path(variable):

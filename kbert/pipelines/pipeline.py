@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.keras_compat import deserialize, pass_inputs_unchanged, write_saved_model
+from kbert.models.lora import merged
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
@@ -44,9 +45,9 @@ class Pipeline(keras.Model):
     tagging_output="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
     count``; next sentence ``is_next``; encoder ``embedding``.
 
-    Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; to load it, ``from kbert import Pipeline``
-    first. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight once; `kbert.export`
-    adds versions. `kbert.save_pretrained` writes a kbert directory.
+    Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; ``keras.models.load_model`` reads it wherever
+    kbert has been imported. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight
+    once; `kbert.export` adds versions. `kbert.save_pretrained` writes a kbert directory.
 
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
@@ -158,7 +159,12 @@ class Pipeline(keras.Model):
         if format != "tf_saved_model":
             return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
         signature = [self.string_signature()] if input_signature is None else input_signature
-        write_saved_model(filepath, {"serve": (self._serve, signature)})
+        write_saved_model(filepath, {"serve": (self.merged()._serve, signature)})
+
+    def merged(self) -> "Pipeline":
+        """This pipeline; where its model has LoRA, one with a copy of the model in which it is merged."""
+        model = merged(self.model)
+        return self if model is self.model else Pipeline(self.preprocessor, model, self.answers, name=self.name)
 
     def string_signature(self):
         """The inputs as ``tf.TensorSpec``, for exporting: string [None] each; choices [None, None]."""

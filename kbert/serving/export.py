@@ -69,6 +69,7 @@ def export(
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
+    pipeline = pipeline.merged()
     target = _target(pathlib.Path(directory).absolute(), version)
     limits = ServingLimits(max_request_bytes, max_request_tokens)
     named = signatures(pipeline, layers, limits)

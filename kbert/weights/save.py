@@ -3,6 +3,7 @@
 import dataclasses
 
 from kbert.files import check_directory_is_free, write_directory
+from kbert.models.lora import merged
 from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription
@@ -32,7 +33,8 @@ def save_pretrained(
     without computing something else is refused.
 
     Args:
-        model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings.
+        model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings. LoRA is saved
+            merged; the model stays as it is.
         directory: where to. New, empty, or (with `overwrite`) a directory of this format with nothing else in it.
         format: "kbert", "huggingface", "google", "kerashub", or one added with `register_format`.
         tokenizer: of a model; None: the one it was loaded with.
@@ -56,6 +58,7 @@ def save_pretrained(
         raise ValueError(f"save_pretrained: `format` must be one of {format_names()}. Received: {format!r}")
     form = get_format(format)
     model, tokenizer, settings = _parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
+    model = merged(model)
     settings = dataclasses.replace(settings, task=model.task)
     _check(model, tokenizer, settings)
     vocabulary = None if tokenizer is None else tokenizer.vocabulary

@@ -205,3 +205,38 @@ def test_under_a_loss_scale():
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         AdamW(0.1, **arguments)
+
+
+@pytest.mark.parametrize("threshold", [1, 2**40])  # all compiled, none
+def test_layer_decay_is_a_rate_for_each_layer(monkeypatch, threshold):
+    monkeypatch.setattr(adamw, "_COMPILED_FROM", threshold)
+    model = BertPretrainer(CONFIG)
+    variables = model.trainable_variables
+    rng = np.random.default_rng(0)
+    gradients = gradients_like(variables, 1e-4, rng)
+    reference = NumpyAdamW({v.path: v.numpy() for v in variables})
+    before = [v.numpy() for v in variables]
+    optimizer = AdamW.from_config(AdamW(0.01, layer_decay=0.5).get_config())
+    optimizer.apply([keras.ops.convert_to_tensor(g) for g in gradients], variables)
+    reference.apply([g.astype("float64") for g in gradients], 0.01)
+    factors = {"embeddings": 0.125, "encoder_block_0": 0.25, "encoder_block_1": 0.5, "pooler": 1.0,
+               "masked_lm_head": 1.0, "next_sentence_head": 1.0}  # fmt: skip
+    for variable, old, new in zip(variables, before, reference.weights.values(), strict=True):
+        expected = old + factors[variable.path.split("/")[0]] * (new - old)
+        np.testing.assert_allclose(variable.numpy(), expected, atol=1e-6)
+    assert {v.path.split("/")[0] for v in variables} == set(factors)
+
+
+def test_layer_decay_with_frozen_layers_and_elsewhere():
+    model = BertClassifier(CONFIG)
+    model.encoder.embeddings.trainable = model.encoder.blocks[0].trainable = False
+    optimizer = AdamW(layer_decay=0.5)
+    optimizer.build(model.trainable_variables)
+    assert set(optimizer._factors) == {0.5, 1.0}
+    others = [keras.Variable(np.zeros(3), name="embeddings_of_mine"), keras.Variable(np.zeros(3), name="kernel")]
+    optimizer = AdamW(layer_decay=0.5)
+    optimizer.build(others)
+    assert optimizer._factors == [1.0, 1.0]
+    for value in (0.0, 1.5, -1.0):
+        with pytest.raises(ValueError, match=r"`layer_decay` must be in \(0, 1\]"):
+            AdamW(layer_decay=value)

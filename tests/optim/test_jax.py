@@ -34,6 +34,17 @@ for step in range(50):
 pairs = list(zip(weights, reference.weights.values()))
 error = max(float(np.max(np.abs(np.asarray(w) - r) / np.maximum(1, np.abs(r)))) for w, r in pairs)
 
+scopes = ("embeddings", "encoder_block_0", "pooler")
+layers = []
+for scope in scopes:
+    with keras.name_scope(scope):
+        layers.append(keras.Variable(np.ones(3, "float32"), name="bias"))
+optimizer = AdamW(0.01, layer_decay=0.5)
+optimizer.build(layers)
+state = [v.value for v in optimizer.variables]
+moved, _ = optimizer.stateless_apply(state, [np.ones(3, "float32")] * 3, [v.value for v in layers])
+moved = [float(1 - w[0]) for w in moved]
+
 x = np.linspace(-1, 1, 12).reshape(3, 4).astype("float32")
 labels = {"mlm_logits": np.array([[1, 4], [0, 2], [3, 3]]), "nsp_logits": np.array([0, 1, 1])}
 weight = {"mlm_logits": np.array([[1, 1], [1, 0], [0, 0]], "float32"), "nsp_logits": np.ones(3, "float32")}
@@ -46,7 +57,7 @@ model.compile(AdamW(0.1), losses, weighted_metrics=metrics)
 logits = {name: value.tolist() for name, value in model.predict(x, verbose=0).items()}
 first = model.fit(x, labels, sample_weight=weight, batch_size=3, verbose=0).history
 last = model.fit(x, labels, sample_weight=weight, batch_size=3, epochs=30, verbose=0).history
-print(json.dumps({"backend": keras.backend.backend(), "error": error, "logits": logits,
+print(json.dumps({"backend": keras.backend.backend(), "error": error, "logits": logits, "moved": moved,
                   "first": {k: v[0] for k, v in first.items()}, "last": {k: v[-1] for k, v in last.items()}}))
 """
 
@@ -62,6 +73,7 @@ def test_on_jax():
     result = json.loads(run.stdout.splitlines()[-1])
     assert result["backend"] == "jax"
     assert result["error"] < 2e-6
+    np.testing.assert_allclose(np.divide(result["moved"], result["moved"][2]), [0.25, 0.5, 1.0], rtol=1e-5)
     logits = np.array(result["logits"]["mlm_logits"])
     kept = logits[[0, 0, 1], [0, 1, 0]]
     nll = np.log(np.exp(kept).sum(-1)) - kept[[0, 1, 2], [1, 4, 0]]

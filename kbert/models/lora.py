@@ -1,0 +1,95 @@
+"""LoRA on a model's encoder: which layers have it, as plain data; on, and merged.
+
+Shapes: H hidden, N units of a layer, r rank.
+"""
+
+from kbert.keras_compat import all_layers
+from kbert.layers.lora_dense import LoraDense
+
+TARGETS = ("query", "key", "value", "attention/output", "intermediate", "feed_forward/output")
+
+
+def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
+    """Freezes a model's encoder and gives its projections low-rank matrices that learn in their place.
+
+    Args:
+        model: one of kbert's models; heads behind its encoder stay as they are, and learn.
+        rank: r.
+        alpha: the change is (alpha / r) A B; None: r.
+        layers: some of `TARGETS`, of every block.
+
+    Raises:
+        ValueError: a rank, alpha or layer that cannot be; a model that has LoRA, or is quantised.
+    """
+    caller = f"{type(model).__name__}.enable_lora"
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise ValueError(f"{caller}: `rank` must be a positive integer. Received: {rank!r}")
+    if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not alpha > 0):
+        raise ValueError(f"{caller}: `alpha` must be a positive number. Received: {alpha!r}")
+    layers = (layers,) if isinstance(layers, str) else tuple(layers)
+    if not layers or set(layers) - set(TARGETS):
+        raise ValueError(f"{caller}: `layers` must be some of {TARGETS}. Received: {layers}")
+    if lora_layers(model):
+        raise ValueError(f"{caller}: this model has LoRA already. Call `merge_lora()` before another.")
+    ends = tuple(f"/{name}" for name in layers)
+    chosen = [layer for layer in dense_layers(model) if layer.path.endswith(ends)]
+    if any(layer.quantization_mode is not None for layer in chosen):
+        raise ValueError(f"{caller}: LoRA needs float weights. Received: a quantised model.")
+    freeze_encoder(model)
+    for layer in chosen:
+        layer.enable_lora(rank, alpha)
+
+
+def freeze_encoder(model) -> None:
+    """Freezes each variable of the encoder; the matrices that LoRA adds to its layers learn."""
+    for variable in model.encoder.weights:
+        variable.trainable = False
+
+
+def lora_layers(model) -> dict[str, list]:
+    """Path of each layer with LoRA → [rank, alpha]."""
+    return {layer.path: [layer.lora_rank, layer.lora_alpha] for layer in dense_layers(model) if layer.lora_enabled}
+
+
+def add_lora(model, layers: dict[str, list]) -> None:
+    """Gives a newly built model the low-rank matrices that `lora_layers` names; what learns stays as it is.
+
+    Raises:
+        ValueError: a layer that the model does not have.
+    """
+    known = {layer.path: layer for layer in dense_layers(model)}
+    for path, (rank, alpha) in layers.items():
+        if path not in known:
+            raise ValueError(f"`lora_layers`: the model has no layer {path!r} that can have LoRA.")
+        if not known[path].lora_enabled:  # else it came with the encoder
+            known[path].enable_lora(rank, alpha)
+
+
+def merge_lora(model) -> None:
+    """Adds what LoRA has learnt to the kernels and removes its matrices; all of the encoder can learn again."""
+    layers = [layer for layer in dense_layers(model) if layer.lora_enabled]
+    for layer in layers:
+        layer.merge_lora()
+    if layers:
+        model.encoder.trainable = True
+
+
+def merged(model):
+    """The model itself; one with LoRA as a copy in which it is merged, without changing the model.
+
+    Example::
+
+        merged(model).export("exported")  # no low-rank matrices in it
+    """
+    if not lora_layers(model):
+        return model
+    copy = type(model).from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    merge_lora(copy)
+    copy.pretrained = model.pretrained
+    return copy
+
+
+def dense_layers(model) -> list[LoraDense]:
+    """The layers of a model that can have LoRA."""
+    return [layer for layer in all_layers(model, include_self=False) if isinstance(layer, LoraDense)]

@@ -1,0 +1,267 @@
+"""LoRA: exact at the start, trains its matrices and the head alone, is saved, merged, exported, and a small file."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.batches import BATCH, config, labels_of, plain_batch
+from helpers.run_python import run_python
+from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.models.lora import TARGETS, lora_layers
+
+LABELS = labels_of((BATCH,), 3)
+
+
+def classifier(**fields):
+    keras.utils.set_random_seed(4)
+    return kbert.BertClassifier(config(**fields), num_labels=3)
+
+
+def logits(model):
+    return keras.ops.convert_to_numpy(model(plain_batch())["logits"])
+
+
+def values(variables):
+    return [keras.ops.convert_to_numpy(v.value) for v in variables]
+
+
+def trained(model, steps=3):
+    model.compile(keras.optimizers.Adam(0.05), run_eagerly=True)
+    model.fit(plain_batch(), LABELS, epochs=steps, batch_size=BATCH, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def adapted():
+    """A base's weights, and the model trained on it with LoRA."""
+    model = classifier()
+    base = model.get_weights()
+    model.enable_lora(2, alpha=3.0)
+    return base, trained(model)
+
+
+@pytest.mark.parametrize("layers", ["query", ("query", "value"), TARGETS])
+def test_what_learns(layers):
+    model = classifier()
+    before, frozen = logits(model), values(model.encoder.weights)
+    model.enable_lora(2, layers=layers)
+    np.testing.assert_array_equal(logits(model), before)
+    names = [layers] if isinstance(layers, str) else layers
+    assert len(model.encoder.trainable_variables) == 2 * 2 * len(names)  # matrices, blocks, layers of each
+    assert len(model.trainable_variables) == 2 * 2 * len(names) + 2  # and the head
+    assert {v.path.split("/")[-1] for v in model.encoder.trainable_variables} == {"lora_kernel_a", "lora_kernel_b"}
+    trained(model)
+    assert np.abs(logits(model) - before).max() > 0.01
+    learnt = {id(v) for v in model.encoder.trainable_variables}
+    for a, b in zip(frozen, values(v for v in model.encoder.weights if id(v) not in learnt), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert all(np.any(value != 0) for value in values(model.trainable_variables))
+
+
+def test_the_number_of_parameters():
+    model = classifier()
+    model.enable_lora(4, layers="value")
+    assert sum(np.prod(v.shape) for v in model.encoder.trainable_variables) == 2 * (12 * 4 + 4 * 12)
+
+
+def test_a_layer_computes_the_sum_of_both_products():
+    dense = kbert.layers.LoraDense(3)
+    dense.build((None, 4))
+    dense.enable_lora(2, lora_alpha=5.0)
+    dense.lora_kernel_b.assign(np.arange(6.0).reshape(2, 3))
+    x = np.random.default_rng(0).normal(size=(7, 4)).astype("float32")
+    w, bias, a, b = values([dense._kernel, dense.bias, dense.lora_kernel_a, dense.lora_kernel_b])
+    np.testing.assert_allclose(dense(x), x @ w + 2.5 * (x @ a @ b) + bias, rtol=1e-5, atol=1e-6)
+    before = dense(x).numpy()
+    dense.merge_lora()
+    np.testing.assert_allclose(dense(x), before, rtol=1e-5, atol=1e-5)
+    assert len(dense.weights) == 2 and dense.trainable_variables == dense.weights
+
+
+def test_merged_outputs_are_equal_up_to_rounding(adapted):
+    base, model = adapted
+    copy = type(model).from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    expected = logits(model)
+    copy.merge_lora()
+    np.testing.assert_allclose(logits(copy), expected, atol=1e-5)
+    assert not lora_layers(copy) and len(copy.weights) == len(base) == len(copy.trainable_variables)
+    trained(copy, 1)
+    np.testing.assert_array_equal(logits(model), expected)
+
+
+def test_keras_files_keep_the_matrices(adapted, tmp_path):
+    _, model = adapted
+    model.save(tmp_path / "it.keras")
+    loaded = keras.models.load_model(tmp_path / "it.keras")
+    np.testing.assert_array_equal(logits(loaded), logits(model))
+    assert lora_layers(loaded) == lora_layers(model) != {}
+    assert [v.path for v in loaded.trainable_variables] == [v.path for v in model.trainable_variables]
+    before = values(loaded.trainable_variables)
+    loaded.fit(plain_batch(), LABELS, verbose=0)
+    assert all(np.any(a != b) for a, b in zip(before, values(loaded.trainable_variables), strict=True))
+    plain = classifier()
+    plain.load_weights(_weights_of(classifier(), tmp_path))
+    with_lora = classifier()
+    with_lora.enable_lora(2)
+    trained(with_lora, 1).load_weights(tmp_path / "plain.weights.h5")
+    np.testing.assert_array_equal(logits(with_lora), logits(plain))  # LoRA begins anew
+
+
+def _weights_of(model, folder):
+    model.save_weights(folder / "plain.weights.h5")
+    return folder / "plain.weights.h5"
+
+
+def test_directories_and_exports_are_merged(tmp_path):
+    model = kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3)
+    model.enable_lora(2)
+    for layer in model.encoder.blocks[0].attention.query, model.encoder.blocks[0].attention.value:
+        layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.1, "float32"))
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer())
+    expected = pipeline.predict(TEXTS)["probabilities"]
+    kbert.save_pretrained(pipeline, tmp_path / "it")
+    loaded = kbert.load_pretrained(tmp_path / "it")
+    assert not lora_layers(loaded) and len(loaded.trainable_variables) == len(loaded.weights)
+    answers = kbert.build_pipeline(loaded).predict(TEXTS)["probabilities"]
+    np.testing.assert_allclose(answers, expected, atol=1e-5)
+    kbert.save_pretrained(model, tmp_path / "hf", format="huggingface", tokenizer=tiny_tokenizer())
+    pipeline.save(tmp_path / "it.keras")
+    again = keras.models.load_model(tmp_path / "it.keras")
+    np.testing.assert_array_equal(again.predict(TEXTS)["probabilities"], expected)
+    assert lora_layers(again.model) == lora_layers(model)
+    versions = kbert.export(pipeline, tmp_path / "serve"), tmp_path / "keras"
+    pipeline.export(versions[1], verbose=False)
+    for path in versions:
+        served = tf.saved_model.load(path)
+        found = served.signatures["serving_default"](text=tf.constant(TEXTS))["probabilities"]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        names = [name for name, _ in tf.train.list_variables(str(path / "variables" / "variables"))]
+        assert len(names) == len(loaded.weights) + 1  # and the object graph
+    assert lora_layers(model)
+
+
+def test_an_adapter_is_small_and_gives_the_outputs(adapted, tmp_path):
+    base, model = adapted
+    path = tmp_path / "it.npz"
+    model.save_adapter(path)
+    assert path.stat().st_size < 10_000
+    other = classifier()
+    for a, b in zip(other.weights, base, strict=True):
+        a.assign(b)
+    other.get_layer("classifier_head").dense.bias.assign(np.ones(3, "float32"))  # it comes with the adapter
+    other.load_adapter(path)
+    np.testing.assert_array_equal(logits(other), logits(model))
+    assert [v.path for v in other.trainable_variables] == [v.path for v in model.trainable_variables]
+    trained(other, 1).load_adapter(path)
+    np.testing.assert_array_equal(logits(other), logits(model))
+    encoder = kbert.BertEncoder(config())
+    encoder.enable_lora(2)
+    encoder.save_adapter(tmp_path / "encoder.npz")
+    assert len(np.load(tmp_path / "encoder.npz").files) == 1 + 2 * 2 * 2
+
+
+def test_what_an_adapter_refuses(adapted, tmp_path):
+    base, model = adapted
+    path = tmp_path / "it.npz"
+    model.save_adapter(path)
+
+    def refused(other, file, message, error=ValueError):
+        before = values(other.weights)
+        with pytest.raises(error, match=message):
+            other.load_adapter(file)
+        assert all(np.array_equal(a, b) for a, b in zip(before, values(other.weights), strict=True))
+
+    other = classifier()
+    other.set_weights(base)
+    other.encoder.embeddings.token_embedding.embeddings.assign_add(np.full((37, 12), 1e-6, "float32"))
+    refused(other, path, "adapter of a base whose weights have the hash")
+    refused(kbert.BertTagger(config(), 3), path, "adapter of the model BertTagger. Received: BertClassifier")
+    refused(
+        kbert.BertClassifier(config(), 4), path, r"classifier_head/dense/bias` of the shape \(4,\). Received: \(3,\)"
+    )
+    refused(kbert.BertClassifier(config(num_layers=1), 3), path, "expected LoRA of .*Received: encoder_block_1")
+    ranked = classifier()
+    ranked.enable_lora(1)
+    refused(ranked, path, "LoRA of these layers, rank and alpha")
+    refused(other, tmp_path / "none.npz", "Received: '.*none.npz'", FileNotFoundError)
+    content = path.read_bytes()
+    for damaged in (b"", b"no archive", content[:-30], content[: len(content) // 2]):
+        (tmp_path / "damaged.npz").write_bytes(damaged)
+        refused(other, tmp_path / "damaged.npz", "damaged.npz: expected")
+    for description in ([], {"model": "x"}, {"model": "BertClassifier", "base": "", "lora_layers": {"a": [0.5, 1]}}):
+        np.savez(tmp_path / "other.npz", **{"adapter.json": np.frombuffer(json.dumps(description).encode(), "uint8")})
+        refused(other, tmp_path / "other.npz", "expected the description of an adapter")
+    with pytest.raises(ValueError, match="a model without LoRA"):
+        classifier().save_adapter(path)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"rank": 0}, "`rank` must be a positive integer. Received: 0"),
+        ({"rank": True}, "`rank`"),
+        ({"rank": 2, "alpha": -1}, "`alpha` must be a positive number. Received: -1"),
+        ({"rank": 2, "layers": ("dense",)}, "`layers` must be some of"),
+        ({"rank": 2, "layers": ()}, "`layers` must be some of"),
+    ],
+)
+def test_arguments(arguments, message):
+    with pytest.raises(ValueError, match=f"BertClassifier.enable_lora: {message}"):
+        classifier(num_layers=1).enable_lora(**arguments)
+
+
+def test_twice_and_with_int8():
+    model = classifier(num_layers=1)
+    model.enable_lora(2)
+    with pytest.raises(ValueError, match="has LoRA already"):
+        model.enable_lora(2)
+    with pytest.raises(ValueError, match="quantize: a model with LoRA. Call `merge_lora\\(\\)` first"):
+        model.quantize("int8")
+    model.merge_lora()
+    model.quantize("int8")
+    with pytest.raises(ValueError, match="LoRA needs float weights. Received: a quantised model"):
+        model.enable_lora(2)
+
+
+def test_two_heads_and_mixed_precision(tmp_path):
+    encoder = kbert.BertEncoder(config(), dtype="mixed_bfloat16")
+    one, two = kbert.BertClassifier(encoder, num_labels=3), kbert.BertTagger(encoder, num_labels=3)
+    encoder.enable_lora(2)
+    assert len(one.trainable_variables) == len(two.trainable_variables) == 8 + 2
+    before = values(two.trainable_variables)
+    trained(one)
+    changed = [np.any(a != b) for a, b in zip(before, values(two.trainable_variables), strict=True)]
+    assert changed == [True] * 8 + [False] * 2
+    assert {v.dtype for v in encoder.trainable_variables} == {"float32"}
+    one.save(tmp_path / "it.keras")
+    np.testing.assert_array_equal(logits(keras.models.load_model(tmp_path / "it.keras")), logits(one))
+
+
+@pytest.mark.parity
+def test_on_jax(tmp_path):
+    pytest.importorskip("jax")
+    program = """
+    import json, sys
+    import keras, numpy as np, kbert
+    from helpers.batches import config, plain_batch, labels_of
+    model = kbert.BertClassifier(config(num_layers=1), num_labels=3)
+    first = np.asarray(model(plain_batch())["logits"])
+    model.enable_lora(2)
+    start = np.asarray(model(plain_batch())["logits"])
+    model.compile(keras.optimizers.Adam(0.05))
+    history = model.fit(plain_batch(), labels_of((5,), 3), epochs=10, verbose=0).history["loss"]
+    expected = np.asarray(model(plain_batch())["logits"])
+    model.save(sys.argv[1] + "/it.keras")
+    again = np.asarray(keras.models.load_model(sys.argv[1] + "/it.keras")(plain_batch())["logits"])
+    model.merge_lora()
+    merged = np.asarray(model(plain_batch())["logits"])
+    print(json.dumps([keras.backend.backend(), float(abs(first - start).max()), history[0], history[-1],
+                      float(abs(again - expected).max()), float(abs(merged - expected).max())]))
+    """
+    backend, start, first, last, again, merged = run_python(program, tmp_path, backend="jax")
+    assert backend == "jax" and start == 0.0 and last < 0.9 * first and again < 1e-6 and merged < 1e-5

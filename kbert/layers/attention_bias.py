@@ -21,7 +21,8 @@ class AttentionBias(keras.layers.Layer):
 
     Inputs: ``padding_mask`` bool [B, S], True at tokens; ``part_ids`` int32 [B, S] for packed rows (0 = padding), or
     None.
-    Output: float32 [B, 1, 1, S], or [B, 1, S, S] when queries differ (packed or causal).
+
+    Outputs: float32 [B, 1, 1, S], or [B, 1, S, S] when queries differ (packed or causal).
 
     Source: Google's ``modeling.py``, ``create_attention_mask_from_input_mask`` and ``attention_layer``; "LTR":
     section 5.1.

@@ -27,7 +27,8 @@ class EmbeddingBlock(keras.layers.Layer):
 
     Inputs: int32 [B, S]: ``token_ids``; ``segment_ids``, or None for segment 0 throughout; ``position_ids`` for packed
     rows, or None for 0 … S - 1.
-    Output: float [B, S, H] in the compute dtype. Ids outside their tables: see `TokenEmbedding`.
+
+    Outputs: float [B, S, H] in the compute dtype. Ids outside their tables: see `TokenEmbedding`.
 
     Raises:
         ValueError: a sequence longer than the position table, as soon as its length is known: when the model is built,

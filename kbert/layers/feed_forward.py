@@ -20,7 +20,9 @@ class FeedForward(keras.layers.Layer):
         activation: a name of `kbert.config.ACTIVATIONS`.
         initializer_stddev: of the kernels.
 
-    Inputs: float [B, S, H]. Output: float [B, S, H].
+    Inputs: float [B, S, H].
+
+    Outputs: float [B, S, H].
 
     Source: Vaswani et al. 2017, section 3.3, with the GELU of Hendrycks & Gimpel 2016.
 

@@ -14,7 +14,9 @@ class LayerNorm(keras.layers.LayerNormalization):
         epsilon: added to the variance; 1e-12 in all of Google's code, the masked-LM head included.
         **kwargs: name, dtype, trainable.
 
-    Inputs: a float tensor [..., H]. Output: the same shape, in the compute dtype.
+    Inputs: a float tensor [..., H].
+
+    Outputs: the same shape, in the compute dtype.
 
     Raises:
         ValueError: another argument of Keras' layer (``axis``, ``scale``, ``center``, initializers …): BERT's has a

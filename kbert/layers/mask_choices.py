@@ -16,7 +16,8 @@ class MaskChoices(keras.layers.Layer):
     Loss, gradient and probability of such a choice are 0.
 
     Inputs: ``scores`` float [B, C]; ``padding_mask`` bool [B, C, S], False all along the row of an absent choice.
-    Output: [B, C].
+
+    Outputs: [B, C].
 
     Example::
 

@@ -27,7 +27,8 @@ class MaskedLMHead(keras.layers.Layer):
         initializer_stddev: of the kernel and of an untied table.
 
     Inputs: ``sequence_output`` float [B, S, H]; ``mask_positions`` int32 [B, P] in 0 … S - 1 (unused slots point at 0).
-    Output: float32 [B, P, V].
+
+    Outputs: float32 [B, P, V].
 
     Raises:
         ValueError: neither or both of `token_embedding` and `vocabulary_size`.

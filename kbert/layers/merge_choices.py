@@ -11,7 +11,9 @@ from keras import ops
 class MergeChoices(keras.layers.Layer):
     """Folds the choices into the batch axis, so that the encoder sees plain rows.
 
-    Inputs: [B, C, S], any dtype. Output: [B * C, S]; choice c of question b is row ``b * C + c``.
+    Inputs: [B, C, S], any dtype.
+
+    Outputs: [B * C, S]; choice c of question b is row ``b * C + c``.
 
     Example::
 

@@ -18,7 +18,8 @@ class Pooler(keras.layers.Layer):
         initializer_stddev: of the kernel.
 
     Inputs: ``sequence_output`` float [B, S, H]; ``part_ids`` int32 [B, S] for packed rows: 1 … K, 0 = padding.
-    Output: float [B, H]; packed [B, K, H], where a part that a row does not hold gets zeros.
+
+    Outputs: float [B, H]; packed [B, K, H], where a part that a row does not hold gets zeros.
 
     Source: Google's ``modeling.py``, ``BertModel`` ("pooler").
 

@@ -16,7 +16,9 @@ class ReplicaDropout(keras.layers.Layer):
             rounded to a multiple of 2^-16.
         seed: integer, or None for a random one.
 
-    Inputs: a float tensor of any shape. Output: the same shape and dtype.
+    Inputs: a float tensor of any shape.
+
+    Outputs: the same shape and dtype.
 
     Raises:
         ValueError: `rate` outside [0, 1).

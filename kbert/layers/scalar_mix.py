@@ -13,7 +13,9 @@ class ScalarMix(keras.layers.Layer):
 
     At the start all layers weigh the same and the scale is 1.
 
-    Inputs: float [..., K, H]. Output: float [..., H].
+    Inputs: float [..., K, H].
+
+    Outputs: float [..., H].
 
     Source: Peters et al. 2018 (ELMo), equation 1; Devlin et al. 2018, table 7.
 

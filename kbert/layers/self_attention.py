@@ -24,7 +24,8 @@ class SelfAttention(keras.layers.Layer):
 
     Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S], added to the scores (see `AttentionBias`), or
     None: every token attends to every other.
-    Output: float [B, S, H]; with ``return_probs=True`` also the probabilities before dropout, float32 [B, A, S, S].
+
+    Outputs: float [B, S, H]; with ``return_probs=True`` also the probabilities before dropout, float32 [B, A, S, S].
 
     Raises:
         ValueError: `num_heads` does not divide H.

@@ -12,7 +12,8 @@ class SplitChoices(keras.layers.Layer):
     """The inverse of `MergeChoices` for scores.
 
     Inputs: ``scores`` [B * C, 1]; ``like`` [B, C, S], the batch that was merged.
-    Output: [B, C], in the dtype of the scores.
+
+    Outputs: [B, C], in the dtype of the scores.
 
     Example::
 

@@ -19,7 +19,12 @@ class TaskHead(keras.layers.Layer):
         dropout: rate before the linear map; 0.1 for classifiers, 0 for NSP and spans.
         initializer_stddev: of the kernel.
 
-    Inputs: float [..., H]. Output: float32 [..., N].
+    Inputs: float [..., H].
+
+    Outputs: float32 [..., N].
+
+    Raises:
+        ValueError: `units` is no positive integer.
 
     Source: section 3.2 and appendix B; Google's ``run_classifier.py``, ``run_squad.py`` and ``run_pretraining.py``.
 

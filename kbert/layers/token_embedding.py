@@ -20,7 +20,8 @@ class TokenEmbedding(keras.layers.Layer):
         initializer_stddev: of the truncated normal; the row of [PAD] is drawn like every other.
 
     Inputs: int32 ids [...], or with ``reverse=True`` float vectors [..., H].
-    Output: float vectors [..., H], or scores [..., V]; in the compute dtype.
+
+    Outputs: float vectors [..., H], or scores [..., V]; in the compute dtype.
 
     An id outside [0, V) is an error on TensorFlow's CPU (``InvalidArgumentError`` naming the id); on accelerators,
     under XLA and on JAX nothing checks it: the vector is zero, or that of another id.

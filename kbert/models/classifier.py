@@ -23,7 +23,13 @@ class BertClassifier(BertModel):
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`. Outputs, float32: ``logits`` [B, N].
+    Inputs: those of `BertEncoder`.
+
+    Outputs: float32 ``logits`` [B, N].
+
+    Raises:
+        TypeError: `encoder` is neither a config nor an encoder.
+        ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's.
 
     Source: section 4.1; Google's ``run_classifier.py``.
 

@@ -28,7 +28,13 @@ class BertMultipleChoice(BertModel):
         dtype: dtype policy of a new encoder.
 
     Inputs: the keys of `BertEncoder` with an axis of choices, [B, C, S]; C and S are free.
-    Outputs, float32: ``logits`` [B, C].
+
+    Outputs: float32 ``logits`` [B, C].
+
+    Raises:
+        TypeError: `encoder` is neither a config nor an encoder.
+        ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's, or
+            an encoder for packed rows.
 
     Source: section 4.4 (SWAG).
 

@@ -31,10 +31,13 @@ class BertPretrainer(BertModel):
 
     Inputs: those of `BertEncoder` and, with the masked LM, ``mask_positions`` int32 [B, P] (unused slots point at 0;
     their weight in the loss is 0).
-    Outputs, float32: ``mlm_logits`` [B, P, V]; ``nsp_logits`` [B, 2] (packed [B, K, 2]), where 0 = IsNext, 1 = random.
+
+    Outputs: float32 ``mlm_logits`` [B, P, V]; ``nsp_logits`` [B, 2] (packed [B, K, 2]), where 0 = IsNext, 1 = random.
 
     Raises:
-        ValueError: neither head.
+        TypeError: `encoder` is neither a config nor an encoder.
+        ValueError: neither head; an encoder without an output that a head reads; a `dtype` or `num_parts` that is not
+            the encoder's.
 
     A copy with new weights is ``BertPretrainer.from_config(model.get_config())``; `keras.models.clone_model` copies
     layer by layer and would untie the table.

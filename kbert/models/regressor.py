@@ -22,7 +22,13 @@ class BertRegressor(BertModel):
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`. Outputs, float32: ``score`` [B].
+    Inputs: those of `BertEncoder`.
+
+    Outputs: float32 ``score`` [B].
+
+    Raises:
+        TypeError: `encoder` is neither a config nor an encoder.
+        ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's.
 
     Source: section 4.1, STS-B (GLUE's task of degrees; mean squared error).
 

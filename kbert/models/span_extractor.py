@@ -24,7 +24,13 @@ class BertSpanExtractor(BertModel):
         encoder: `BertConfig`, or a `BertEncoder` to share.
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`. Outputs, float32: ``start_logits`` and ``end_logits`` [B, S].
+    Inputs: those of `BertEncoder`.
+
+    Outputs: float32 ``start_logits`` and ``end_logits`` [B, S].
+
+    Raises:
+        TypeError: `encoder` is neither a config nor an encoder.
+        ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's.
 
     Source: section 4.2; Google's ``run_squad.py``, ``create_model``.
 

@@ -23,7 +23,13 @@ class BertTagger(BertModel):
         dropout: rate on the hidden states; the config's `hidden_dropout` by default.
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`. Outputs, float32: ``logits`` [B, S, N].
+    Inputs: those of `BertEncoder`.
+
+    Outputs: float32 ``logits`` [B, S, N].
+
+    Raises:
+        TypeError: `encoder` is neither a config nor an encoder.
+        ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's.
 
     Source: section 5.3 (a word is labelled at its first word piece; the others carry no weight in the loss).
 

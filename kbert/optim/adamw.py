@@ -55,12 +55,12 @@ class AdamW(keras.optimizers.Optimizer):
     Raises:
         ValueError: an unknown `clip_scope`, a number outside its range, another way of clipping.
 
+    Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
+
     Example::
 
         schedule = WarmupLinearDecay(peak=1e-4, warmup_steps=10_000, total_steps=1_000_000)
         model.compile(AdamW(schedule))
-
-    Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
     """
 
     def __init__(

@@ -53,15 +53,18 @@ class ClassificationLoss(WeightedMeanLoss):
     0. Any other label outside [0, N) makes the loss NaN: a compiled step cannot raise an error, and this value ends a
     run of kbert's. (`fit` of kbert's models finds such labels before, wherever it can see them.)
 
-    Call:
-        y_true: integers [...]; y_pred: logits [..., N]; sample_weight: floats [...], or fewer axes, or None
-        -> float32 [].
+    Inputs:
+        y_true: integers [...].
+        y_pred: logits [..., N].
+        sample_weight: floats [...], or fewer axes, or None.
+
+    Outputs: float32 [].
+
+    Source: Devlin et al. 2018, section 4.
 
     Example::
 
         BertClassifier(config, num_labels=3).compile(AdamW(2e-5), loss={"logits": ClassificationLoss()})
-
-    Source: Devlin et al. 2018, section 4.
     """
 
     def __init__(self, name="classification_loss"):
@@ -75,15 +78,18 @@ class ClassificationLoss(WeightedMeanLoss):
 class NextSentenceLoss(ClassificationLoss):
     """Mean cross-entropy of "is it the next sentence", label 0 = it is, 1 = a random one; packed rows have several.
 
-    Call:
-        y_true: integers [B] or [B, K]; y_pred: logits [B, 2] or [B, K, 2]; sample_weight: as y_true, or None
-        -> float32 [].
+    Inputs:
+        y_true: integers [B] or [B, K].
+        y_pred: logits [B, 2] or [B, K, 2].
+        sample_weight: as y_true, or None.
+
+    Outputs: float32 [].
+
+    Source: Devlin et al. 2018, section 3.1, task 2.
 
     Example::
 
         model.compile(AdamW(1e-4), loss={"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()})
-
-    Source: Devlin et al. 2018, section 3.1, task 2.
     """
 
     def __init__(self, name="next_sentence_loss"):
@@ -96,16 +102,19 @@ class MaskedLanguageModelLoss(ClassificationLoss):
 
     Unlike Keras' mean it is not divided by the number of prediction slots, of which some are empty.
 
-    Call:
-        y_true: token ids [B, P]; y_pred: logits [B, P, V]; sample_weight: prediction weights [B, P], 0 at empty slots
-        -> float32 [].
+    Inputs:
+        y_true: token ids [B, P].
+        y_pred: logits [B, P, V].
+        sample_weight: prediction weights [B, P], 0 at empty slots.
+
+    Outputs: float32 [].
+
+    Source: google-research/bert, run_pretraining.py, get_masked_lm_output.
 
     Example::
 
         model.compile(AdamW(1e-4), loss={"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()})
         model.fit(pretraining_dataset(...))  # which yields the weights as sample_weight["mlm_logits"]
-
-    Source: google-research/bert, run_pretraining.py, get_masked_lm_output.
     """
 
     epsilon = 1e-5
@@ -122,15 +131,18 @@ class SpanLoss(ClassificationLoss):
     those of padding are left out, so that a batch cut to its longest row has the loss of the padded one. A position
     behind the row's end (or beyond S) makes the loss NaN, -1 is no position: see `ClassificationLoss`.
 
-    Call:
-        y_true: positions [B], or [B, 2] (position, length of the row); y_pred: logits [B, S]; sample_weight: floats [B]
-        or None -> float32 [].
+    Inputs:
+        y_true: positions [B], or [B, 2] (position, length of the row).
+        y_pred: logits [B, S].
+        sample_weight: floats [B] or None.
+
+    Outputs: float32 [].
+
+    Source: google-research/bert, run_squad.py: (start_loss + end_loss) / 2.
 
     Example::
 
         BertSpanExtractor(config).compile(AdamW(5e-5), loss={"start_logits": SpanLoss(), "end_logits": SpanLoss()})
-
-    Source: google-research/bert, run_squad.py: (start_loss + end_loss) / 2.
     """
 
     def __init__(self, name="span_loss"):
@@ -145,8 +157,12 @@ class SpanLoss(ClassificationLoss):
 class RegressionLoss(WeightedMeanLoss):
     """Weighted mean squared error of one number per example; a label that is no number (NaN) makes it NaN.
 
-    Call:
-        y_true: floats [B]; y_pred: floats [B]; sample_weight: floats [B] or None -> float32 [].
+    Inputs:
+        y_true: floats [B].
+        y_pred: floats [B].
+        sample_weight: floats [B] or None.
+
+    Outputs: float32 [].
 
     Example::
 

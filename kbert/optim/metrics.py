@@ -11,7 +11,7 @@ from keras import ops
 from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, labels_and_weights, without_padding
 
 
-class WeightedMean(keras.metrics.Metric):
+class WeightedMean(keras.metrics.Mean):
     """Base of the metrics here: (sum of weight * value) / (sum of weights), 0 before anything was seen.
 
     Subclasses define `values_and_weights`.
@@ -19,19 +19,13 @@ class WeightedMean(keras.metrics.Metric):
 
     def __init__(self, name=None):
         super().__init__(name=name, dtype="float32")
-        self.total = self.add_variable((), "zeros", dtype="float32", name="total")
-        self.weight = self.add_variable((), "zeros", dtype="float32", name="weight")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
-        self.total.assign_add(ops.sum(values * weights))
-        self.weight.assign_add(ops.sum(weights))
+        super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))  # of rows it would take means
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         raise NotImplementedError
-
-    def result(self):
-        return ops.divide_no_nan(ops.convert_to_tensor(self.total), ops.convert_to_tensor(self.weight))
 
     def get_config(self):
         return {"name": self.name}
@@ -45,8 +39,10 @@ class CrossEntropy(WeightedMean):
 
     (A loss that Keras reports is a mean of batches' means, each batch counting the same however many labels it has.)
 
-    Call:
-        y_true: integers [...], -1 = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
+    Inputs:
+        y_true: integers [...], -1 = no label.
+        y_pred: logits [..., N].
+        sample_weight: floats [...] or None.
 
     Example::
 
@@ -64,8 +60,7 @@ class CrossEntropy(WeightedMean):
 class Perplexity(CrossEntropy):
     """exp of the mean negative log-likelihood over all labels seen, at most e^88 (float32 ends there); 0 before any.
 
-    Call:
-        as `CrossEntropy`.
+    Inputs: as `CrossEntropy`.
 
     Example::
 
@@ -76,7 +71,7 @@ class Perplexity(CrossEntropy):
         super().__init__(name=name)
 
     def result(self):
-        seen = ops.convert_to_tensor(self.weight) > 0
+        seen = ops.convert_to_tensor(self.count) > 0
         return ops.where(seen, ops.exp(ops.minimum(super().result(), 88.0)), 0.0)
 
 
@@ -84,8 +79,10 @@ class Perplexity(CrossEntropy):
 class WeightedAccuracy(WeightedMean):
     """Share of labels that have the highest logit; a label that is neither -1 nor a class counts as missed.
 
-    Call:
-        y_true: integers [...], -1 = no label; y_pred: logits [..., N]; sample_weight: floats [...] or None.
+    Inputs:
+        y_true: integers [...], -1 = no label.
+        y_pred: logits [..., N].
+        sample_weight: floats [...] or None.
 
     Example::
 
@@ -105,9 +102,10 @@ class WeightedAccuracy(WeightedMean):
 class SpanAccuracy(WeightedAccuracy):
     """Share of answers whose start (or end) has the highest logit.
 
-    Call:
-        y_true: positions [B], or [B, 2] with each row's length, as `kbert.optim.losses.SpanLoss`; y_pred: logits
-        [B, S]; sample_weight: floats [B] or None.
+    Inputs:
+        y_true: positions [B], or [B, 2] with each row's length, as `kbert.optim.losses.SpanLoss`.
+        y_pred: logits [B, S].
+        sample_weight: floats [B] or None.
 
     Example::
 
@@ -122,8 +120,10 @@ class SpanAccuracy(WeightedAccuracy):
 class SquaredError(WeightedMean):
     """Mean squared error over all examples seen.
 
-    Call:
-        y_true: floats [B]; y_pred: floats [B]; sample_weight: floats [B] or None.
+    Inputs:
+        y_true: floats [B].
+        y_pred: floats [B].
+        sample_weight: floats [B] or None.
 
     Example::
 

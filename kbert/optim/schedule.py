@@ -21,17 +21,18 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup_steps: int >= 0.
         total_steps: int, at least `warmup_steps`.
 
-    Call:
-        step, int or float tensor [], counted from 0 -> float32 [].
+    Inputs: step, int or float tensor [], counted from 0.
+
+    Outputs: float32 [].
 
     Raises:
         ValueError: numbers no schedule can have.
 
+    Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
+
     Example::
 
         optimizer = AdamW(WarmupLinearDecay(peak=5e-5, warmup_steps=100, total_steps=1000))
-
-    Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
     """
 
     def __init__(self, peak, warmup_steps, total_steps, name="warmup_linear_decay"):

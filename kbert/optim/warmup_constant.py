@@ -12,8 +12,9 @@ class WarmupConstant(keras.optimizers.schedules.LearningRateSchedule):
         peak: float, the learning rate after the warm-up.
         warmup_steps: int >= 0.
 
-    Call:
-        step, int or float tensor, counted from 0 -> float32 of its shape.
+    Inputs: step, int or float tensor, counted from 0.
+
+    Outputs: float32 of its shape.
 
     Raises:
         ValueError: numbers no schedule can have.

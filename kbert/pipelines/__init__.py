@@ -7,6 +7,9 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "ModelSettings": "settings",
         "Pipeline": "pipeline",
+        "TaskPipeline": "task_pipeline",
+        "TaskSignature": "task_signature",
         "build_pipeline": "build",
+        "register_task": "registry",
     },
 )

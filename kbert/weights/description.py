@@ -21,7 +21,7 @@ FREE_FIELDS = (
     "causal",
 )
 _WITHOUT_VARIABLES = ("dropout", "outputs")  # constructor arguments that add or change no variable
-_NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "encoder", "config", "dtype")
+_NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "lora_layers", "encoder", "config", "dtype")
 
 
 @dataclasses.dataclass(frozen=True)

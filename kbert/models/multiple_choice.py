@@ -60,10 +60,10 @@ class BertMultipleChoice(BertModel):
         inputs = {
             name: keras.Input((None, None), dtype=tensor.dtype, name=name) for name, tensor in encoder.input.items()
         }
-        rows = {name: MergeChoices(name=f"merge_{name}")(tensor) for name, tensor in inputs.items()}  # [B * C, S]
+        rows = {name: MergeChoices(dtype=policy, name=f"merge_{name}")(x) for name, x in inputs.items()}  # [B * C, S]
         scores = head(encoder(rows)["pooled_output"])  # [B * C, 1]
-        logits = SplitChoices(name="split_choices")(scores, inputs["token_ids"])  # [B, C]
-        logits = MaskChoices(name="mask_choices")(logits, inputs["padding_mask"])
+        logits = SplitChoices(dtype=policy, name="split_choices")(scores, inputs["token_ids"])  # [B, C]
+        logits = MaskChoices(dtype=policy, name="mask_choices")(logits, inputs["padding_mask"])
         super().__init__(inputs, {"logits": logits}, dtype=policy, **kwargs)
         self.config = encoder.config
         self.encoder = encoder

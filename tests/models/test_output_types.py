@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from helpers.batches import choice_batch, config, packed_batch, plain_batch, pretraining_batch
 
+from kbert.keras_compat import all_layers
 from kbert.models.average import average_models
 from kbert.models.classifier import BertClassifier
 from kbert.models.encoder import BertEncoder
@@ -41,6 +42,12 @@ def types(outputs):
     return {keras.backend.standardize_dtype(x.dtype) for x in keras.tree.flatten(outputs)}
 
 
+def policies(model):
+    """The dtype policies of a model and of every layer in it."""
+    layers = [layer for layer in all_layers(model) if not isinstance(layer, keras.layers.InputLayer)]
+    return {layer.dtype_policy.name for layer in layers}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_float32(name, policy):
     make, arguments, batch = MODELS[name]
@@ -49,10 +56,12 @@ def test_scores_are_float32(name, policy):
     if name in ("classifier", "multiple_choice"):
         ensemble = average_models([passed, make(config(num_layers=1), dtype=policy, **arguments)])
         assert types(ensemble(batch())) == types(ensemble.output) == {"float32"}
+    assert policies(passed) == {policy}
     keras.config.set_dtype_policy(policy)
     from_global = make(config(num_layers=1), **arguments)
-    assert from_global.encoder.dtype_policy.name == policy
+    assert policies(from_global) == {policy}
     assert types(from_global(batch())) == types(from_global.output) == {"float32"}
+    assert policies(make(config(num_layers=1), dtype="float32", **arguments)) == {"float32"}  # the one passed wins
 
 
 def test_those_of_the_feature_based_tagger(policy):

@@ -1,6 +1,7 @@
 """A model or pipeline → a directory that `load_pretrained` and every recipe take."""
 
 import dataclasses
+import pathlib
 
 from kbert.files import check_directory_is_free, write_directory
 from kbert.models.lora import merged
@@ -67,10 +68,11 @@ def save_pretrained(
     options = {name: value for name, value in options.items() if value is not None}
     _check_options(form, options)
     check_directory_is_free(directory, form.files, overwrite)
+    _check_replaced(form, pathlib.Path(directory))
 
-    def write(place):
+    def write(partial):
         with h5_errors_raised(directory):
-            form.write(place, model, settings, vocabulary, made_by=made_by, **options)
+            form.write(partial, model, settings, vocabulary, made_by=made_by, **options)
 
     write_directory(directory, write, needed=4 * model.count_params())
 
@@ -81,6 +83,15 @@ def _check_options(form, options):
             takers = [other for other in format_names() if name in get_format(other).options]
             hint = f"Only {takers} take it" if takers else f"Known: {form.options}"
             raise ValueError(f"save_pretrained: format={form.name!r} takes no `{name}`. {hint}")
+
+
+def _check_replaced(form, directory):
+    """Other formats and programs have files of the same names: only what is of this format is replaced."""
+    if directory.is_dir() and any(directory.iterdir()) and not form.recognises(directory):
+        raise FileExistsError(
+            f"{directory} holds files of a {form.name} checkpoint's names, but is not one; save to a new place. "
+            f"Found: {sorted(entry.name for entry in directory.iterdir())[:8]}"
+        )
 
 
 def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):

@@ -19,7 +19,7 @@ _CHOICES = 3
 
 @dataclasses.dataclass(frozen=True)
 class ParityReport:
-    """The largest differences between two models on the same random batch, at places that are not padding.
+    """The largest differences between two models on the same random batch, at positions that are not padding.
 
     Attributes:
         against: the other library and its version.
@@ -53,7 +53,7 @@ class ParityReport:
 def measure_parity(model, path, seed: int = 0) -> ParityReport:
     """Compares a kbert model with what the format's own library makes of the files at `path`.
 
-    Google's own code needs TensorFlow 1: its place takes a transcription in NumPy (google_reference.py).
+    Google's own code needs TensorFlow 1: a transcription in NumPy (google_reference.py) stands in for it.
 
     Args:
         model: a kbert model, loaded from there or written to there.
@@ -78,9 +78,9 @@ def measure_parity(model, path, seed: int = 0) -> ParityReport:
     real = batch["padding_mask"]
     differences, largest = {}, {}
     for name, values in expected.items():
-        places = real if name.startswith("hidden_states") or name.endswith(("start_logits", "end_logits")) else ...
-        places = real if model.task == "tagging" and name == "logits" else places
-        ours, theirs = np.asarray(found[name], np.float64)[places], np.asarray(values, np.float64)[places]
+        positions = real if name.startswith("hidden_states") or name.endswith(("start_logits", "end_logits")) else ...
+        positions = real if model.task == "tagging" and name == "logits" else positions
+        ours, theirs = np.asarray(found[name], np.float64)[positions], np.asarray(values, np.float64)[positions]
         differences[name], largest[name] = float(np.max(np.abs(ours - theirs))), float(np.max(np.abs(theirs)))
     return ParityReport(against, str(path), differences, largest)
 

@@ -45,16 +45,16 @@ class H5File:
         paths = [pathlib.Path(path) for path in paths]
         self.path = paths[0]
         self._variables = layer_variables
-        self._places, self.tensors = {}, {}
+        self._locations, self.tensors = {}, {}
         for path in paths:
             check_h5(path)
             with opened_h5(path) as file:
                 self._walk(file, "", path)
 
     def read(self, name: str) -> np.ndarray:
-        path, place = self._places[name]
+        path, location = self._locations[name]
         with opened_h5(path) as file:
-            dataset = file[place]
+            dataset = file[location]
             if _is_bfloat16(dataset):
                 import ml_dtypes
 
@@ -69,7 +69,7 @@ class H5File:
         if own is not None and "layers" not in group:  # a model's name is in no path
             layer = "/".join(filter(None, (layer, str(own.attrs.get("name", "")))))
             variables = self._variables.get(_NUMBER.sub(r"\1_{i}", layer), ())
-            if len(own) < len(variables):  # the table of a masked LM that is tied is no variable
+            if len(own) < len(variables):  # a tied masked LM has no table of its own
                 variables = variables[len(variables) - len(own) :]
             for number, variable in enumerate(variables):
                 if str(number) in own:
@@ -81,7 +81,7 @@ class H5File:
     def _add(self, name, dataset, path):
         if name in self.tensors:
             raise ValueError(f"two variables {name}")
-        self._places[name] = path, dataset.name
+        self._locations[name] = path, dataset.name
         dtype = "bfloat16" if _is_bfloat16(dataset) else dataset.dtype.name
         self.tensors[name] = TensorInfo(tuple(dataset.shape), dtype)
 
@@ -140,10 +140,10 @@ def _datasets(file, path):
             if not isinstance(link, h5py.HardLink):
                 raise ValueError(f"{path}: {name!r} is a link ({type(link).__name__}), maybe to another file. Refused.")
             found = group[name]
-            place = h5py.h5o.get_info(found.id).addr
-            if place in seen:
+            address = h5py.h5o.get_info(found.id).addr
+            if address in seen:
                 raise ValueError(f"{path}: {name!r} stands in two groups. Refused: Keras never writes that.")
-            seen.add(place)
+            seen.add(address)
             if isinstance(found, h5py.Dataset):
                 yield found
             elif isinstance(found, h5py.Group):

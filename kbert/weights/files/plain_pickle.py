@@ -160,7 +160,7 @@ class _Machine:
 
     def _name(self, module, name):
         if not isinstance(module, str) or not isinstance(name, str):
-            raise pickle.UnpicklingError("a name that is no string")
+            raise pickle.UnpicklingError("a name that is not a string")
         if (module, name) not in self.known:
             raise RefusedPickle(f"its pickle names {module[:100]}.{name[:100]}")
         value = self.known[module, name]

@@ -60,7 +60,7 @@ class TorchPickleFile:
     Raises:
         FileNotFoundError: no such file.
         ValueError: the pickle names anything but what describes tensors (the name is told), or the file is truncated,
-            of another kind, compressed (torch never does), or describes tensors that are not its data.
+            of another kind, compressed (torch never does), or describes tensors that are not in its data.
 
     Example::
 
@@ -99,7 +99,7 @@ class TorchPickleFile:
             raise ValueError(f"{str(self.path)!r} is corrupted: it reads the same data as of two types or sizes.")
         stored = sum(sizes.values())
         described = sum(math.prod(info.shape) for info in self.tensors.values())
-        if described > 2 * stored:  # a tied table stands there twice
+        if described > 2 * stored:  # a tied table occurs twice
             raise ValueError(
                 f"{str(self.path)!r}: its tensors have {described} elements. Received: a file with {stored}. "
                 "It is corrupted, or made to take memory."
@@ -116,7 +116,7 @@ class TorchPickleFile:
                 f"{str(self.path)!r}: the tensor {name!r} cannot be read: {error!r}. The file is corrupted."
             ) from None
         strides = tuple(stride * stored.itemsize for stride in view.strides)
-        # In bounds: `_checked` has compared the last element's place with the number of elements.
+        # In bounds: `_checked` has compared the last element's index with the number of elements.
         values = np.lib.stride_tricks.as_strided(data[view.offset :], view.shape, strides)
         values = np.array(values, dtype=stored.newbyteorder("="), order="C")
         return widened(values) if storage.dtype == "bfloat16" else values
@@ -167,7 +167,7 @@ class TorchPickleFile:
         sizes = {}
         for info in archive.infolist():
             if info.filename in sizes:
-                raise ValueError(f"{str(self.path)!r}: the entry {info.filename!r} stands there twice. Refused.")
+                raise ValueError(f"{str(self.path)!r}: the entry {info.filename!r} occurs twice. Refused.")
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
                 raise ValueError(
                     f"{str(self.path)!r}: the entry {info.filename!r} is compressed, which torch never does. Refused."
@@ -185,7 +185,7 @@ class TorchPickleFile:
         return archive.read(name)
 
     def _open_stream(self):
-        self._order, self._places = "<", {}
+        self._order, self._positions = "<", {}
         with self.path.open("rb") as file:
             head = io.BytesIO(file.read(_LARGEST_PICKLE))
             if self._unpickle(head) != _LEGACY_MAGIC:
@@ -201,10 +201,10 @@ class TorchPickleFile:
                 size = int.from_bytes(file.read(8), "little" if self._order == "<" else "big")
                 if not isinstance(key, str) or key not in storages or size != storages[key].size:
                     raise ValueError(f"{str(self.path)!r} is corrupted: the data of its tensors have other sizes.")
-                self._places[key] = file.tell()
+                self._positions[key] = file.tell()
                 file.seek(size * _item_size(storages[key]), os.SEEK_CUR)
             end = file.tell()
-        if end > self.path.stat().st_size or set(storages) - set(self._places):
+        if end > self.path.stat().st_size or set(storages) - set(self._positions):
             raise ValueError(
                 f"{str(self.path)!r} is truncated: its tensors end at byte {end}. Received: a file of "
                 f"{self.path.stat().st_size} bytes. Download or write it again."
@@ -216,7 +216,7 @@ class TorchPickleFile:
             return read_pickle(file, _KNOWN, _storage)
         except RefusedPickle:
             raise
-        except ValueError as error:  # of an opcode or a number that is none
+        except ValueError as error:  # of a bad opcode or number
             raise pickle.UnpicklingError(str(error)) from None
 
     def _bytes(self, storage, item_size):
@@ -226,7 +226,7 @@ class TorchPickleFile:
             with zipfile.ZipFile(self.path) as archive, archive.open(name) as file:
                 return file.read(needed)  # no more than the tensors take, whatever is packed into the file
         with self.path.open("rb") as file:
-            file.seek(self._places[storage.key])
+            file.seek(self._positions[storage.key])
             return file.read(needed)
 
 
@@ -251,7 +251,7 @@ def _rebuild_tensor(storage, offset, shape, strides, *_):
     if any(type(axes) is not tuple or len(axes) > _MOST_AXES for axes in (shape, strides)):
         raise pickle.UnpicklingError("a tensor of no shape")
     if any(type(number) is not int for number in (offset, *shape, *strides)):
-        raise pickle.UnpicklingError("a tensor of a shape that is no numbers")
+        raise pickle.UnpicklingError("a tensor whose shape is not numbers")
     return _Tensor(storage, offset, shape, strides)
 
 
@@ -264,7 +264,7 @@ def _ordered_dict(items=()):
     found = {}
     for key, value in items:
         if type(key) is not str:
-            raise pickle.UnpicklingError("a key of a dict that is no string")
+            raise pickle.UnpicklingError("a key of a dict that is not a string")
         found[key] = value
     if items:
         items.clear()
@@ -277,7 +277,7 @@ def _size(axes=()):
 
 def _storage(pid):
     if type(pid) is not tuple or len(pid) not in (5, 6):
-        raise pickle.UnpicklingError("a persistent id that is none of torch's")
+        raise pickle.UnpicklingError("a persistent id that torch does not write")
     kind, dtype, key, _, size, *view = pid
     strings = all(type(value) is str for value in (kind, dtype, key))
     if not strings or kind != "storage" or dtype not in _DTYPES or view not in ([], [None]):

@@ -14,7 +14,7 @@ def looks_cased(vocabulary) -> bool:
 def warn_of_wrong_casing(vocabulary, lowercase: bool, source: str) -> None:
     """Warns if the vocabulary looks cased and the tokenizer lower-cases, or the reverse.
 
-    A warning and no error: a model may have been trained so, and then has to be used so.
+    A warning, not an error: a model may have been trained so, and then has to be used so.
     """
     words, capitals = _count(vocabulary)
     if lowercase and looks_cased(vocabulary):
@@ -33,6 +33,6 @@ def warn_of_wrong_casing(vocabulary, lowercase: bool, source: str) -> None:
 
 
 def _count(vocabulary):
-    """The tokens that are no special ones, and how many of them have capitals."""
+    """The tokens that are not special, and how many of them have capitals."""
     words = [token for token in vocabulary if not (token.startswith("[") and token.endswith("]"))]
     return words, sum(token != token.lower() for token in words)

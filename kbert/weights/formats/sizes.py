@@ -85,7 +85,7 @@ def check_variables(
         heads: whether the heads must be there too.
 
     Raises:
-        ValueError: a variable is missing, has another shape or is no floating-point one.
+        ValueError: a variable is missing, has another shape or is not floating-point.
     """
     sizes = sizes_of(description.config, description.arguments.get("num_labels"))
     encoder = dict.fromkeys(encoder_variables(description.config, pooler))
@@ -159,7 +159,7 @@ def _one_layer(config):
 
 
 def _count_blocks(names, shapes):
-    """Blocks 0, 1, … of which there is a variable."""
+    """Blocks 0, 1, … that have a variable."""
     count = 0
     while any(_is_there(names, name.format(i=count), shapes) for name in block_variables()):
         count += 1

@@ -113,7 +113,7 @@ class TensorCheckpoint(Checkpoint):
     def _assign(self, variable, tensor: TensorName, name):
         values = self.tensors.read(name)
         if not np.all(np.isfinite(values)):
-            raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are no finite numbers.")
+            raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
         variable.assign(tensor.to_kbert(values.astype("float32", copy=False), variable.shape))
 
 

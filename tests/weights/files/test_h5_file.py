@@ -139,5 +139,5 @@ def test_weights_that_are_no_numbers(weights, monkeypatch):
         file[PLACE][0, 0] = np.inf
     monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)
     stored = open_checkpoint(weights.parent)
-    with pytest.raises(ValueError, match="encoder_block_0/feed_forward/intermediate/kernel holds.*no finite"):
+    with pytest.raises(ValueError, match="encoder_block_0/feed_forward/intermediate/kernel holds.*not finite"):
         stored.load_into(stored.description.build())

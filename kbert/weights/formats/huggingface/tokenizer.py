@@ -19,7 +19,7 @@ _NAMES = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_tok
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceTokenizer:
-    """The tokens (None: it is no tokenizer that kbert has), BertTokenizer's arguments, and lines for the report."""
+    """The tokens (None: it is not a tokenizer that kbert has), BertTokenizer's arguments, and lines for the report."""
 
     vocabulary: list[str] | None
     settings: dict[str, Any]
@@ -73,7 +73,7 @@ def _unlike_bert(config, fast):
     """Why no BertTokenizer of kbert's can stand for this one, or None."""
     name = config.get("tokenizer_class")
     if name not in _CLASSES:
-        return f"tokenizer_class {name} is no WordPiece tokenizer that kbert has"
+        return f"tokenizer_class {name} is not a WordPiece tokenizer that kbert has"
     if config.get("do_basic_tokenize") is False:
         return "do_basic_tokenize is false, which kbert does not have"
     kind = fast.get("model", {}).get("type", "WordPiece")

@@ -71,22 +71,23 @@ class ShardedFile:
 
     def __init__(self, path, reader):
         self.path = pathlib.Path(path)
-        places = read_json(path).get("weight_map")
-        if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        weight_map = read_json(path).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             raise ValueError(f"{path}: expected a `weight_map` from tensors to files.")
-        outside = [name for name in places.values() if pathlib.Path(name).name != name]
+        outside = [name for name in weight_map.values() if pathlib.Path(name).name != name]
         if outside:
             raise ValueError(f"{path}: shards must lie beside their index. Received: {outside[0]!r}")
-        missing = sorted({name for name in places.values() if not self.path.with_name(name).is_file()})
+        missing = sorted({name for name in weight_map.values() if not self.path.with_name(name).is_file()})
         if missing:
-            raise FileNotFoundError(f"{path} names shards that are not there: {missing}")
-        shards = {name: reader(self.path.with_name(name)) for name in sorted(set(places.values()))}
-        lacking = [tensor for tensor, name in places.items() if tensor not in shards[name].tensors]
+            raise FileNotFoundError(f"{path} names shards that are missing: {missing}")
+        shards = {name: reader(self.path.with_name(name)) for name in sorted(set(weight_map.values()))}
+        lacking = [tensor for tensor, name in weight_map.items() if tensor not in shards[name].tensors]
         if lacking:
             raise ValueError(
-                f"{path}: the tensor {lacking[0]!r} is not in {places[lacking[0]]}. The files do not belong together."
+                f"{path}: the tensor {lacking[0]!r} is not in {weight_map[lacking[0]]}. The files do not belong "
+                "together."
             )
-        self._shards = {tensor: shards[name] for tensor, name in places.items()}
+        self._shards = {tensor: shards[name] for tensor, name in weight_map.items()}
         self.tensors = {tensor: shard.tensors[tensor] for tensor, shard in self._shards.items()}
 
     def read(self, name: str) -> np.ndarray:

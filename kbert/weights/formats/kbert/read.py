@@ -50,7 +50,7 @@ class KbertCheckpoint(Checkpoint):
         for variable in model.weights:
             values = ops.convert_to_numpy(variable)
             if np.issubdtype(values.dtype, np.floating) and not np.all(np.isfinite(values)):
-                raise ValueError(f"{self.path / WEIGHTS}: {variable.path} holds values that are no finite numbers.")
+                raise ValueError(f"{self.path / WEIGHTS}: {variable.path} holds values that are not finite.")
 
 
 def is_kbert_directory(path) -> bool:

@@ -129,7 +129,7 @@ def _tokenizer_of(path, vocabulary):
     content = read_json(path / TOKENIZER) if (path / TOKENIZER).is_file() else {}
     name, fields = _class_of(content), entry(content, "config", dict, path / TOKENIZER, {})
     if name not in (None, "BertTokenizer"):
-        return None, {}, (f"its {name} is no tokenizer that kbert has: the model takes token ids, but no strings",)
+        return None, {}, (f"its {name} is not a tokenizer that kbert has: the model takes token ids, but no strings",)
     settings = {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
     return tokens, settings, ()
 

@@ -54,15 +54,12 @@ def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task
 
 def _shards(path):
     """The files that an index names, which must lie beside it."""
-    places = read_json(path).get("weight_map")
-    names = [] if not isinstance(places, dict) else [n for v in places.values() for n in (v if _is_list(v) else [v])]
+    weight_map = read_json(path).get("weight_map")
+    values = weight_map.values() if isinstance(weight_map, dict) else ()
+    names = [name for value in values for name in (value if isinstance(value, list) else [value])]
     if not names or not all(isinstance(name, str) and pathlib.Path(name).name == name for name in names):
         raise ValueError(f"{path}: expected a `weight_map` from layers to files beside it.")
     return [path.with_name(name) for name in sorted(set(names))]
-
-
-def _is_list(value):
-    return isinstance(value, list)
 
 
 class LoadedByKerasHub:

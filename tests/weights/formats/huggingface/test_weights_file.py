@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.hf_directory import GOLDEN, copy_golden, rewrite
 from helpers.stored_models import assert_same_weights, load
+from safetensors.numpy import load_file, save_file
 
 import kbert
 from kbert.weights.open_checkpoint import open_checkpoint
@@ -43,14 +44,17 @@ def damage(kind, path):
 @pytest.mark.parametrize(
     "kind,message",
     [
-        ("truncated", r"truncated: the tensor '.*' ends at byte \d+ of the data. Received: \d+"),
-        ("truncated header", r"truncated: a header of \d+ bytes is announced"),
+        ("truncated", "cannot be read as safetensors, it is truncated.*not fully covered"),
+        (
+            "truncated header",
+            "cannot be read as safetensors, it is truncated.*invalid header length",
+        ),
         ("empty", "is empty"),
         ("git lfs", "Git LFS pointer"),
-        ("a web page", "not a safetensors file"),
-        ("no header", "the header of .*: (not JSON|invalid UTF-8)"),
-        ("overlapping sizes", r"of shape \(13,\) and type F32 takes 52 bytes. Received: 48"),
-        ("unknown type", "has the type F8!"),
+        ("a web page", "model.safetensors' cannot be read as safetensors.*header too large"),
+        ("no header", "model.safetensors' cannot be read as safetensors.*invalid JSON in header"),
+        ("overlapping sizes", "model.safetensors' cannot be read as safetensors.*invalid shape"),
+        ("unknown type", "model.safetensors' cannot be read as safetensors.*F8!"),
         ("broken config", "config.json.*: not JSON"),
         ("broken tokenizer", "tokenizer.json: expected a JSON object"),
         ("missing variable", "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/bias"),
@@ -116,14 +120,7 @@ def test_a_file_of_weights_may_be_named(directory):
 
 @pytest.mark.parametrize("dtype", ["int8", "int64"])
 def test_integers_are_no_weights(directory, dtype):
-    weights = directory / "model.safetensors"
-    content = weights.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    entry = header["bert.pooler.dense.bias"]
-    begin, size = len(content) - 8 - length, np.dtype(dtype).itemsize * 12
-    entry |= {"dtype": {"int8": "I8", "int64": "I64"}[dtype], "data_offsets": [begin, begin + size]}
-    text = json.dumps(header).encode()
-    weights.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :] + bytes(size))
+    tensors = load_file(directory / "model.safetensors")
+    save_file(tensors | {"bert.pooler.dense.bias": np.zeros(12, dtype)}, directory / "model.safetensors")
     with pytest.raises(ValueError, match=rf"weights that are integers: bert.pooler.dense.bias \({dtype}\)"):
         open_checkpoint(directory)

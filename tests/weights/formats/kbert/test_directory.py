@@ -195,13 +195,16 @@ def snapshot(path):
 def test_what_is_there_is_respected(pretrained, tmp_path):
     path, _ = pretrained
     model = kbert.load_pretrained(path)
+    (tmp_path / "theirs").mkdir()  # another program's files, of names that a kbert directory has too
+    for name in ("config.json", "vocab.txt"):
+        (tmp_path / "theirs" / name).write_text("{}")
     before = snapshot(tmp_path)
     with pytest.raises(FileExistsError, match="overwrite=True"):
         kbert.save_pretrained(model, path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/thesis.tex").write_text("precious")
     (tmp_path / "file").write_text("x")
-    for target in (tmp_path / "notes", tmp_path / "file", path.parent):
+    for target in (tmp_path / "notes", tmp_path / "file", path.parent, tmp_path / "theirs"):
         with pytest.raises(FileExistsError):
             kbert.save_pretrained(model, target, overwrite=True)
     assert {name: content for name, content in snapshot(tmp_path).items() if name in before} == before

@@ -10,7 +10,7 @@ KerasHub preset; or a name on the Hugging Face hub. What it is, is recognised by
 those of the other library (where it is installed), layer by layer and head by head, on random batches with padding: for
 what was read and for what was written.
 
-What a format cannot hold is refused with the reason. Numbers are moved, never changed.
+What a format cannot hold is refused with the reason. Numbers are moved, never changed (but by --storage-dtype).
 """
 
 import argparse
@@ -37,6 +37,8 @@ def parse_arguments(argv):
     about = "the tokenizer keeps the letter case (default: as the checkpoint says)"
     case.add_argument("--cased", dest="lowercase", action="store_false", default=None, help=about)
     case.add_argument("--uncased", dest="lowercase", action="store_true", default=None, help="it lower-cases")
+    about = "of kbert's format: the type of the weights on the disk (default float32); they are float32 when loaded"
+    parser.add_argument("--storage-dtype", choices=("float32", "bfloat16", "float16"), help=about)
     parser.add_argument("--report", metavar="FILE", type=pathlib.Path, help="where the report goes, as JSON")
     return parser.parse_args(argv)
 
@@ -55,7 +57,8 @@ def main(argv=None):
             raise ValueError(
                 f"{args.source} has no weights for {new}. A conversion invents none: choose another --task"
             )
-        kbert.save_pretrained(model, args.output, format=args.format, overwrite=args.overwrite)
+        options = {"overwrite": args.overwrite, "storage_dtype": args.storage_dtype}
+        kbert.save_pretrained(model, args.output, format=args.format, **options)
         print(f"Wrote {args.output}: a {model.task} model in the format {args.format}.")
         if args.report:
             report, lines = conversion_report(model, args.output)

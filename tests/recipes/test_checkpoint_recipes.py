@@ -43,12 +43,18 @@ def test_conversion(models, format, tmp_path, capsys):
         assert written["parity"]["reason"] == "no other library computes from the format kbert"
 
 
-def test_what_cannot_be_converted_is_one_line(models, tmp_path):
+def test_weights_of_half_the_size(models, tmp_path, capsys):
+    convert(models / "encoder", "kbert", tmp_path / "half", "--storage-dtype", "bfloat16")
+    assert read_json(tmp_path / "half/manifest.json")["storage_dtype"] == "bfloat16"
+    with pytest.raises(SystemExit, match="^error: .*format='google' takes no `storage_dtype`"):
+        convert(models / "encoder", "google", tmp_path / "out", "--storage-dtype", "bfloat16")
+
+
+def test_what_cannot_be_converted_is_one_line(models, tmp_path, capsys):
     for source, format, more, message in [
         (models / "encoder", "kerashub", [], "cannot hold activation"),
         (models / "span", "huggingface", [], "--no-pooler"),
         (models / "google", "kbert", ["--task", "classification"], "A conversion invents none"),
-        (tmp_path / "nowhere", "kbert", [], "does not exist"),
     ]:
         if format == "kerashub":
             save(make_model("encoder", activation="relu"), tmp_path / "relu", "huggingface")
@@ -56,6 +62,9 @@ def test_what_cannot_be_converted_is_one_line(models, tmp_path):
         with pytest.raises(SystemExit, match=f"^error: .*{message}"):
             convert(source, format, tmp_path / "out", *more)
         assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit):
+        convert(tmp_path / "nowhere", "kbert", tmp_path / "out")
+    assert "error: argument --from: " in (printed := capsys.readouterr().err) and "does not exist" in printed
 
 
 def test_leaving_the_pooler_out(models, tmp_path):

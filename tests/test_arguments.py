@@ -46,7 +46,7 @@ OTHER = {  # another value for each argument; those of the same name mean the sa
     "attention_dropout": 0.3, "causal": True, "num_parts": 3, "epsilon": 1e-3, "outputs": ("pooled_output",),
     "pooler": False, "next_sentence": False, "masked_lm": False, "tied": False, "head_activation": "relu",
     "head_layer_norm_epsilon": 1e-3, "token_embedding": TokenEmbedding(7, 12), "name": "another", "dtype": "bfloat16",
-    "trainable": False,
+    "trainable": False, "multi_label": True,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "EmbeddingAnswers": "embedding",
         "EntityAnswers": "entities",
         "FillMaskAnswers": "fill_mask",
+        "MultiLabelAnswers": "multi_label",
         "NextSentenceAnswers": "next_sentence",
         "RegressionAnswers": "regression",
         "SpanAnswers": "spans",

@@ -14,7 +14,7 @@ from kbert.models.bert_model import BertModel
 def average_models(models):
     """One model whose outputs are the means of several models' outputs.
 
-    Of ``logits`` the mean is taken of the probabilities (and their logarithm given, as logits again), of scores and of
+    Of ``logits`` the mean is taken of the probabilities (and given as logits again), of scores and of
     start and end logits of themselves.
 
     Args:
@@ -42,19 +42,25 @@ def average_models(models):
         return models[0]
     inputs = {name: keras.Input(x.shape[1:], dtype=x.dtype, name=name) for name, x in models[0].input.items()}
     outputs = [model(inputs) for model in models]
-    means = {name: _mean(name, [ops.cast(one[name], "float32") for one in outputs]) for name in outputs[0]}
+    is_multi_label = getattr(models[0], "multi_label", False)
+    values = {name: [ops.cast(one[name], "float32") for one in outputs] for name in outputs[0]}
+    means = {name: _mean(name, is_multi_label, each) for name, each in values.items()}
     ensemble = BertModel(inputs, means, name="ensemble")
-    for name in ("task", "config", "pretrained", "num_labels"):
+    for name in ("task", "config", "pretrained", "num_labels", "multi_label"):
         if hasattr(models[0], name):
             setattr(ensemble, name, getattr(models[0], name))
     return ensemble
 
 
-def _mean(name, values):
+def _mean(name, is_multi_label, values):
+    if name == "logits" and is_multi_label:
+        on, off = (ops.logsumexp(ops.stack([-ops.softplus(sign * x) for x in values]), axis=0) for sign in (-1, 1))
+        return on - off  # the logarithms of both sums of probabilities
     if name == "logits":
         return ops.logsumexp(ops.stack([ops.log_softmax(x) for x in values]), axis=0) - math.log(len(values))
     return ops.mean(ops.stack(values), axis=0)
 
 
 def _kind(model):
-    return model.task, sorted(model.input), sorted((name, x.shape[1:]) for name, x in model.output.items())
+    outputs = sorted((name, x.shape[1:]) for name, x in model.output.items())
+    return model.task, getattr(model, "multi_label", False), sorted(model.input), outputs

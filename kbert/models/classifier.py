@@ -9,8 +9,8 @@ from kbert.keras_compat import serialize_shared
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
-from kbert.optim.losses import ClassificationLoss
-from kbert.optim.metrics import WeightedAccuracy
+from kbert.optim.losses import ClassificationLoss, MultiLabelLoss
+from kbert.optim.metrics import MultiLabelAccuracy, WeightedAccuracy
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -20,6 +20,8 @@ class BertClassifier(BertModel):
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         num_labels: N.
+        multi_label: whether each of the N labels is on or off for itself (a sigmoid each, binary cross-entropy, labels
+            [B, N] of 0 and 1), instead of one of them (softmax, cross-entropy, labels [B]).
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
         dtype: dtype policy of a new encoder.
 
@@ -42,7 +44,7 @@ class BertClassifier(BertModel):
 
     task = "classification"
 
-    def __init__(self, encoder, num_labels=2, dropout=None, dtype=None, **kwargs):
+    def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = TaskHead(
@@ -54,16 +56,18 @@ class BertClassifier(BertModel):
         self.encoder = encoder
         self.num_labels = num_labels
         self.dropout = dropout
+        self.multi_label = multi_label
 
     def default_loss(self):
-        return {"logits": ClassificationLoss()}
+        return {"logits": MultiLabelLoss() if self.multi_label else ClassificationLoss()}
 
     def default_metrics(self):
-        return {"logits": [WeightedAccuracy()]}
+        return {"logits": [MultiLabelAccuracy() if self.multi_label else WeightedAccuracy()]}
 
     def get_config(self):
         return super().get_config() | {
             "encoder": serialize_shared(self.encoder),
             "num_labels": self.num_labels,
             "dropout": self.dropout,
+            "multi_label": self.multi_label,
         }

@@ -9,6 +9,8 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "ClassificationLoss": "losses",
         "CrossEntropy": "metrics",
         "MaskedLanguageModelLoss": "losses",
+        "MultiLabelAccuracy": "metrics",
+        "MultiLabelLoss": "losses",
         "NextSentenceLoss": "losses",
         "Perplexity": "metrics",
         "RegressionLoss": "losses",

@@ -50,6 +50,25 @@ def labels_and_weights(labels, logits, weights=None):
     return ops.cast(ops.where(is_class, labels, 0), "int32"), weights, is_wrong
 
 
+def on_or_off(labels, logits, weights=None):
+    """What counts in a loss or metric of labels that are on or off, each for itself.
+
+    Args:
+        labels: numbers [..., N], -1 where it is not known.
+        logits: floats [..., N].
+        weights: floats [...] or [..., N], or None for ones.
+
+    Returns:
+        (labels, logits, weights; float32 [..., N], the weights 0 where a label is not known; is_wrong bool [..., N]:
+        whether a label that counts is no number in [0, 1]).
+    """
+    labels, logits = ops.cast(labels, "float32"), ops.cast(logits, "float32")
+    weights = broadcast_weights(weights, logits) * ops.cast(labels != IGNORED_LABEL, "float32")
+    is_between = ops.logical_and(labels >= 0.0, labels <= 1.0)
+    is_wrong = ops.logical_and(ops.logical_not(is_between), weights != 0)
+    return ops.where(is_between, labels, 0.0), logits, weights, is_wrong
+
+
 def wrong_labels(labels, num_labels, weights=None, ignored=IGNORED_LABEL):
     """bool [...]: whether a label that counts is neither a class, an integer in [0, N), nor the one to ignore.
 

@@ -9,7 +9,7 @@ Glossary: B batch, S sequence, P predictions, C choices, N labels, V vocabulary;
 import keras
 from keras import ops
 
-from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, without_padding
+from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, on_or_off, without_padding
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 
 
@@ -151,6 +151,33 @@ class SpanLoss(ClassificationLoss):
     def values_and_weights(self, y_true, y_pred, sample_weight):
         values, weights = super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
         return 0.5 * values, weights
+
+
+@keras.saving.register_keras_serializable("kbert")
+class MultiLabelLoss(WeightedMeanLoss):
+    """Weighted mean binary cross-entropy of every label of a row, each on or off for itself.
+
+    The label -1 means "not known" and is left out of both sums; any other number outside [0, 1] makes the loss NaN.
+
+    Inputs:
+        y_true: numbers [B, N], 1 = on, 0 = off; between them a probability.
+        y_pred: logits [B, N].
+        sample_weight: floats [B] or [B, N], or None.
+
+    Outputs: float32 [].
+
+    Example::
+
+        BertClassifier(config, num_labels=3, multi_label=True).compile(AdamW(2e-5), loss={"logits": MultiLabelLoss()})
+    """
+
+    def __init__(self, name="multi_label_loss"):
+        super().__init__(name=name)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        labels, logits, weights, is_wrong = on_or_off(y_true, y_pred, sample_weight)
+        values = ops.maximum(logits, 0.0) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+        return ops.where(is_wrong, float("nan"), values), weights
 
 
 @keras.saving.register_keras_serializable("kbert")

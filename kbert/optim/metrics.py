@@ -8,7 +8,13 @@ Glossary: B batch, P predictions, N labels, V vocabulary; "..." is any number of
 import keras
 from keras import ops
 
-from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, labels_and_weights, without_padding
+from kbert.optim.cross_entropy import (
+    broadcast_weights,
+    cross_entropy,
+    labels_and_weights,
+    on_or_off,
+    without_padding,
+)
 
 
 class WeightedMean(keras.metrics.Mean):
@@ -114,6 +120,29 @@ class SpanAccuracy(WeightedAccuracy):
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class MultiLabelAccuracy(WeightedMean):
+    """Share of the labels of all rows, each on or off for itself, that are what a probability above 0.5 says.
+
+    Inputs:
+        y_true: numbers [B, N], 1 = on, 0 = off, -1 = not known.
+        y_pred: logits [B, N].
+        sample_weight: floats [B] or [B, N], or None.
+
+    Example::
+
+        BertClassifier(config, multi_label=True).compile(AdamW(2e-5), losses, weighted_metrics=[MultiLabelAccuracy()])
+    """
+
+    def __init__(self, name="accuracy"):
+        super().__init__(name=name)
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        labels, logits, weights, is_wrong = on_or_off(y_true, y_pred, sample_weight)
+        is_hit = ops.logical_and(ops.equal(logits > 0.0, labels > 0.5), ops.logical_not(is_wrong))
+        return ops.cast(is_hit, "float32"), weights
 
 
 @keras.saving.register_keras_serializable("kbert")

@@ -16,7 +16,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
 
     | task | options beside ``sequence_length`` |
     |---|---|
-    | classification | ``labels, pair, window_pooling, doc_stride`` |
+    | classification | ``labels, pair, thresholds, window_pooling, doc_stride`` |
     | regression | ``pair, window_pooling, doc_stride`` |
     | multiple_choice | |
     | span | ``doc_stride, max_query_length, n_best, max_answer_length, null_threshold`` |
@@ -33,6 +33,8 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
             shorter.
         labels: list of N strings; "0", "1", ... by default.
         pair: whether the texts come in pairs; False by default (next sentence: always True).
+        thresholds: of a multi-label classifier, N numbers in (0, 1) that the probability of a label that is on exceeds;
+            None, the default: 0.5 each.
         window_pooling: "mean" or "max": texts that do not fit are cut into windows, and a classifier's or regressor's
             logits pooled over them; None, the default, turns it off: texts are truncated.
         doc_stride: tokens from one window of a long text to the next; 128 by default. A classifier or regressor takes

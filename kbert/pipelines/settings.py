@@ -23,7 +23,7 @@ COUNTS = (
     "n_best",
     "max_answer_length",
 )
-CAN_BE_OFF = ("null_threshold", "window_pooling")  # of which None is a value: off
+CAN_BE_OFF = ("null_threshold", "thresholds", "window_pooling")  # of which None is a value: off
 _CHOICES = {"window_pooling": (None, "max", "mean"), "tagging_output": ("entities", "tags")}
 
 
@@ -48,6 +48,7 @@ class ModelSettings:
     doc_stride: int = 128  # tokens from one window of a long text to the next
     max_query_length: int = 64  # the most tokens of a question
     window_pooling: str | None = None  # long texts: None truncates, "max" or "mean" pools their windows' logits
+    thresholds: list[float] | None = None  # multi-label: of the labels' probabilities; None: 0.5 each
     top_k: int = 5  # how many tokens fill-mask proposes
     pooling: str = "mean"  # of an encoder's embeddings: see kbert.answers.embedding
     normalize: bool = False  # whether embeddings are scaled to length 1
@@ -65,6 +66,9 @@ class ModelSettings:
             if len(set(self.labels)) < len(self.labels):
                 raise ValueError(f"ModelSettings: `labels` must differ from each other. Received: {self.labels!r}")
             object.__setattr__(self, "labels", list(self.labels))
+        thresholds = [] if self.thresholds is None else self.thresholds
+        if not isinstance(thresholds, list) or not all(type(x) in (int, float) and 0 < x < 1 for x in thresholds):
+            raise ValueError(f"ModelSettings: `thresholds` must be numbers in (0, 1). Received: {thresholds!r}")
         for name in COUNTS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -20,7 +20,7 @@ FREE_FIELDS = (
     "initializer_stddev",
     "causal",
 )
-_WITHOUT_VARIABLES = ("dropout", "outputs")  # constructor arguments that add or change no variable
+_WITHOUT_VARIABLES = ("dropout", "multi_label", "outputs")  # constructor arguments that add or change no variable
 _NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "lora_layers", "encoder", "config", "dtype")
 
 
@@ -119,6 +119,7 @@ def check_argument(name: str, value: Any) -> None:
         "head_layer_norm_epsilon": (value is None or (number and value > 0), "null or a positive number"),
         "head_activation": (value is None or value in ACTIVATIONS, f"null or one of {ACTIVATIONS}"),
         "tied": (type(value) is bool, "true or false"),
+        "multi_label": (type(value) is bool, "true or false"),
         "pooler": (type(value) is bool, "true or false"),
         "outputs": (_are_strings(value), "a list of names"),
     }.get(name, (True, ""))

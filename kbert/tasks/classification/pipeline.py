@@ -8,6 +8,7 @@ import dataclasses
 import tensorflow as tf
 
 from kbert.answers.classification import ClassificationAnswers
+from kbert.answers.multi_label import MultiLabelAnswers
 from kbert.models.classifier import BertClassifier
 from kbert.pipelines.task_signature import answering
 from kbert.tasks.text_pipeline import TextPipeline
@@ -18,11 +19,17 @@ class ClassificationPipeline(TextPipeline):
 
     task = "classification"
     model_class = BertClassifier
-    options = ("labels", "pair", "window_pooling", "doc_stride")
+    options = ("labels", "pair", "thresholds", "window_pooling", "doc_stride")
     heads = ("classifier_head",)
 
     def parts(self, model, tokenizer, settings):
-        answers = ClassificationAnswers(self.labels(model, settings), settings["window_pooling"], name="answers")
+        labels, thresholds = self.labels(model, settings), settings["thresholds"]
+        if model.multi_label:
+            answers = MultiLabelAnswers(labels, thresholds, settings["window_pooling"], name="answers")
+        elif thresholds is not None:
+            raise ValueError("build_pipeline: `thresholds` are a multi-label classifier's (multi_label=True).")
+        else:
+            answers = ClassificationAnswers(labels, settings["window_pooling"], name="answers")
         return self.preprocessor(tokenizer, settings), answers
 
     def signatures(self, pipeline):

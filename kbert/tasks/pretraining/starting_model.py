@@ -38,7 +38,8 @@ def starting_model(settings, hardware):
     else:
         tokenizer = BertTokenizer(settings.vocabulary, lowercase=settings.lowercase)
     if settings.init is not None:
-        return _given_model(settings.init, task, dropout), tokenizer or _tokenizer_of(settings.init)
+        tokenizer = tokenizer or _tokenizer_of(settings.init)
+        return _given_model(settings, task, dropout, tokenizer), tokenizer
     config = BertConfig.from_size(
         settings.size or "tiny",
         vocabulary_size=tokenizer.vocabulary_size,
@@ -50,19 +51,26 @@ def starting_model(settings, hardware):
         return BertPretrainer(config, next_sentence=settings.next_sentence), tokenizer
 
 
-def _given_model(init, task, dropout):
-    model = getattr(init, "model", init)  # of a pipeline
+def _given_model(settings, task, dropout, tokenizer):
+    model = getattr(settings.init, "model", settings.init)  # of a pipeline
     if not isinstance(model, BertPretrainer) or model.task != task:
         received = getattr(model, "task", type(model).__name__)
         raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
     if dropout:
         raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
+    for name, found, least in (
+        ("sequence_length", model.config.max_sequence_length, settings.sequence_length),
+        ("vocabulary", model.config.vocabulary_size, tokenizer.vocabulary_size),
+    ):
+        if found < least:
+            raise ValueError(f"pretrain: `{name}` is for at most {found:,} with this `init`. Received: {least:,}")
     return model
 
 
 def _tokenizer_of(init):
     if hasattr(init, "preprocessor"):
-        return init.preprocessor.tokenizer
+        settings = init.settings()["tokenizer"]  # the model's own: a fill-mask pipeline reads [MASK] in the text
+        return BertTokenizer(init.tokenizer.vocabulary, **settings)
     if getattr(init, "pretrained", None) is None or init.pretrained.tokenizer is None:
         raise ValueError("pretrain: a model that was not loaded with its tokenizer needs `vocabulary`.")
     return init.pretrained.tokenizer

@@ -62,11 +62,14 @@ def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
 def test_a_given_model_is_trained_itself(home, run):
     before = run.model.get_weights()
     found = kbert.pretrain(home / "corpus.txt", init=run.pipeline, learning_rate=1e-2, **TEXT)
-    assert found.model is run.model
+    assert found.model is run.model and found.tokenizer.settings() == run.tokenizer.settings()
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, run.model.get_weights(), strict=True))
 
 
-def test_a_given_model_must_have_the_task_and_a_tokenizer(home, run):
+def test_a_given_model_must_fit(home, run):
+    for change, message in (({"sequence_length": 600}, "at most 512 .* Received: 600"), ({"dropout": 0.0}, "dropout")):
+        with pytest.raises(ValueError, match=message):
+            kbert.pretrain(home / "corpus.txt", init=run.pipeline, **TEXT | change)
     with pytest.raises(ValueError, match="needs `vocabulary`"):
         kbert.pretrain(home / "corpus.txt", init=run.model, **TEXT)
     with pytest.raises(ValueError, match="BertPretrainer with task 'masked_lm'. Received: 'pretraining'"):

@@ -25,7 +25,8 @@ def fold_in(key, *data):
     Returns:
         int64 tensor of the broadcast shape. `fold_in(key, a, b)` is `fold_in(fold_in(key, a), b)`; the order matters.
 
-    Example:
+    Example::
+
         keys = fold_in(seed, epoch, tf.range(32))  # one key for each of 32 examples
     """
     key = _int64(key)
@@ -39,6 +40,14 @@ def uniform(keys, n):
     """Float32 numbers in [0, 1), multiples of 2**-24: shape [..., n] for keys [...].
 
     Column j is a function of (key, j) only: a larger `n` adds columns and changes none.
+
+    Args:
+        keys: int64 [...].
+        n: int, how many for each key.
+
+    Example::
+
+        uniform(fold_in(seed, tf.range(32)), 4)  # [32, 4]
     """
     bits = _shift_right(_draw(keys, n), 40)  # float32 holds 24 bits exactly
     return tf.cast(bits, tf.float32) * (2.0**-24)
@@ -51,6 +60,10 @@ def random_integers(keys, n, low, high):
         keys: int64 [...].
         n: how many for each key.
         low, high: ints or tensors that broadcast with [..., n]; 0 < high - low < 2**31.
+
+    Example::
+
+        random_integers(fold_in(seed, tf.range(32)), 1, 0, 6)[:, 0]  # 32 throws of a die
     """
     low, high = _int64(low), _int64(high)
     bits = _shift_right(_draw(keys, n), 32)

@@ -32,9 +32,9 @@ def installed_documents(libraries: tuple[str, ...], limit: int) -> Iterator[tupl
             documentation topics. One that is not installed is skipped.
         limit: the number of sentences after which a library's remaining modules are not read.
 
-    Yields:
-        The library's name, the module's dotted name and its sentences in source order. Modules come in an order that
-        is mixed, but the same on every call; a sentence that was yielded before (boilerplate) is skipped.
+    Returns:
+        Iterator of the library's name, the module's dotted name and its sentences in source order. Modules come in an
+        order that is mixed, but the same on every call; a sentence that was yielded before (boilerplate) is skipped.
 
     Example::
 

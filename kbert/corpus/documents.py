@@ -33,10 +33,10 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
             "auto": decided for each file by `detect_format`.
         language: of the text, for splitting prose into sentences.
 
-    Yields:
-        Documents: non-empty lists of non-empty sentences (str). A document ends where its file ends, and after 20,000
-        sentences or 8 million characters. Where the tags of a WikiExtractor file do not match (an unclosed document,
-        text outside of documents), all text is kept, and a UserWarning names the file and the line.
+    Returns:
+        Iterator of documents: non-empty lists of non-empty sentences (str). A document ends where its file ends, and
+        after 20,000 sentences or 8 million characters. Where the tags of a WikiExtractor file do not match (an unclosed
+        document, text outside of documents), all text is kept, and a UserWarning names the file and the line.
 
     Raises:
         ValueError: as `find_files`, at once; for a damaged file or a line above 8 MiB, when it is read; at the end, if

@@ -1,6 +1,6 @@
 """Token pools: some ten thousand tokenised sentences with their documents, the unit sentence pairs are drawn in.
 
-Shapes: n sentences, D documents, T tokens of a pool.
+Shapes: n sentences, d documents, t tokens of a pool.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ _POOL_BYTES = 1 << 23  # a pool of text is closed at this size too: sentences ma
 class TokenPool(NamedTuple):
     """Tokenised documents held in memory together.
 
-    token_ids: integer [T]; one sentence after the other.
+    token_ids: integer [t]; one sentence after the other.
     sentence_lengths: int32 [n], none 0.
-    document_splits: int32 [D + 1]: document d is the sentences document_splits[d] to document_splits[d + 1] - 1; none
-    is empty. document_ids: int64 [D]: the number of each document in the corpus; its random draws are keyed by it.
+    document_splits: int32 [d + 1]: document d is the sentences document_splits[d] to document_splits[d + 1] - 1; none
+    is empty. document_ids: int64 [d]: the number of each document in the corpus; its random draws are keyed by it.
     """
 
     token_ids: tf.Tensor
@@ -33,13 +33,13 @@ def make_pool(sentences, document_lengths, document_ids):
 
     Args:
         sentences: ragged integers [n, None].
-        document_lengths: int32 [D], how many of the sentences each document has.
-        document_ids: int64 [D].
+        document_lengths: int32 [d], how many of the sentences each document has.
+        document_ids: int64 [d].
     """
     lengths = tf.cast(sentences.row_lengths(), tf.int32)  # [n]
     is_kept = lengths > 0
     before = tf.pad(tf.cumsum(tf.cast(is_kept, tf.int32)), [[1, 0]])  # [n + 1]
-    splits = tf.gather(before, tf.pad(tf.cumsum(document_lengths), [[1, 0]]))  # [D + 1]
+    splits = tf.gather(before, tf.pad(tf.cumsum(document_lengths), [[1, 0]]))  # [d + 1]
     document_is_kept = splits[1:] > splits[:-1]
     return TokenPool(
         sentences.flat_values,

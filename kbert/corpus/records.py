@@ -5,10 +5,10 @@ A records directory holds
     manifest.json       what made it, the counts, for each shard its size and SHA-256; at its end its own SHA-256
     vocab.txt           the vocabulary
     train-00000.tokens  token ids, little-endian uint16 (int32 beyond 65,536 tokens), one sentence after the other
-    train-00000.index   little-endian int32: n, D, the n sentences' lengths in tokens, the D documents' in sentences
+    train-00000.index   little-endian int32: n, d, the n sentences' lengths in tokens, the d documents' in sentences
     held-out-00000.…    the same, for the documents that training never sees
 
-Shapes: n sentences, D documents, T tokens of a shard.
+Shapes: n sentences, d documents, t tokens of a shard.
 """
 
 import hashlib
@@ -150,7 +150,7 @@ class Records:
 
 
 def read_index(directory, shard):
-    """The index of a shard: (lengths of its sentences in tokens [n], of its documents in sentences [D]), int32.
+    """The index of a shard: (lengths of its sentences in tokens [n], of its documents in sentences [d]), int32.
 
     Raises:
         ValueError: it is not what was written, or contradicts the manifest.

@@ -1,6 +1,6 @@
 """A few held-out examples as text: what was there, what the model was shown, what it put there.
 
-Glossary: B batch, S sequence, P predictions.
+Shapes: B batch, S sequence, P predictions.
 """
 
 import pathlib

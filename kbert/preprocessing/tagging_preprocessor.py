@@ -1,6 +1,6 @@
 """Texts of any length → words, and the windows of tokens that a tagger reads them in.
 
-Shapes: B texts, T words of the longest text, W windows of all texts, S sequence, M words of all texts.
+Shapes: B texts, t words of the longest text, W windows of all texts, S sequence, w words of all texts.
 """
 
 import keras
@@ -13,7 +13,7 @@ from kbert.preprocessing.windows import max_context, sliding_windows, window_tok
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.words import split_words
 
-# The dense answers [B, T] may have so many cells for each token that the limit on windows allows.
+# The dense answers [B, t] may have so many cells for each token that the limit on windows allows.
 _CELLS_PER_TOKEN = 16
 
 
@@ -44,9 +44,9 @@ class TaggingPreprocessor(Preprocessor):
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
         window's text; ``window_token`` int32 [W, S], number of the token among those of all texts (-1: none);
         ``is_max_context`` bool [W, S], whether this is the token's window with most context; ``token_starts``,
-        ``token_ends`` int32 [W, S], its code points in the text (0: none); ``text`` string [B]; ``words`` string [B, T]
-        (fill ""), ``word_starts``, ``word_ends`` int32 [B, T], code points of the text (fill -1), ``word_position``
-        int32 [B, T], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
+        ``token_ends`` int32 [W, S], its code points in the text (0: none); ``text`` string [B]; ``words`` string [B, t]
+        (fill ""), ``word_starts``, ``word_ends`` int32 [B, t], code points of the text (fill -1), ``word_position``
+        int32 [B, t], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
 
     Raises:
         ValueError: a missing column, a single string, a sequence length too short for text, a stride that is no
@@ -79,7 +79,7 @@ class TaggingPreprocessor(Preprocessor):
         (text,) = string_columns(inputs, self.input_names, "TaggingPreprocessor")
         words, starts, ends = self._limit_cells(split_words(text), max_windows)
         ids, piece_starts, piece_ends = self.tokenizer.tokenize_with_offsets(words.values)
-        lengths = ends.values - starts.values  # [M]
+        lengths = ends.values - starts.values  # [w]
         pieces = [
             _or_else(ids, ids, self.tokenizer.unk_id),
             _or_else(piece_starts, ids, 0) + starts.values[:, tf.newaxis],
@@ -105,10 +105,10 @@ class TaggingPreprocessor(Preprocessor):
         return {**batch, "words": words.to_tensor("")}
 
     def _limit_cells(self, columns, max_windows):
-        """The ragged columns, once [B, T] is known to be small: one long text fills many short rows."""
+        """The ragged columns, once [B, t] is known to be small: one long text fills many short rows."""
         if max_windows is None:
             return columns
-        shape = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]
+        shape = columns[0].bounding_shape(out_type=tf.int64)  # [B, t]
         what = "places of words (texts times the words of the longest one)"
         advice = "Send long texts by themselves, or export the model with a larger max_request_tokens."
         limit = _CELLS_PER_TOKEN * max_windows * self.sequence_length
@@ -116,10 +116,10 @@ class TaggingPreprocessor(Preprocessor):
         return [column.with_values(value) for column, value in zip(columns, values, strict=True)]
 
     def _windows(self, words, ids, token_starts=None, token_ends=None, max_windows=None):
-        """The batch of words whose `ids` and offsets are ragged [M, None], at least one token a word."""
+        """The batch of words whose `ids` and offsets are ragged [w, None], at least one token a word."""
         max_tokens = self.sequence_length - 2
-        pieces = tf.cast(ids.row_lengths(), tf.int32)  # [M]
-        first = tf.cumsum(pieces, exclusive=True)  # [M], of each word, among all tokens
+        pieces = tf.cast(ids.row_lengths(), tf.int32)  # [w]
+        first = tf.cumsum(pieces, exclusive=True)  # [w], of each word, among all tokens
         text_first = tf.gather(tf.concat([[0], tf.cumsum(pieces)], 0), words.row_splits)  # [B + 1]
         windows = sliding_windows(text_first[1:] - text_first[:-1], max_tokens, self.doc_stride)
         windows = limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)
@@ -144,7 +144,7 @@ class TaggingPreprocessor(Preprocessor):
                 values = tf.concat([values.values, [0]], 0)
                 batch[name] = tf.where(token >= 0, tf.gather(values, tf.maximum(token, 0)), 0)
         word_position = tf.RaggedTensor.from_row_splits(tf.gather(position, first), words.row_splits, validate=False)
-        batch["word_position"] = word_position.to_tensor(-1)  # [B, T]
+        batch["word_position"] = word_position.to_tensor(-1)  # [B, t]
         batch["word_count"] = tf.cast(words.row_lengths(), tf.int32)
         return batch
 
@@ -168,7 +168,7 @@ class TaggingPreprocessor(Preprocessor):
 
 
 def _or_else(values, ids, filler):
-    """`values` of the pieces, ragged [M, None], with `filler` for words that have none."""
-    lacks = tf.cast(ids.row_lengths() == 0, tf.int64)  # [M]
+    """`values` of the pieces, ragged [w, None], with `filler` for words that have none."""
+    lacks = tf.cast(ids.row_lengths() == 0, tf.int64)  # [w]
     filler = tf.repeat(tf.broadcast_to(tf.cast(filler, values.dtype), tf.shape(lacks)), lacks)
     return tf.concat([values, tf.RaggedTensor.from_row_lengths(filler, lacks, validate=False)], axis=1)

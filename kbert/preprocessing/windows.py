@@ -1,6 +1,6 @@
 """Long texts → overlapping windows of tokens, in graph: what question answering, tagging and long documents share.
 
-Shapes: B texts, W windows of all of them, C content positions of a window, T content tokens of all texts.
+Shapes: B texts, W windows of all of them, c content positions of a window, t content tokens of all texts.
 """
 
 import tensorflow as tf
@@ -50,10 +50,10 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
 
     Args:
         window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
-        sequence_length: C, content positions wanted; at least the longest window.
+        sequence_length: c, content positions wanted; at least the longest window.
 
     Returns:
-        int32 [W, C]; -1 after the window's end.
+        int32 [W, c]; -1 after the window's end.
 
     Example::
 
@@ -75,10 +75,10 @@ def max_context(window_row, window_start, window_length, sequence_length):
 
     Args:
         window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
-        sequence_length: C, content positions wanted; at least the longest window.
+        sequence_length: c, content positions wanted; at least the longest window.
 
     Returns:
-        bool [W, C]; every token of every text is True exactly once. False after a window's end.
+        bool [W, c]; every token of every text is True exactly once. False after a window's end.
 
     Source: google-research/bert run_squad.py, ``_check_is_max_context``.
 
@@ -86,7 +86,7 @@ def max_context(window_row, window_start, window_length, sequence_length):
 
         max_context(*sliding_windows([5], 3, 2), 3)  # [[True, True, True], [False, True, True]]
     """
-    tokens = window_tokens(window_row, window_start, window_length, sequence_length)  # [W, C]
+    tokens = window_tokens(window_row, window_start, window_length, sequence_length)  # [W, c]
     total = tf.reduce_max(tf.concat([tf.reshape(tokens, [-1]), [-1]], 0)) + 1  # T
     position = tf.range(sequence_length)[tf.newaxis, :]
     length = window_length[:, tf.newaxis]  # [W, 1]
@@ -94,9 +94,9 @@ def max_context(window_row, window_start, window_length, sequence_length):
     score = tf.cast(tf.minimum(position, length - 1 - position), tf.float64) + 0.01 * tf.cast(length, tf.float64)
     index = tf.maximum(tokens, 0)
     # unsorted_segment_* skip negative segments: positions after the end.
-    best = tf.concat([tf.math.unsorted_segment_max(score, tokens, total), [0.0]], 0)  # [T + 1]; no token is legal too
+    best = tf.concat([tf.math.unsorted_segment_max(score, tokens, total), [0.0]], 0)  # [t + 1]; no token is legal too
     is_best = (tokens >= 0) & (score == tf.gather(best, index))
     window = tf.broadcast_to(tf.range(tf.size(window_row))[:, tf.newaxis], tf.shape(tokens))
-    first = tf.math.unsorted_segment_min(window, tf.where(is_best, tokens, -1), total)  # [T]
+    first = tf.math.unsorted_segment_min(window, tf.where(is_best, tokens, -1), total)  # [t]
     first = tf.concat([first, [-1]], 0)
     return is_best & (window == tf.gather(first, index))

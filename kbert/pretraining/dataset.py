@@ -5,7 +5,7 @@
 Every step is a function of (seed, epoch, document): batch n is the same in every process, after any restart, for any
 number of replicas.
 
-Shapes: B batch, S sequence, P predictions, N pairs of a pool, R rows that are packed at once.
+Shapes: B batch, S sequence, P predictions, n sentences, r rows that are packed at once.
 """
 
 import hashlib
@@ -244,7 +244,7 @@ def _skip(remaining, element):
 
 
 def _packed_rows(skipped, values, table, next_sentence, packing):
-    """Dataset of (batch, is random, keys), R rows at a time, of a pool's pairs after the first `skipped`."""
+    """Dataset of (batch, is random, keys), r rows at a time, of a pool's pairs after the first `skipped`."""
 
     def pack(first):
         part = PairTable(*(column[first : first + _ROWS_AT_ONCE] for column in table))

@@ -1,6 +1,6 @@
 """Dynamic masking of whole batches: which tokens the masked language model has to guess.
 
-Shapes: B batch, S sequence, P predictions, V vocabulary, U units (tokens, words or entities) of a row, at most S.
+Shapes: B batch, S sequence, P predictions, V vocabulary, u units (tokens, words or entities) of a row, at most S.
 """
 
 import keras
@@ -238,9 +238,9 @@ def _choose_units(is_candidate, starts, noise, budget):
     sizes = tf.math.unsorted_segment_sum(
         tf.reshape(tf.cast(is_candidate, tf.int32), [-1]), tf.reshape(unit + row, [-1]), batch * (length + 1)
     )
-    sizes = tf.reshape(sizes, [batch, length + 1])  # [B, U + 1] tokens of each unit
-    order = tf.argsort(tf.where(starts, noise, 2.0), axis=1)  # [B, U]: where the units begin, least noise first
-    ordered_units = tf.gather(tf.where(starts, unit, 0), order, batch_dims=1)  # [B, U], 0 after the last one
+    sizes = tf.reshape(sizes, [batch, length + 1])  # [B, u + 1] tokens of each unit
+    order = tf.argsort(tf.where(starts, noise, 2.0), axis=1)  # [B, u]: where the units begin, least noise first
+    ordered_units = tf.gather(tf.where(starts, unit, 0), order, batch_dims=1)  # [B, u], 0 after the last one
     ordered_sizes = tf.gather(sizes, ordered_units, batch_dims=1)
 
     def fits(taken, left):

@@ -7,7 +7,7 @@ every sentence of the pool. The chunks that are used are those reachable from th
 pointer doubling finds in log2(longest document) steps. No two chunks of a document start at the same sentence, so all
 draws are independent, as the original's are.
 
-Shapes: n sentences, D documents of a pool, N pairs.
+Shapes: n sentences, d documents of a pool, p pairs.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ _DRAWS = 10  # of a document other than the current one
 
 
 class PairTable(NamedTuple):
-    """Pairs as ranges of the pool's tokens, already truncated; all [N], in the order of the documents.
+    """Pairs as ranges of the pool's tokens, already truncated; all [p], in the order of the documents.
 
     a_start, a_length, b_start, b_length: int32; b_length is 0 for single segments.
     is_random: bool, the second segment comes from a random position (label 1).
@@ -88,7 +88,7 @@ def count_pairs(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_n
 
 
 class _Chunks(NamedTuple):
-    """Chunks of sentences `first` to `end` - 1, of which A is `first` to `middle` - 1. All [N] but `totals`."""
+    """Chunks of sentences `first` to `end` - 1, of which A is `first` to `middle` - 1. All [p] but `totals`."""
 
     totals: tf.Tensor  # int32 [n + 1], tokens before each sentence
     first: tf.Tensor
@@ -102,12 +102,12 @@ class _Chunks(NamedTuple):
 
 def _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence):
     totals = tf.pad(tf.cumsum(pool.sentence_lengths), [[1, 0]])  # [n + 1]
-    sizes = pool.document_splits[1:] - pool.document_splits[:-1]  # [D]
+    sizes = pool.document_splits[1:] - pool.document_splits[:-1]  # [d]
     document = tf.repeat(tf.range(tf.size(sizes)), sizes)  # [n]
     start, stop = (tf.gather(splits, document) for splits in (pool.document_splits[:-1], pool.document_splits[1:]))
     sentence = tf.range(tf.size(document))
 
-    document_keys = fold_in(seed, _PAIRS, epoch, pool.document_ids)  # [D]
+    document_keys = fold_in(seed, _PAIRS, epoch, pool.document_ids)  # [d]
     is_short = uniform(fold_in(document_keys, _TARGET), 1)[:, 0] < short_sequence_rate
     short = random_integers(fold_in(document_keys, _SIZE), 1, 2, max_tokens + 1)[:, 0]
     target = tf.gather(tf.where(is_short, tf.cast(short, tf.int32), max_tokens), document)  # [n]
@@ -128,7 +128,7 @@ def _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate
 
 
 def _reachable(document_splits, following):
-    """Sentences reachable from a document's first one along `following` (n = the end), int32 [N], ascending."""
+    """Sentences reachable from a document's first one along `following` (n = the end), int32 [p], ascending."""
     n = tf.size(following)
     reachable = tf.scatter_nd(document_splits[:-1, tf.newaxis], tf.ones_like(document_splits[:-1]), [n + 1])
     longest = tf.reduce_max(tf.concat([document_splits[1:] - document_splits[:-1], [1]], 0))
@@ -172,8 +172,8 @@ def _singles(chunks, max_tokens):
 
 
 def _random_chunk(pool, chunks, wanted):
-    """Sentences first to end - 1 at a random position: `wanted` tokens or more, if the document has them. int32 [N]."""
-    draws = random_integers(fold_in(chunks.keys, _DOCUMENT), _DRAWS, 0, tf.size(pool.document_ids))  # [N, 10]
+    """Sentences first to end - 1 at a random position: `wanted` tokens or more, if the document has them. int32 [p]."""
+    draws = random_integers(fold_in(chunks.keys, _DOCUMENT), _DRAWS, 0, tf.size(pool.document_ids))  # [p, 10]
     draws = tf.cast(draws, tf.int32)
     other = tf.argmax(tf.cast(draws != chunks.document[:, tf.newaxis], tf.int32), axis=1)  # 0 if every draw is this one
     document = tf.gather(draws, other, batch_dims=1)
@@ -185,7 +185,7 @@ def _random_chunk(pool, chunks, wanted):
 
 
 def _coin_flips(keys, throws):
-    """How many of `throws` fair coins fall on heads: exact, 64 coins a random word. int32 [N]."""
+    """How many of `throws` fair coins fall on heads: exact, 64 coins a random word. int32 [p]."""
     words = (throws + 63) // 64
     row = tf.repeat(tf.range(tf.size(throws)), words)  # one entry a word
     word = tf.range(tf.size(row)) - tf.gather(tf.cumsum(words, exclusive=True), row)

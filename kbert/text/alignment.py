@@ -1,6 +1,6 @@
 """Where in the source the pieces of a normalised string come from.
 
-B: strings in the batch; C: characters of all of them; U: different characters among them; T: pieces of all of them.
+Shapes: B strings, c characters of all of them, u different characters among them, t pieces of all of them.
 """
 
 import tensorflow as tf
@@ -23,31 +23,31 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
     Returns:
         (starts, ends), ragged int32 [B, None], half-open.
     """
-    characters = tf.strings.unicode_decode(strings, "UTF-8")  # [B, None], [C] in all
-    different, index = tf.unique(characters.values)  # [U], [C]
-    singles = tf.strings.unicode_encode(different[:, tf.newaxis], "UTF-8")  # [U]
-    size = tf.strings.length(normalizer(singles))  # [U], bytes
-    is_mark = (size == 0) & (tf.strings.length(normalizer.clean(singles)) > 0)  # [U]
+    characters = tf.strings.unicode_decode(strings, "UTF-8")  # [B, None], [c] in all
+    different, index = tf.unique(characters.values)  # [u], [c]
+    singles = tf.strings.unicode_encode(different[:, tf.newaxis], "UTF-8")  # [u]
+    size = tf.strings.length(normalizer(singles))  # [u], bytes
+    is_mark = (size == 0) & (tf.strings.length(normalizer.clean(singles)) > 0)  # [u]
 
-    byte_end = tf.cumsum(tf.cast(tf.gather(size, index), tf.int64))  # [C], of the whole batch's bytes
-    row = starts.value_rowids()  # [T]
-    row_first = tf.gather(characters.row_splits, row)  # [T], characters
+    byte_end = tf.cumsum(tf.cast(tf.gather(size, index), tf.int64))  # [c], of the whole batch's bytes
+    row = starts.value_rowids()  # [t]
+    row_first = tf.gather(characters.row_splits, row)  # [t], characters
     row_last = tf.gather(characters.row_splits, row + 1)
-    shift = tf.gather(_from_zero(byte_end), row_first)  # [T], bytes before the row
+    shift = tf.gather(_from_zero(byte_end), row_first)  # [t], bytes before the row
     # The first character that ends after a byte holds that byte: those without bytes end where the one before ends.
-    first = tf.searchsorted(byte_end, starts.values + shift, side="right", out_type=tf.int64)  # [T]
-    last = tf.searchsorted(byte_end, ends.values - 1 + shift, side="right", out_type=tf.int64)  # [T]
+    first = tf.searchsorted(byte_end, starts.values + shift, side="right", out_type=tf.int64)  # [t]
+    last = tf.searchsorted(byte_end, ends.values - 1 + shift, side="right", out_type=tf.int64)  # [t]
 
     # Marks up to the next character that left something in the normalised string belong to the last one.
     kept = tf.where(tf.gather(size, index) > 0)[:, 0]
     following = tf.concat([kept, [tf.size(index, tf.int64)]], 0)
     following = tf.gather(following, tf.searchsorted(kept, last, side="right"))
-    following = tf.minimum(following, row_last)  # [T]
+    following = tf.minimum(following, row_last)  # [t]
     marks = tf.where(tf.gather(is_mark, index))[:, 0]
     last_mark = tf.gather(tf.concat([[-1], marks], 0), tf.searchsorted(marks, following, side="left"))
     last = tf.maximum(last, last_mark)
 
-    offset = _from_zero(tf.cumsum(tf.gather(source_lengths(different), index)))  # [C + 1], of the whole batch's source
+    offset = _from_zero(tf.cumsum(tf.gather(source_lengths(different), index)))  # [c + 1], of the whole batch's source
     row_offset = tf.gather(offset, row_first)
     start = tf.gather(offset, first) - row_offset
     end = tf.gather(offset, last + 1) - row_offset

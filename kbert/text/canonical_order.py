@@ -1,6 +1,6 @@
 """Combining marks in Unicode's canonical order, in a time that does not grow with the square of their number.
 
-B: strings in the batch; C: characters of all of them.
+Shapes: B strings, c characters of all of them.
 """
 
 import functools
@@ -38,10 +38,10 @@ def _sorted(strings):
         strings = tf.strings.regex_replace(strings, character, marks)
     characters = tf.strings.unicode_decode(strings, "UTF-8")  # [B, None]
     points, classes = (tf.constant(column) for column in zip(*_combining_classes(), strict=True))
-    index = tf.minimum(tf.searchsorted(points, characters.values), tf.size(points) - 1)  # [C]
+    index = tf.minimum(tf.searchsorted(points, characters.values), tf.size(points) - 1)  # [c]
     is_mark = tf.gather(points, index) == characters.values
-    combining_class = tf.where(is_mark, tf.gather(classes, index), 0)  # [C]
-    run = tf.cumsum(tf.cast(~is_mark, tf.int64)) + characters.value_rowids()  # [C]; a character and its marks
+    combining_class = tf.where(is_mark, tf.gather(classes, index), 0)  # [c]
+    run = tf.cumsum(tf.cast(~is_mark, tf.int64)) + characters.value_rowids()  # [c]; a character and its marks
     order = tf.argsort(run * 256 + tf.cast(combining_class, tf.int64), stable=True)
     return tf.strings.unicode_encode(characters.with_values(tf.gather(characters.values, order)), "UTF-8")
 

@@ -1,6 +1,6 @@
 """The original's text normalisation, as string ops over whole batches.
 
-B: strings in the batch.
+Shapes: B strings.
 """
 
 import tensorflow as tf

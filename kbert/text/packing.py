@@ -1,6 +1,6 @@
 """Token ids of one or two texts → ``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]`` of a static length.
 
-Shapes: B batch, S sequence, T all tokens of a flat list.
+Shapes: B batch, S sequence, t tokens of a flat list.
 """
 
 import tensorflow as tf
@@ -63,7 +63,7 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
     """`pack` for texts given as ranges of one flat list of tokens, already truncated.
 
     Args:
-        values: integer tensor [T], T > 0: the tokens.
+        values: integer tensor [t], t > 0: the tokens.
         a_start, a_length: integer tensors [B]: the first text is ``values[a_start : a_start + a_length]``.
         b_start, b_length: the second text, or None for single texts.
         sequence_length, cls_id, sep_id, pad_id: as `pack`.

@@ -1,6 +1,6 @@
 """Literal special tokens in text, such as the [MASK] of a fill-mask prompt.
 
-B: strings in the batch.
+Shapes: B strings.
 """
 
 import re

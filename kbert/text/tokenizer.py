@@ -1,6 +1,6 @@
 """BertTokenizer: strings → token ids, in graph.
 
-B: strings in the batch; V: vocabulary.
+Shapes: B strings, V vocabulary.
 """
 
 import os

@@ -1,6 +1,6 @@
 """WordPiece: normalised strings → ids and the bytes they stand for.
 
-B: strings in the batch; T: pieces of all of them; W: words of all of them; V: vocabulary.
+Shapes: B strings, t pieces of all of them, w words of all of them, V vocabulary.
 """
 
 import tensorflow as tf
@@ -68,11 +68,11 @@ class WordPiece:
     def _pieces_of_words(self, strings):
         words = tf.strings.split(strings, " ")  # [B, None]
         steps = tf.strings.length(words, unit="BYTE") + 1
-        first = tf.cumsum(steps.values, exclusive=True)  # [W]
+        first = tf.cumsum(steps.values, exclusive=True)  # [w]
         row_first = tf.gather(tf.concat([[0], tf.cumsum(steps.values)], 0), words.row_starts())  # [B]
-        first = tf.cast(first - tf.gather(row_first, words.value_rowids()), tf.int64)  # [W], bytes from the row's start
-        ids, starts, ends = self._op.tokenize_with_offsets(words.values)  # [W, None]
-        shift = tf.gather(first, ids.value_rowids())  # [T]
+        first = tf.cast(first - tf.gather(row_first, words.value_rowids()), tf.int64)  # [w], bytes from the row's start
+        ids, starts, ends = self._op.tokenize_with_offsets(words.values)  # [w, None]
+        shift = tf.gather(first, ids.value_rowids())  # [t]
         splits = tf.gather(ids.row_splits, words.row_splits)
         return tuple(
             tf.RaggedTensor.from_row_splits(values, splits, validate=False)
@@ -81,16 +81,16 @@ class WordPiece:
 
     def _limit_words(self, ids, starts, ends):
         """Makes [UNK] of the words of more than max_word_length characters that the op, counting bytes, let pass."""
-        begins = ~tf.gather(self._continues, ids.values)  # [T]
-        first = tf.where(begins)[:, 0]  # [W]
-        last = tf.concat([first[1:], [tf.size(begins, tf.int64)]], 0)[: tf.size(first)] - 1  # [W]
+        begins = ~tf.gather(self._continues, ids.values)  # [t]
+        first = tf.where(begins)[:, 0]  # [w]
+        last = tf.concat([first[1:], [tf.size(begins, tf.int64)]], 0)[: tf.size(first)] - 1  # [w]
         longest = tf.reduce_max(tf.gather(ends.values, last) - tf.gather(starts.values, first))  # bytes >= characters
 
         def limit():
-            word = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # [T]
-            characters = tf.math.segment_sum(tf.gather(self._characters, ids.values), word)  # [W]
-            too_long = tf.gather(characters > self._max_word_length, word)  # [T]
-            kept = begins | ~too_long  # [T]
+            word = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # [t]
+            characters = tf.math.segment_sum(tf.gather(self._characters, ids.values), word)  # [w]
+            too_long = tf.gather(characters > self._max_word_length, word)  # [t]
+            kept = begins | ~too_long  # [t]
             new_ids = tf.where(too_long, self._unk_id, ids.values)
             new_ends = tf.where(too_long, tf.gather(tf.gather(ends.values, last), word), ends.values)
             count = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)

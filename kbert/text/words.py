@@ -1,6 +1,6 @@
 """Texts → words with their offsets, in graph: what a tagger tags.
 
-B: texts in the batch.
+Shapes: B texts.
 """
 
 import tensorflow as tf

@@ -11,6 +11,7 @@ from helpers.run_recipe import import_recipe
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
 
 import kbert
+from kbert.training.inputs import identify_inputs
 from kbert.weights.formats import registry
 from kbert.weights.formats.registry import format_names, get_format, recognise_format, register_format
 
@@ -91,6 +92,12 @@ def test_a_new_format_is_converted_to_and_from_the_others(toy, other, tmp_path, 
     ]
     with np.load(tmp_path / "toy/toy.npz") as arrays:
         assert arrays["q0"].shape == (12, 3, 4)
+
+
+def test_a_run_identifies_the_files_of_a_new_format(toy, tmp_path):
+    save(make_model("encoder"), tmp_path / "it", "toy")
+    found = identify_inputs({"init": tmp_path / "it"})["init"]
+    assert {path.rsplit("/", 1)[1] for path in found} == {"toy.json", "toy.npz", "words.txt", "kbert_settings.json"}
 
 
 def test_the_names_are_known_without_keras():

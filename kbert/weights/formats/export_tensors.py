@@ -65,6 +65,19 @@ def check_pooler(format: str, model, needed: bool, reason: str) -> None:
     )
 
 
+def check_single_label(format: str, model) -> None:
+    """Refuses a multi-label classifier where the format cannot say that it is one: it would be read as another.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    if getattr(model, "multi_label", False):
+        raise ValueError(
+            f'format="{format}" cannot hold a multi-label classifier: it would be read as one that gives one label of '
+            f"several. {_ADVICE}"
+        )
+
+
 def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> None:
     """Refuses a masked-LM head that computes something else than the format's does.
 

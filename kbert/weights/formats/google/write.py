@@ -8,7 +8,7 @@ import numpy as np
 from kbert.files import write_json
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.vocabulary import write_vocabulary
-from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.export_tensors import check_head, check_pooler, check_single_label, export_tensors
 from kbert.weights.formats.google.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.google.read import CONFIG, HEAD_DROPOUT, PREFIX, VOCABULARY
 from kbert.weights.formats.google.slots import export_slots
@@ -33,6 +33,7 @@ def write_google_checkpoint(directory, model, settings: ModelSettings, vocabular
     if getattr(model, "dropout", 0.1) != 0.1:
         fields[HEAD_DROPOUT] = model.dropout
     values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
+    check_single_label("google", model)
     check_head("google", model)
     check_pooler("google", model, needed=True, reason="BertModel in its modeling.py always has one")
     values |= {} if optimizer is None else export_slots(optimizer, model)

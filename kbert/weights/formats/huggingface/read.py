@@ -37,6 +37,7 @@ _REFUSED = {  # config field -> (the values that kbert has, why no other)
     "pruned_heads": (({}, []), "pruned heads leave layers of different widths, which kbert does not build"),
     "quantization_config": ((), "the weights are quantised; kbert reads float32, float16 and bfloat16"),
 }
+MULTI_LABEL = "multi_label_classification"  # the value of problem_type
 _TASK_FIELDS = ("classification", "regression", "tagging")  # tasks whose labels the config names
 
 
@@ -139,12 +140,12 @@ def _classifier_task(fields, rows, claimed, names, path):
         if "bert.pooler.dense.weight" not in names:
             return "tagging", ("the config does not say which class it is; a classifier without pooler: tagging",)
         remarks = ("the config does not say which class it is; a classifier with pooler: of sequences",)
-    if kind == "multi_label_classification" or (kind == "regression" and rows > 1):
+    if kind == "regression" and rows > 1:
         raise ValueError(
-            f"{path}: problem_type={kind!r} with {rows} outputs cannot be represented: kbert's classifier gives one "
-            "label of several, its regressor one number. (Without problem_type it is loaded, as a classifier.)"
+            f"{path}: problem_type={kind!r} with {rows} outputs cannot be represented: kbert's regressor gives one "
+            "number. (Without problem_type it is loaded, as a classifier.)"
         )
-    return ("regression" if rows == 1 else "classification"), remarks
+    return ("regression" if rows == 1 and kind != MULTI_LABEL else "classification"), remarks
 
 
 def _arguments(task, fields, tensors, names, path):
@@ -154,6 +155,8 @@ def _arguments(task, fields, tensors, names, path):
     arguments = {}
     if task in ("classification", "tagging"):
         arguments["num_labels"] = _num_labels(tensors, names)
+    if task == "classification" and fields.get("problem_type") == MULTI_LABEL:
+        arguments["multi_label"] = True
     if task in (*_TASK_FIELDS, "multiple_choice") and fields.get("classifier_dropout") is not None:
         arguments["dropout"] = fields["classifier_dropout"]
     return arguments

@@ -8,7 +8,7 @@ from kbert.text.vocabulary import SPECIAL_TOKENS, write_vocabulary
 from kbert.weights.files.safetensors_file import write_safetensors
 from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
 from kbert.weights.formats.huggingface.names import CONFIG_NAMES, NAMES
-from kbert.weights.formats.huggingface.read import CLASSES, CONFIG
+from kbert.weights.formats.huggingface.read import CLASSES, CONFIG, MULTI_LABEL
 from kbert.weights.formats.huggingface.tokenizer import CONFIG as TOKENIZER_CONFIG
 from kbert.weights.formats.huggingface.tokenizer import TOKENIZER, VOCABULARY
 from kbert.weights.formats.huggingface.weights_file import WEIGHTS
@@ -75,6 +75,7 @@ def _config(model, name, settings, pad_id, tied):
         labels = settings.labels or [f"LABEL_{i}" for i in range(model.num_labels)]
         fields["id2label"] = {str(i): label for i, label in enumerate(labels)}
         fields["label2id"] = {label: i for i, label in enumerate(labels)}
+        fields |= {"problem_type": MULTI_LABEL} if getattr(model, "multi_label", False) else {}
     return fields
 
 

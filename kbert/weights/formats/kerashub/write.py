@@ -3,7 +3,7 @@
 import pathlib
 
 from kbert.pipelines.settings import ModelSettings
-from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.export_tensors import check_head, check_pooler, check_single_label, export_tensors
 from kbert.weights.formats.kbert_settings import write_kbert_settings
 from kbert.weights.formats.kerashub.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.kerashub.read import HEAD
@@ -35,6 +35,7 @@ def write_kerashub_preset(directory, model, settings: ModelSettings, vocabulary=
     directory = pathlib.Path(directory)
     fields = CONFIG_NAMES.from_kbert(model.config)
     tensors = export_tensors(NAMES, model)
+    check_single_label("kerashub", model)
     check_head("kerashub", model, HEAD["head_activation"], HEAD["head_layer_norm_epsilon"])
     check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
     other = kerashub_model(

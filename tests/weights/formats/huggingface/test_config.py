@@ -78,10 +78,18 @@ def test_labels(directory):
 def test_a_classifier_of_one_label_is_a_regressor(directory):
     classifier(directory, 1, problem_type="regression")
     assert open_checkpoint(directory).description.task == "regression"
-    for kind in ("multi_label_classification", "regression"):
-        classifier(directory, 2, problem_type=kind)
-        with pytest.raises(ValueError, match=f"problem_type='{kind}' with 2 outputs cannot be represented"):
-            open_checkpoint(directory)
+    classifier(directory, 2, problem_type="regression")
+    with pytest.raises(ValueError, match="problem_type='regression' with 2 outputs cannot be represented"):
+        open_checkpoint(directory)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_multi_label_classifier(directory, rows):
+    classifier(directory, rows, problem_type="multi_label_classification")
+    description = open_checkpoint(directory).description
+    assert (description.task, description.arguments["multi_label"]) == ("classification", True)
+    classifier(directory, 2, problem_type=...)
+    assert "multi_label" not in open_checkpoint(directory).description.arguments
 
 
 @pytest.mark.parametrize("pooler", [True, False])

@@ -11,53 +11,40 @@ row of its own, one new vector scores the rows, and the softmax over the choices
 --format swag: the published csv (the paper: 3 epochs, 2e-5, batches of 16); dream: the published JSON, the question
 stands before each of its answers. Otherwise --train is .csv, .tsv or .jsonl: --choice-columns names a column for each
 choice (an empty cell is no choice), or one key of a .jsonl that holds lists; the label is the text of the right choice,
-or its number from 0. Questions may have different numbers of choices. A row that is too long loses the end of the
-longer of prompt and choice. Without --dev a tenth of --train is held out. A killed run goes on when the same command is
-given again. --output receives the same as from finetune_classifier.py.
+or its number from 0. A row that is too long loses the end of the longer of prompt and choice. A killed run resumes when
+the same command is given again. --output receives the same as from finetune_classifier.py.
 """
 
 import argparse
 import json
 
-from finetune_classifier import add_finetuning_flags, build_task, finetune, hold_out
-from flags import add_choice_flags, command, file, inputs_of, plain_errors, rate, settings_of
-
-from kbert.training.run_directory import open_run
+from flags import add_choice_flags, add_example_flags, add_finetuning_flags, command, finetune, read_train_and_dev
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", metavar="FILE", type=file, required=True, help="questions with their right choice")
-    parser.add_argument("--dev", metavar="FILE", type=file, help="other questions, to evaluate on")
-    parser.add_argument("--dev-share", metavar="X", type=rate, default=0.1,
-                        help="held out of --train where there is no --dev (default: 0.1)")  # fmt: skip
+    add_example_flags(parser, "questions with their right choice")
     add_choice_flags(parser)
-    parser.add_argument("--label-column", metavar="NAME", default="label",
-                        help="column of the right choice (default: label)")  # fmt: skip
+    parser.add_argument("--label-column", metavar="NAME", default="label", help="the right choice (default: label)")
     add_finetuning_flags(parser)
     return parser.parse_args(argv)
 
 
-def read(args, path):
-    """The questions of one file."""
-    from kbert.tasks.multiple_choice.readers import read_questions
+def read(args):
+    """The task and its examples."""
+    import kbert
 
-    return read_questions(path, args.format, args.prompt_column, args.choice_columns, args.label_column)
-
-
-def read_data(args):
-    """The questions to learn from and to evaluate on."""
-    train = read(args, args.train)
-    return (train, read(args, args.dev)) if args.dev else hold_out(args, train)
+    task = kbert.tasks.MultipleChoice(args.format, args.prompt_column, tuple(args.choice_columns), args.label_column)
+    return task, *read_train_and_dev(args, task)
 
 
-def print_table(args, scores):
+def print_table(args, metrics):
     """The paper's rows where there are some, a constant answer, and ours."""
     from kbert.tasks.multiple_choice.readers import PAPER_SWAG
 
     rows = {f"paper: {name}": value for name, value in PAPER_SWAG.items()} if args.format == "swag" else {}
-    rows["always the same choice, dev"] = 100 * scores["constant_answer"]["accuracy"]
-    rows[f"this run, dev ({scores['train_examples']:,} questions)"] = 100 * scores["dev"]["accuracy"]
+    rows["always the same choice, dev"] = 100 * metrics["constant_answer"]["accuracy"]
+    rows[f"this run, dev ({metrics['train_examples']:,} questions)"] = 100 * metrics["dev"]["accuracy"]
     print(f"\n{'':<42}{'accuracy':>14}")
     for name, value in rows.items():
         print(f"{name:<42}{value:>14.1f}")
@@ -65,20 +52,13 @@ def print_table(args, scores):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
-        train, dev = read_data(args)
-        pipeline, hardware = build_task(args, args.seed, "multiple_choice")
-        run = open_run(
-            args.output, settings_of(args), args.overwrite, hardware, inputs=inputs_of(args),
-            recipe="finetune_multiple_choice.py",
-        )  # fmt: skip
-    print(hardware.describe())
-    print(f"{len(train):,} questions to learn from, {len(dev):,} to evaluate on")
-    scores = finetune(args, pipeline, hardware, run, train, dev, ("accuracy",), args.seed, args.log_dir)
-    print_table(args, scores)
-    print(f"{scores['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
+    run = finetune(args, "finetune_multiple_choice.py", read)
+    if run is None:
+        return
+    print_table(args, run.metrics)
+    print(f"{run.metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
     if args.json:
-        print(json.dumps(scores))
+        print(json.dumps(run.metrics))
 
 
 if __name__ == "__main__":

@@ -1,35 +1,19 @@
 """The command line flags that recipes share: one name, one meaning and one check for each."""
 
 import argparse
-import contextlib
-import logging
 import math
 import os
 import pathlib
-import re
-import sys
-import traceback
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow is imported: warnings and errors only
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported; 0 shows what it says at its start
 
+from kbert.training.console import log_to_console
+from kbert.training.program import plain_errors
+from kbert.training.program import run_program as command
 
-class _Console(logging.StreamHandler):
-    """Prints what the library logs; where output goes is asked at each line, as tests and notebooks redirect it."""
+__all__ = ["command", "plain_errors"]
 
-    def emit(self, record):
-        self.stream = sys.stdout
-        super().emit(record)
-
-
-def show_log() -> None:
-    """Has kbert's log printed: progress, warnings, what was resumed."""
-    logger = logging.getLogger("kbert")
-    if not any(isinstance(handler, _Console) for handler in logger.handlers):
-        logger.addHandler(_Console())
-    logger.setLevel(logging.INFO)
-
-
-show_log()
+log_to_console()
 
 
 def positive_int(text: str) -> int:
@@ -82,28 +66,50 @@ def file(text: str) -> pathlib.Path:
 
 
 _FLAGS = {
-    "init": dict(metavar="SOURCE", type=source,
-                 help="model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging "
-                      "Face or KerasHub, or a name on the hub, such as google-bert/bert-base-uncased"),
-    "output": dict(metavar="DIR", type=pathlib.Path, required=True,
-                   help="where everything goes; an unfinished run of the same settings there is continued"),
+    "init": dict(
+        metavar="SOURCE",
+        type=source,
+        help="model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging Face or "
+        "KerasHub, or a name on the hub, such as google-bert/bert-base-uncased",
+    ),
+    "output": dict(
+        metavar="DIR",
+        type=pathlib.Path,
+        required=True,
+        help="where everything goes; an unfinished run of the same settings there is resumed",
+    ),
     "epochs": dict(metavar="N", type=positive_float, help="passes over the training examples"),
     "steps": dict(metavar="N", type=positive_int, help="weight updates, instead of --epochs"),
     "batch-size": dict(metavar="N", type=positive_int, default=32, help="examples an update, over all replicas"),
     "learning-rate": dict(metavar="X", type=positive_float, help="the peak, reached at the end of the warm-up"),
-    "sequence-length": dict(metavar="N", type=positive_int, default=128,
-                            help="tokens of a packed text or pair; longer ones are truncated"),
+    "sequence-length": dict(
+        metavar="N",
+        type=positive_int,
+        default=128,
+        help="tokens of a packed text or pair; longer ones are truncated",
+    ),
     "seed": dict(metavar="N", type=int, default=0, help="decides new weights, dropout and the order of the examples"),
-    "strategy": dict(choices=("auto", "one", "mirrored", "multiworker", "tpu"), default="auto",
-                     help="how the devices of this machine share the work"),
-    "logical-cpus": dict(metavar="N", type=positive_int,
-                         help="split the CPU into N devices, to try out --strategy mirrored without GPUs"),
-    "precision": dict(choices=("auto", "float32", "mixed_bfloat16", "mixed_float16"), default="auto",
-                      help="of the arithmetic; weights are float32 always"),
+    "strategy": dict(
+        choices=("auto", "one", "mirrored", "multiworker", "tpu"),
+        default="auto",
+        help="how the devices of this machine share the work",
+    ),
+    "logical-cpus": dict(
+        metavar="N",
+        type=positive_int,
+        help="split the CPU into N devices, to try out --strategy mirrored without GPUs",
+    ),
+    "precision": dict(
+        choices=("auto", "float32", "mixed_bfloat16", "mixed_float16"),
+        default="auto",
+        help="of the arithmetic; weights are float32 always",
+    ),
+    "keep": dict(choices=("best", "last"), default="best", help="the weights that scored best on dev, or the last"),
     "log-dir": dict(metavar="DIR", type=pathlib.Path, help="TensorBoard logs; default: logs/ in the output"),
     "json": dict(action="store_true", help="print the metrics as one JSON object on the last line"),
     "overwrite": dict(action="store_true", help="delete what another run left in --output"),
-}  # fmt: skip
+    "dry-run": dict(action="store_true", help="say how large the training would be, and train nothing"),
+}
 
 
 def add_flags(parser: argparse.ArgumentParser, *names: str, **overrides: dict) -> None:
@@ -124,22 +130,99 @@ def add_flags(parser: argparse.ArgumentParser, *names: str, **overrides: dict) -
         parser.add_argument(f"--{name}", **arguments)
 
 
+def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> None:
+    """The flags of every fine-tuning, for `finetune`; `overrides` as for `add_flags`."""
+    own = {"init": {"required": True}, "epochs": {"default": 3.0}, "learning_rate": {"default": 5e-5}}
+    add_flags(
+        parser,
+        *("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "keep"),
+        **{name: own.get(name, {}) | overrides.get(name, {}) for name in own | overrides},
+    )
+    add = parser.add_argument
+    add("--evaluate-every", metavar="N", type=epoch_or_int, default="epoch", help="steps, or epoch (default: epoch)")
+    add("--patience", metavar="N", type=positive_int, help="stop after N evaluations without a better one")
+    add("--dropout", metavar="X", type=rate, help="instead of the dropout rates of --init")
+    add("--bias-correction", action="store_true", help="Adam as published; BERT was trained without its correction")
+    add("--group-by-length", action="store_true", help="batches of texts of like length: faster, less random")
+    add("--random-weights", action="store_true", help="only architecture and vocabulary of --init")
+    add("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
+    add_flags(parser, "strategy", "logical-cpus", "precision", "log-dir", "json", "overwrite", "dry-run")
+
+
+def epoch_or_int(text: str) -> int | str:
+    """The word epoch, or a whole number of at least 1."""
+    return text if text == "epoch" else positive_int(text)
+
+
+_OPTIONS = (
+    *("epochs", "steps", "batch_size", "learning_rate", "sequence_length", "seed", "keep", "evaluate_every"),
+    *("patience", "dropout", "bias_correction", "group_by_length", "random_weights", "checkpoint_every"),
+    *("strategy", "logical_cpus", "precision", "log_dir", "overwrite"),
+)
+
+
+def finetuning_options(arguments: argparse.Namespace) -> dict:
+    """The flags of `add_finetuning_flags`, as `kbert.finetune` takes them."""
+    return {name: getattr(arguments, name) for name in _OPTIONS}
+
+
+def finetune(arguments: argparse.Namespace, recipe: str, read):
+    """`kbert.finetune` with the flags of `add_finetuning_flags`; None where --dry-run only tells its size.
+
+    Args:
+        recipe: file name of the recipe.
+        read: function of the arguments that gives task, training examples and dev examples. What is wrong with these,
+            with the model or with --output is one line; errors in training keep their traceback.
+    """
+    from kbert.tasks.finetuning import Finetuning
+    from kbert.training.dry_run import format_estimate
+
+    with plain_errors():
+        task, train, dev = read(arguments)
+        options = finetuning_options(arguments)
+        finetuning = Finetuning(arguments.init, task, train, dev, arguments.output, recipe=recipe, **options)
+        if arguments.dry_run:
+            estimate = finetuning.estimate()
+            print(f"{estimate['examples']:,} examples in {estimate['windows']:,} rows\n{format_estimate(estimate)}")
+            return None
+        finetuning.open()
+    return finetuning.run()
+
+
+def read_train_and_dev(arguments: argparse.Namespace, task):
+    """--train, and --dev or a share of --train, the same whatever the --seed."""
+    train = task.read(arguments.train)
+    return (train, task.read(arguments.dev)) if arguments.dev else train.split(arguments.dev_share)
+
+
+def add_example_flags(parser: argparse.ArgumentParser, what: str) -> None:
+    """--train, --dev and --dev-share, for `read_train_and_dev`; `what` the files are."""
+    parser.add_argument("--train", metavar="FILE", type=file, required=True, help=f"{what} to learn from")
+    parser.add_argument("--dev", metavar="FILE", type=file, help="others, to evaluate on")
+    parser.add_argument(
+        "--dev-share", metavar="X", type=rate, default=0.1, help="of --train, held out without --dev (default: 0.1)"
+    )
+
+
 def add_choice_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say how multiple-choice questions are read; their label column is the recipe's own."""
-    parser.add_argument("--format", choices=("swag", "dream", "table"), default="table",
-                        help="of multiple choice: a published format, or a table (default: table)")  # fmt: skip
-    parser.add_argument("--prompt-column", metavar="NAME", default="prompt",
-                        help="column of what choices belong to (default: prompt)")  # fmt: skip
-    parser.add_argument("--choice-columns", metavar="NAME", nargs="+", default=["choices"],
-                        help="a column for each choice, or a .jsonl's key of lists (default: choices)")  # fmt: skip
+    add = parser.add_argument
+    add("--format", choices=("swag", "dream", "table"), default="table", help="of multiple choice (default: table)")
+    add("--prompt-column", metavar="NAME", default="prompt", help="what choices belong to (default: prompt)")
+    add(
+        "--choice-columns",
+        metavar="NAME",
+        nargs="+",
+        default=["choices"],
+        help="a column for each choice, or a .jsonl's key of lists (default: choices)",
+    )
 
 
 def add_tag_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say how columns of tagged words are read."""
-    parser.add_argument("--tag-column", metavar="N", type=int, default=-1,
-                        help="of the tag, from 0; negative from the end (default: -1, the last)")  # fmt: skip
-    parser.add_argument("--scheme", choices=("iob1", "iob2", "bioes", "bilou"),
-                        help="of the tags (default: recognised)")  # fmt: skip
+    add = parser.add_argument
+    add("--tag-column", metavar="N", type=int, default=-1, help="of the tag, from 0 or from the end (default: -1)")
+    add("--scheme", choices=("iob1", "iob2", "bioes", "bilou"), help="of the tags (default: recognised)")
 
 
 def number_or_off(text: str) -> float | str:
@@ -151,12 +234,19 @@ def number_or_off(text: str) -> float | str:
 
 def add_stored_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that replace, or turn off, what is stored with a model about its answers; for `stored_options`."""
-    parser.add_argument("--window-pooling", choices=("mean", "max", "off"),
-                        help="of long texts of a classifier or regressor: pool the answers to their windows, or "
-                             "truncate them: off (default: the model's)")  # fmt: skip
-    parser.add_argument("--null-threshold", metavar="X", type=number_or_off,
-                        help="of questions: by how much \"no answer\" must beat the best answer; off: each is answered "
-                             "(default: the model's)")  # fmt: skip
+    parser.add_argument(
+        "--window-pooling",
+        choices=("mean", "max", "off"),
+        help="of long texts of a classifier or regressor: pool the answers to their windows, or truncate them: off "
+        "(default: the model's)",
+    )
+    parser.add_argument(
+        "--null-threshold",
+        metavar="X",
+        type=number_or_off,
+        help='of questions: by how much "no answer" must beat the best answer; off: each is answered (default: the '
+        "model's)",
+    )
 
 
 def stored_options(arguments: argparse.Namespace) -> dict:
@@ -165,7 +255,7 @@ def stored_options(arguments: argparse.Namespace) -> dict:
     return {name: None if value == "off" else value for name, value in given.items() if value is not None}
 
 
-_NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "log_every", "checkpoint_every")
+_NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "log_every", "checkpoint_every", "dry_run")
 
 
 def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
@@ -186,64 +276,3 @@ def inputs_of(arguments: argparse.Namespace, **others) -> dict:
     """
     paths = {name: value for name, value in vars(arguments).items() if isinstance(value, pathlib.Path)}
     return {name: value for name, value in (paths | others).items() if name not in _NOT_SETTINGS}
-
-
-def command(main, resumes=False):
-    """Runs a recipe's `main` as a program: what may befall a training from outside ends it with one line.
-
-    That is a signal, divergence, a fault of the disk, a lost worker, a damaged input or too little memory.
-
-    Args:
-        main: function without arguments.
-        resumes: whether the same command resumes a run from its checkpoints.
-
-    The exit status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, files that are
-    half written are removed and a training step is finished and saved; a second signal ends it at once.
-    """
-    from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
-    from kbert.training.workers import LostWorker, named_losses
-
-    logging.getLogger("kbert").propagate = False  # TensorFlow's absl prints what comes to the root logger, once more
-    take_signals(interrupt)
-    try:
-        with named_losses():
-            main()
-    except KeyboardInterrupt as error:
-        let_signals_kill()
-        stopped = error if isinstance(error, Interrupted) else Interrupted()
-        if stopped.report is None:
-            hint = "The same command resumes the run." if resumes else "No file was left half written."
-            print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
-        sys.exit(stopped.status)
-    except (FloatingPointError, LostWorker) as error:
-        sys.exit(f"error: {error}")
-    except OSError as error:
-        sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(1)  # without HDF5's clean-up, which crashes over a file that the disk did not take
-    except ValueError as error:
-        from kbert.corpus.reading_errors import UnreadableInput
-        from kbert.training.batch_memory import OutOfMemory
-
-        if not isinstance(error, UnreadableInput | OutOfMemory):
-            raise
-        sys.exit(f"error: {error}")
-
-
-_TRAINING = ("fit_steps", "finish")  # functions whose errors are no matter of what a user has given
-
-
-@contextlib.contextmanager
-def plain_errors():
-    """What is wrong with a user's files is one line, not a traceback; errors of training and saving are raised."""
-    try:
-        yield
-    except Exception as error:
-        if any(frame.f_code.co_name in _TRAINING for frame, _ in traceback.walk_tb(error.__traceback__)):
-            raise
-        if isinstance(error, ValueError | OSError | RuntimeError | FloatingPointError):  # RuntimeError: no such device
-            sys.exit(f"error: {error}")
-        # What a reader raises inside tf.data comes out as an error of TensorFlow, with a traceback for its message.
-        if not (reason := re.search(r"\b(?:ValueError|OSError): (.*)", str(error))) or not hasattr(error, "op"):
-            raise
-        sys.exit(f"error: {reason[1]}")

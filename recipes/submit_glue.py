@@ -15,7 +15,7 @@ import pathlib
 
 from flags import add_flags, command, directory, inputs_of, plain_errors, settings_of, source
 
-from kbert.tasks.glue.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 
 def task_model(text: str):
@@ -30,12 +30,11 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", metavar="DIR", type=directory, required=True, help="the GLUE files")
     parser.add_argument("--runs", metavar="DIR", type=directory, help="output of finetune_glue.py --task all")
-    parser.add_argument("--model", metavar="TASK=DIR", type=task_model, action="append", default=[],
-                        help="a fine-tuned model; repeat it for other tasks, and for ensembles")  # fmt: skip
-    parser.add_argument("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[],
-                        help="answer with the most frequent label; can be repeated")  # fmt: skip
-    add_flags(parser, "output", "batch-size", "strategy", "logical-cpus", "precision", "overwrite",
-              output={"help": "where the files go"}, batch_size={"help": "texts a forward pass"})  # fmt: skip
+    add = parser.add_argument
+    add("--model", metavar="TASK=DIR", type=task_model, action="append", default=[], help="a model; can be repeated")
+    add("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[], help="its most frequent label")
+    own = {"output": {"help": "where the files go"}, "batch_size": {"help": "texts a forward pass"}}
+    add_flags(parser, "output", "batch-size", "strategy", "logical-cpus", "precision", "overwrite", **own)
     args = parser.parse_args(argv)
     if not (args.runs or args.model or args.constant):
         parser.error("nothing to answer with: give --runs, --model or --constant")
@@ -67,42 +66,10 @@ def read_by(args, models) -> dict:
     return inputs_of(args, data=tests, model=given or None, runs=runs or None)
 
 
-def load(path, task):
-    """A pipeline whose labels are the task's."""
-    import kbert
-
-    model = kbert.load_pretrained(path)
-    expected = "regression" if task.regression else "classification"
-    labels = model.pretrained.settings.labels or [str(n) for n in range(getattr(model, "num_labels", 0))]
-    if model.task != expected or (task.labels and list(task.labels) != labels):
-        raise ValueError(f"{path}: expected a model for {task.name}, {expected} with labels {task.labels}. "
-                         f"Received: {model.task} with labels {labels}")  # fmt: skip
-    if model.pretrained.settings.pair != task.pair:
-        raise ValueError(f"{path}: expected a model for {'pairs' if task.pair else 'single texts'}, as {task.name} has")
-    if model.pretrained.settings.window_pooling:
-        raise ValueError(f"{path}: expected a model of whole texts. Received: one trained with --window-pooling")
-    return kbert.build_pipeline(model)
-
-
-def submit(models, constant, data, output, batch_size):
-    """Answers every test file of these tasks and writes the submission; prints what is still missing."""
-    from kbert.tasks.glue.submission import answer_tests, constant_answers, write_submission
-
-    answers = {}
-    for name, paths in models.items():
-        pipelines = [load(path, GLUE_TASKS[name]) for path in paths]
-        answers |= answer_tests(pipelines, GLUE_TASKS[name], data, batch_size=batch_size)
-    for name in constant:
-        answers |= constant_answers(GLUE_TASKS[name], data)
-    path, missing = write_submission(output, answers)
-    for file, lines in answers.items():
-        print(f"{file}.tsv: {len(lines):,} answers")
-    print(f"Wrote {path}." + (f" The server also wants {', '.join(missing)}." if missing else " It is complete."))
-
-
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
+        from kbert.tasks.glue_benchmark.submission import submit
         from kbert.training.hardware import choose_hardware
         from kbert.training.run_directory import open_run
 
@@ -111,7 +78,7 @@ def main(argv=None):
         settings = settings_of(args) | {"model": [f"{task}={path}" for task, path in args.model]}
         run = open_run(args.output, settings, args.overwrite, inputs=read_by(args, models), recipe="submit_glue.py")
         with hardware.scope():
-            submit(models, args.constant, args.data, run.path, args.batch_size)
+            print(submit(models, args.constant, args.data, run.path, args.batch_size))
         run.finish({})
 
 

@@ -1,1 +1,15 @@
-"""Benchmark files and one's own tables to labelled text, and official metrics."""
+"""Tasks: what is read, learnt, scored and written for each, and fine-tuning and evaluation on top."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Classification": "classification.task",
+        "MultipleChoice": "multiple_choice.task",
+        "Regression": "regression.task",
+        "SpanExtraction": "span.task",
+        "Tagging": "tagging.task",
+        "glue": "glue_benchmark.task",
+    },
+)

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
+from kbert.training.progress import PredictionProgress
 
 
 def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
@@ -36,7 +37,7 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     if not static:
         batch_size = limit_batch_size(batch_size, len(order))
     data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
-    outputs = model.predict(data, verbose=0)
+    outputs = model.predict(data, verbose=0, callbacks=[PredictionProgress(len(order), batch_size)])
     scores = np.asarray(outputs["score" if model.task == "regression" else "logits"])[place].astype("float64")
     check_scores(scores)
     return scores if model.task == "regression" else softmax(scores)

@@ -15,6 +15,8 @@ _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less
 class Table(dict):
     """The columns of a file, ``{name: list of str}``, all equally long; `lines[i]` is the line row i starts at.
 
+    Without a file, path None, `lines` are the numbers of the rows.
+
     `skipped` counts the rows that `read_table` was told to leave out.
 
     Example::
@@ -25,13 +27,13 @@ class Table(dict):
 
     def __init__(self, path, lines, columns, skipped=0):
         super().__init__(columns)
-        self.path = str(path)
+        self.path = None if path is None else str(path)
         self.lines = list(lines)
         self.skipped = skipped
 
     def where(self, row: int) -> str:
-        """File and line of a row, as error messages name them."""
-        return f"{self.path}, line {self.lines[row]}"
+        """File and line of a row, as error messages name them; without a file its number from 0."""
+        return f"row {self.lines[row]}" if self.path is None else f"{self.path}, line {self.lines[row]}"
 
 
 def read_table(path, columns: Sequence[str] | None = None, *, optional: Sequence[str] = (), format: str | None = None,

@@ -5,11 +5,13 @@ Both take the logs as `fit_steps` completes them (step, learning rate, speed), a
 
 import logging
 import pathlib
+import time
 
 import keras
 
 from kbert.files import explain_full_disk
 from kbert.training.log_names import readable_logs
+from kbert.training.progress import clock
 from kbert.training.resume import is_chief, optimizer_logs
 
 _LOGGER = logging.getLogger("kbert")
@@ -18,12 +20,25 @@ _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradie
 
 
 class ConsoleProgress(keras.callbacks.Callback):
-    """Logs one line a window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left.
+    """Logs one line a window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left; and one
+    after the first step, which takes longest.
 
     Example::
 
         fit_steps(model, make_dataset, 1000, "runs/tiny", callbacks=[ConsoleProgress()])
     """
+
+    def __init__(self):
+        super().__init__()
+        self._begun = False
+
+    def on_train_begin(self, logs=None):
+        self._start = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not self._begun and is_chief(self.model):
+            _LOGGER.info("first step done after %.1f s", time.perf_counter() - self._start)
+        self._begun = True
 
     def on_epoch_end(self, epoch, logs=None):
         if not is_chief(self.model):
@@ -36,7 +51,7 @@ class ConsoleProgress(keras.callbacks.Callback):
             if name not in hidden and not name.endswith(("cross_entropy", "perplexity")):
                 parts.append(_show(name, value))
         if total and logs.get("steps_per_second"):
-            parts.append(f"left {_clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])}")
+            parts.append(f"left {clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])}")
         _LOGGER.info("%s", "  ".join(parts))
 
 
@@ -105,8 +120,3 @@ def _show(name, value):
     if name == "learning_rate":
         return f"lr {value:.3g}"
     return f"{name} {value:.4f}"
-
-
-def _clock(seconds):
-    minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

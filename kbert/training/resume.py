@@ -35,6 +35,7 @@ def fit_steps(
     keep=2,
     real_share=None,
     real_tokens=None,
+    evaluation=None,
 ):
     """Train a compiled model for `total_steps` by `model.fit`, resuming from the last checkpoint in `output`.
 
@@ -62,6 +63,8 @@ def fit_steps(
         keep: int, checkpoints to keep.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
         real_tokens: float, or how many tokens of a batch are not padding on average, where batches differ in length.
+        evaluation: `kbert.training.dev_evaluation.DevEvaluation`, or None; its scores are in the logs of the window in
+            which they were measured, with "val_" before their names.
 
     Returns:
         list of dicts: the logs of every window of the run, also of those before a resumption.
@@ -89,12 +92,17 @@ def fit_steps(
         checkpoints = Checkpoints(output / "checkpoints", model, keep)
         step = checkpoints.restore()
         history = History(output / "history.jsonl", step, writes=is_chief(model))
+    recorder = _Recorder(step, total_steps, real_share, real_tokens, evaluation)
+    if evaluation is not None:
+        evaluation.begin(model, step, checkpoints, recorder, writes=is_chief(model))
+        callbacks = [evaluation, *callbacks]
     if step >= total_steps:
         _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps, step)
         return history.records
     if step:
         _LOGGER.info("%s: resuming from the checkpoint of step %s of %s.", output, step, total_steps)
-    recorder = _Recorder(step, total_steps, real_share, real_tokens)
+    if evaluation is not None and evaluation.is_stopped:
+        return history.records
     try:
         with named_losses(), DeferredSignals() as signals:
             saver = _Saver(checkpoints, history, recorder, signals, checkpoint_every * window)
@@ -183,9 +191,10 @@ def _check_length(dataset, steps, step):
 class _Recorder(keras.callbacks.Callback):
     """First of the callbacks: counts steps, takes the time, and completes the logs for those after it."""
 
-    def __init__(self, step, total_steps, real_share, real_tokens):
+    def __init__(self, step, total_steps, real_share, real_tokens, evaluation):
         super().__init__()
         self.step, self.total_steps, self.real_share, self.real_tokens = step, total_steps, real_share, real_tokens
+        self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
 
     def begin(self, dataset, size):
         self.tokens, self.size = _tokens_per_batch(dataset), size
@@ -193,10 +202,11 @@ class _Recorder(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.first_end = time.perf_counter()
         self.first_steps = self.steps = 0
-        self.first_step, self.losses = self.step, []
+        self.first_step, self.losses, self.paused = self.step, [], 0.0
 
     def on_train_batch_end(self, batch, logs=None):
         self.end = time.perf_counter()
+        self.start, self.first_end, self.paused = self.start + self.paused, self.first_end + self.paused, 0.0
         self.step += batch + 1 - self.steps
         self.steps = batch + 1
         self.last_logs = logs
@@ -205,7 +215,7 @@ class _Recorder(keras.callbacks.Callback):
             self.first_end, self.first_steps = self.end, self.steps
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.steps < self.size:
+        if self.steps < self.size and not self.model.stop_training:
             raise ValueError(
                 f"fit_steps: expected a dataset that lasts until step {self.total_steps}; `.repeat()` it. "
                 f"Received: one that ended after step {self.step}"
@@ -219,6 +229,8 @@ class _Recorder(keras.callbacks.Callback):
         logs.clear()  # in place: the callbacks after this one are given the same dict
         logs.update({"step": self.step, "total_steps": self.total_steps} | named | optimizer_logs(self.model.optimizer))
         logs.update(self._speed())
+        if self.evaluation is not None:
+            self.evaluation.merge(logs)
 
     def _speed(self):
         # The first step of a window is not counted if there are others: it may hold tracing, and validation before it.

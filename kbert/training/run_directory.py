@@ -76,14 +76,13 @@ class RunDirectory:
             inputs[argument]["made_by"] = maker
         settings = read_json(self.path / SETTINGS)
         settings = {name: value for name, value in settings.items() if name not in inputs}
-        return {name: record[name] for name in ("recipe", "versions")} | {
-            "settings": settings, "inputs": inputs, "metrics": metrics,
-        }  # fmt: skip
+        made_by = {name: record[name] for name in ("recipe", "versions")}
+        return made_by | {"settings": settings, "inputs": inputs, "metrics": metrics}
 
 
 def open_run(
-    output, settings, overwrite=False, hardware=None, *, inputs=None, recipe=None, schedule=None
-) -> RunDirectory:  # fmt: skip
+    output, settings, overwrite=False, hardware=None, *, inputs=None, recipe=None, schedule=None, examples=None
+) -> RunDirectory:
     """Open a recipe's output directory by the rule that all recipes share, and lock it until the run ends.
 
     A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
@@ -102,6 +101,7 @@ def open_run(
         inputs: dict, argument → path or paths of what the run reads, as for `identify_inputs`.
         recipe: str, the name of the recipe, for the manifest of the model.
         schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
+        examples: dict, name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
 
     Returns:
         `RunDirectory`.
@@ -118,17 +118,18 @@ def open_run(
         run = open_run("runs/tiny", {"size": "tiny", "seed": 0}, inputs={"corpus": "corpus.txt"}, recipe="pretrain.py")
         run.finish({"loss": 1.9})
     """
-    path, settings, inputs = pathlib.Path(output), json.loads(json.dumps(settings)), inputs or {}
+    path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
+    inputs, examples = inputs or {}, examples or {}
     if hardware is None:
-        return _open(path, settings, overwrite, inputs, recipe, schedule)
+        return _open(path, settings, overwrite, inputs, recipe, schedule, examples)
     if not hardware.is_chief:
         found = identify_inputs(inputs)
         hardware.wait_for_all()
-        _check_record(path, found)
+        _check_record(path, found, examples)
         _check_settings(path, settings, inputs)
         return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
     try:
-        run = _open(path, settings, overwrite, inputs, recipe, schedule)
+        run = _open(path, settings, overwrite, inputs, recipe, schedule, examples)
     except Exception as error:
         hardware.wait_for_all(str(error) or repr(error))  # so that the others end, too
         raise
@@ -136,7 +137,7 @@ def open_run(
     return run
 
 
-def _open(path, settings, overwrite, inputs, recipe, schedule):
+def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"Expected a directory as output. Received: {path}, which is a file.")
     new = not path.exists()
@@ -144,7 +145,7 @@ def _open(path, settings, overwrite, inputs, recipe, schedule):
     lock_directory(path)
     new = new and not any(entry.name != LOCK for entry in path.iterdir())
     try:
-        return _open_locked(path, settings, overwrite, inputs, recipe, schedule)
+        return _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples)
     except BaseException:
         if new:
             shutil.rmtree(path, ignore_errors=True)
@@ -152,13 +153,13 @@ def _open(path, settings, overwrite, inputs, recipe, schedule):
         raise
 
 
-def _open_locked(path, settings, overwrite, inputs, recipe, schedule):
+def _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples):
     if any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir()):
         found = None if overwrite else _read_settings(path)
         finished = (path / METRICS).exists()
         extended = schedule is not None and found is not None and _is_extension(_differing(found, settings))
         if not overwrite and (extended or (found == settings and not finished)):
-            _check_record(path, identify_inputs(inputs))
+            _check_record(path, identify_inputs(inputs), examples)
             if extended:
                 _extend(path, found, settings, schedule, finished)
             return RunDirectory(path, resume=True)
@@ -171,6 +172,7 @@ def _open_locked(path, settings, overwrite, inputs, recipe, schedule):
         "versions": versions(),
         "inputs": identify_inputs(inputs),
         "made_by": makers(inputs),
+        "examples": examples,
     }
     write_json(path / INPUTS, record)
     write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
@@ -178,11 +180,16 @@ def _open_locked(path, settings, overwrite, inputs, recipe, schedule):
     return RunDirectory(path, resume=False)
 
 
-def _check_record(path, found):
+def _check_record(path, found, examples):
     try:
         record = read_json(path / INPUTS)
         recorded, there, since = record["inputs"], record["versions"], record["recorded"]
         check_inputs(path, recorded, found, since)
+        if changed := _differing(record["examples"], examples):
+            raise ValueError(
+                f"{path}: a run resumes with the examples it was started with ({since}). Received: other rows in "
+                f"{' and '.join(changed)}. Give the same rows, or start a run of its own with another --output."
+            )
     except (AttributeError, KeyError, TypeError, FileNotFoundError) as error:
         raise ValueError(
             f"{path / INPUTS} is missing or damaged ({error!r}): it tells with what inputs the run was started, "

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from helpers.run_recipe import import_recipe, read_json, run_recipe
+from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import VOCABULARY, sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
 
 import kbert
 from kbert import BertTokenizer
 from kbert.pipelines.settings import ModelSettings
-from kbert.tasks.glue.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 ROWS = sentences(13)
 
@@ -52,7 +52,7 @@ def test_a_glue_task(home, tmp_path, capsys):
     run_recipe("evaluate", "--model", tmp_path, "--data", tmp_path / "glue", "--task", "SST-2", "--json")
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(scores) == {"examples", "loss", "accuracy"}
-    with pytest.raises(SystemExit, match=r"expected a model for SST-2, labels .* Received: \['bad', 'good'\]"):
+    with pytest.raises(SystemExit, match=r"expected a model for SST-2, .*Received: .* \['bad', 'good'\]"):
         run_recipe("evaluate", "--model", home / "model", "--data", tmp_path / "glue", "--task", "SST-2")
 
 
@@ -92,14 +92,6 @@ def test_what_is_wrong_is_named(home, tmp_path, flags, message):
     with pytest.raises(SystemExit, match=f"error: .*{message}"):
         run_recipe("evaluate", *_arguments(home, *flags, "--output", tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-
-
-def test_how_fast_it_was_is_said(monkeypatch, capsys):
-    recipe = import_recipe("finetune_classifier")
-    monkeypatch.setattr(recipe.time, "perf_counter", iter([10.0, 12.5]).__next__)
-    with recipe.timed(1234, 5000):
-        pass
-    assert capsys.readouterr().out == "1,234 examples evaluated in 2.5 s: 2,000 real tokens/s\n"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -9,16 +10,16 @@ import time
 import numpy as np
 import pytest
 from helpers.paths import ROOT
-from helpers.run_recipe import RECIPES, import_recipe, read_json, run_recipe, run_recipe_alone
+from helpers.run_recipe import RECIPES, read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
 from kbert.files import sha256
-from kbert.tasks.classification import dataset as finetuning_data
-from kbert.training.run_directory import open_run
+from kbert.tasks.classification import text_task
 from kbert.weights.formats.kbert.read import read_kbert_directory
 
-QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 2e-3, "--checkpoint-every", 10)
+QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 2e-3, "--checkpoint-every", 10,
+         "--evaluate-every", 30)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_settings_history_logs_but_no_checkpoints(run, home):
     assert settings["train"] == str(home / "train.csv")
     assert settings["learning_rate"] == 2e-3
     assert [json.loads(line)["step"] for line in (run / "history.jsonl").open()] == [10, 20, 30, 40, 50, 60]
-    left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
+    left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs"}
     assert {path.name for path in run.iterdir()} == left
     assert any((run / "logs").rglob("events*"))
 
@@ -128,51 +129,37 @@ def test_regression_from_json_lines(home, tmp_path):
 
 
 def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch, capsys):
-    whole = finetuning_data.training_dataset
+    whole = text_task.training_dataset
     arguments = _arguments(home, tmp_path / "run", "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
     with monkeypatch.context() as patch:
-        patch.setattr(finetuning_data, "training_dataset", lambda *a, **k: whole(*a, **k).take(27))
-        with pytest.raises(ValueError, match="ended after step 27"):
+        patch.setattr(text_task, "training_dataset", lambda *a, **k: whole(*a, **k).take(43))
+        with pytest.raises(ValueError, match="ended after step 43"):
             run_recipe("finetune_classifier", *arguments)
     assert not (tmp_path / "run" / "model").exists()
     assert not (tmp_path / "run" / "metrics.json").exists()
     run_recipe("finetune_classifier", *arguments)
-    assert "resuming from the checkpoint of step 20 of 60" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step 40 of 60" in capsys.readouterr().out
     expected, received = (kbert.load_pretrained(path).get_weights() for path in (run, tmp_path / "run"))
     for a, b in zip(expected, received, strict=True):
         np.testing.assert_array_equal(a, b)
     assert read_json(tmp_path / "run" / "metrics.json")["dev"] == read_json(run / "metrics.json")["dev"]
 
 
-def test_other_settings_do_not_go_on(home, tmp_path):
-    recipe, flags = import_recipe("finetune_classifier"), import_recipe("flags")
-    args = recipe.parse_arguments([str(a) for a in _arguments(home, tmp_path / "run")])
-    open_run(tmp_path / "run", flags.settings_of(args))  # broken off before the first step
-    with pytest.raises(SystemExit, match="an unfinished run with other settings .*seed: 0 there, 1 now"):
-        run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", "--seed", 1))
+def test_other_settings_do_not_resume(home, run, tmp_path):
+    with pytest.raises(SystemExit, match="an unfinished run with other settings .*seed: 1 there, 0 now"):
+        shutil.copytree(run, tmp_path / "run")
+        (tmp_path / "run" / "metrics.json").unlink()
+        settings = read_json(tmp_path / "run" / "settings.json") | {"seed": 1}
+        (tmp_path / "run" / "settings.json").write_text(json.dumps(settings))
+        more = ("--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
+        run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", *more))
 
 
-def _built(home, *more):
-    recipe = import_recipe("finetune_classifier")
-    args = recipe.parse_arguments([str(a) for a in _arguments(home, home / "nowhere", *more)])
-    return recipe.build(args, args.seed, ["bad", "good", "so so"], False)[0].model
-
-
-def test_random_weights_keep_only_the_architecture(home):
-    stored = kbert.load_pretrained(home / "init", task="encoder")
-    loaded, fresh = _built(home), _built(home, "--random-weights", "--dropout", 0)
-    again, other = (_built(home, "--random-weights", "--dropout", 0, "--seed", seed) for seed in (0, 1))
-    kernels = [
-        next(v.numpy() for v in m.encoder.weights if v.path.endswith("attention/query/kernel"))
-        for m in (stored, loaded, fresh, again, other)
-    ]
-    np.testing.assert_array_equal(kernels[0], kernels[1])
-    np.testing.assert_array_equal(kernels[2], kernels[3])
-    assert np.abs(kernels[2] - kernels[0]).max() > 0.01
-    assert np.abs(kernels[2] - kernels[4]).max() > 0.01
-    assert (fresh.num_labels, fresh.dropout, fresh.config.attention_dropout) == (3, 0.0, 0.0)
-    assert (loaded.dropout, loaded.config.attention_dropout) == (0.1, 0.1)
-    assert fresh.count_params() == loaded.count_params()
+def test_a_dry_run_writes_nothing(home, tmp_path, capsys):
+    run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", "--dry-run"))
+    printed = capsys.readouterr().out
+    assert "20 steps" in printed and "parameters" in printed and "GiB" in printed and "time: about" in printed
+    assert not (tmp_path / "run").exists()
 
 
 BAD = [
@@ -188,7 +175,7 @@ BAD = [
     ),
     (("--train", "gap.csv"), {"gap.csv": "text,label\na,1\nb,\n"}, "gap.csv, line 3: expected a label in 'label'"),
     (("--train", "latin.csv"), {"latin.csv": b"text,label\nna\xefve,1\n"}, "latin.csv, line 2: invalid UTF-8"),
-    (("--dev-share", 0.999), {}, "train.csv: --dev-share 0.999 leaves none of 61 examples"),
+    (("--dev-share", 0.999), {}, "train.csv: expected to hold out 1 to 60 of 61 examples. Received: a share of 0.999"),
     (("--sequence-length", 17), {}, "at most the model's position table, 16. Received: 17"),
     (("--sequence-length", 2), {}, "`sequence_length` must be at least 3"),
 ]
@@ -221,7 +208,7 @@ def test_other_content_in_the_output_is_an_error(home, tmp_path):
 
 
 def test_two_replicas_are_one(home, tmp_path):
-    more = ("--dev", home / "dev.csv", "--steps", 12, "--dropout", 0)
+    more = ("--dev", home / "dev.csv", "--steps", 12, "--dropout", 0, "--evaluate-every", 12)
     run_recipe("finetune_classifier", *_arguments(home, tmp_path / "one", *more))
     arguments = _arguments(home, tmp_path / "two", *more, "--strategy", "mirrored", "--logical-cpus", 2)
     printed = run_recipe_alone("finetune_classifier", *arguments)

@@ -16,8 +16,11 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
 import kbert
-from kbert.tasks.classification import dataset as finetuning_data
-from kbert.tasks.glue.tasks import GLUE_TASKS, SUBMISSION_FILES
+from kbert.tasks.classification import text_task
+from kbert.tasks.glue_benchmark import grid as glue_grid
+from kbert.tasks.glue_benchmark import submission
+from kbert.tasks.glue_benchmark.table import describe_scores
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 
 QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 1e-2)
 RESTARTS = ("--train-examples", 40, "--epochs", 1, "--restarts", 2, "--seed", 3, "--dropout", 0)
@@ -78,12 +81,10 @@ def test_the_best_restart_is_kept(restarted):
 
 
 def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch, capsys):
-    whole = finetuning_data.training_dataset
+    whole = text_task.training_dataset
     arguments = _arguments(home, "SST-2", tmp_path / "run", *RESTARTS)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            finetuning_data, "training_dataset", lambda *a, **k: whole(*a, **k).take(5 if k["seed"] == 3 else 1)
-        )
+        patch.setattr(text_task, "training_dataset", lambda *a, **k: whole(*a, **k).take(5 if k["seed"] == 3 else 1))
         with pytest.raises(ValueError, match="ended after step 1"):
             run_recipe("finetune_glue", *arguments)
     first = (tmp_path / "run" / "seed-3" / "metrics.json").read_bytes()
@@ -108,7 +109,7 @@ def test_the_example_of_the_documentation(home, monkeypatch, capsys):
     code = (ROOT / "docs" / "fine-tuning.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
     exec(code.replace("sequence_length=64", "sequence_length=9"), {})
     assert "'accuracy'" in capsys.readouterr().out
-    assert (home / "runs" / "sst2-by-hand" / "model.weights.h5").is_file()
+    assert (home / "runs" / "sst2-by-hand" / "model" / "model.weights.h5").is_file()
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +206,7 @@ def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
     assert list(metrics["tasks"]) == ["CoLA", "RTE"] and metrics["average"] is None
     shutil.rmtree(tmp_path / "run" / "submission")  # as if killed before it was written
     submitted = []
-    monkeypatch.setattr(import_recipe("finetune_glue"), "submit", lambda *arguments: submitted.append(arguments))
+    monkeypatch.setattr(submission, "submit", lambda *arguments: submitted.append(arguments))
     run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more, "--json"))
     assert submitted[0][0] == {name: [tmp_path / "run" / name / "model"] for name in ("CoLA", "RTE")}
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == metrics
@@ -246,19 +247,18 @@ def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
                    "--output", tmp_path / "sent")  # fmt: skip
 
 
-def test_the_table_of_restarts(capsys):
+def test_the_table_of_restarts():
     scores = {
         "constant_answer": {"accuracy": 0.509}, "train_examples": 67349, "dev": {"accuracy": 0.81234},
         "deviation": {"accuracy": 0.0042}, "restarts": {"0": {}, "1": {}, "2": {}},
     }  # fmt: skip
-    import_recipe("finetune_glue").print_table(GLUE_TASKS["SST-2"], scores)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split() == ["SST-2", "accuracy"]
-    assert [line.split()[-1] for line in lines[2:6]] == ["93.5", "94.9", "92.7", "88.4"]
+    lines = describe_scores(GLUE_TASKS["SST-2"], scores).splitlines()
+    assert lines[0].split() == ["SST-2", "accuracy"]
+    assert [line.split()[-1] for line in lines[1:5]] == ["93.5", "94.9", "92.7", "88.4"]
     assert lines[-2].split()[-1] == "50.9"
     assert lines[-1].startswith("this run, dev (67,349 examples, 3 seeds)")
     assert lines[-1].endswith("81.2 ± 0.4")
-    assert len({len(line) for line in lines[1:]}) == 1
+    assert len({len(line) for line in lines}) == 1
 
 
 @pytest.mark.parametrize(
@@ -306,30 +306,25 @@ def test_real_files(home, shared_data, tmp_path):
 
 
 def test_a_restarts_model_is_gone_before_the_next_is_built(home, tmp_path, monkeypatch):
-    recipe = import_recipe("finetune_glue")
-    build, alive, built = recipe.build_classifier, [], []
+    alive, built = [], []
 
-    def watched(*arguments):
-        alive.append(sum(model() is not None for model in built))
-        pipeline, hardware = build(*arguments)
-        built.append(weakref.ref(pipeline.model))
-        return pipeline, hardware
+    class Watched(glue_grid.Finetuning):
+        def __init__(self, *arguments, **options):
+            alive.append(sum(model() is not None for model in built))
+            super().__init__(*arguments, **options)
+            built.append(weakref.ref(self.pipeline.model))
 
-    monkeypatch.setattr(recipe, "build_classifier", watched)
+    monkeypatch.setattr(glue_grid, "Finetuning", Watched)
     run_recipe("finetune_glue", *_arguments(home, "SST-2", tmp_path / "run", *RESTARTS))
     assert len(alive) > 1 and not any(alive)
 
 
 def test_only_the_first_worker_locks_the_directory_of_a_submission(tmp_path, monkeypatch):
     recipe, submitted = import_recipe("finetune_glue"), []
-    args = argparse.Namespace(task="all", submission=True, output=tmp_path, data=tmp_path, batch_size=8, json=False)
-    second = types.SimpleNamespace(is_chief=False, scope=contextlib.nullcontext)
-    for name, value in {
-        "parse_arguments": lambda argv: args,
-        "tasks_of": lambda args: [],
-        "unsubmitted": lambda args: ({}, second),
-        "submit": lambda *arguments: submitted.append(sorted(tmp_path.iterdir())),
-    }.items():
-        monkeypatch.setattr(recipe, name, value)
-    recipe.main([])
+    args = argparse.Namespace(task="all", output=tmp_path, data=tmp_path, batch_size=8)
+    second = types.SimpleNamespace(
+        hardware=types.SimpleNamespace(is_chief=False, scope=contextlib.nullcontext), models={}
+    )
+    monkeypatch.setattr(submission, "submit", lambda *arguments: submitted.append(sorted(tmp_path.iterdir())))
+    recipe.answer_tests(args, second)
     assert submitted == [[]]

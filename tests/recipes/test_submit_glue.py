@@ -10,7 +10,7 @@ from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
 import kbert
 from kbert import BertTokenizer
-from kbert.tasks.glue.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ def training_dataset(
     num_labels: int | None = None,
     padding: str = "bucket",
     group_by_length: bool = False,
+    weights: np.ndarray | None = None,
 ) -> tf.data.Dataset:
     """Endless full batches for `model.fit`, in another order each epoch.
 
@@ -44,10 +45,12 @@ def training_dataset(
             time it takes. S is static with "full" alone, which a TPU needs.
         group_by_length: deal the rows of up to 50 batches out to them by their number of tokens. Faster still, but
             other batches than drawn at random; all examples are tokenized once more, at the start.
+        weights: floats, of each example the factor of its loss; None: all count alike.
 
     Returns:
-        tf.data.Dataset of ``(inputs, labels)``: inputs a batch dict [B, S]; labels ``{"logits": int32 [B]}``, or for
-        regression ``{"score": float32 [B]}``.
+        tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
+        [B, S]; labels ``{"logits": int32 [B]}``, or for regression ``{"score": float32 [B]}``; weights under the same
+        key.
 
     Example::
 
@@ -59,7 +62,35 @@ def training_dataset(
 
     sizes = token_counts(examples, preprocessor) if group_by_length else None
     rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
-    return _batches(rows, examples, preprocessor, padding)
+    return _batches(rows, examples, preprocessor, padding, weights)
+
+
+def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray | None:
+    """The factor of each example's loss, float32.
+
+    Args:
+        class_weight: {label: factor}, labels that are not in it have 1; "balanced": all labels weigh the same together;
+            or None.
+        pipeline: of a classifier.
+        examples: whose labels are its.
+
+    Raises:
+        ValueError: a model without labels, or a label that it does not have.
+    """
+    if class_weight is None:
+        return None
+    names = [str(name) for name in getattr(pipeline.answers, "labels", ())]
+    if class_weight == "balanced" and names:
+        counts = np.bincount(examples.labels, minlength=len(names))
+        factors = len(examples) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+        return factors.astype("float32")[examples.labels]
+    given = {str(label): float(factor) for label, factor in dict(class_weight).items()} if names else {}
+    if not names or (unknown := sorted(set(given) - set(names))):
+        raise ValueError(
+            f"`class_weight` is of a classifier's labels, {names or 'and this model has none'}. Received: "
+            f"{unknown if names else class_weight}"
+        )
+    return np.array([given.get(name, 1.0) for name in names], "float32")[examples.labels]
 
 
 def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:
@@ -86,13 +117,15 @@ def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
     return np.concatenate(list(counts.as_numpy_iterator()))
 
 
-def _batches(rows, examples, preprocessor, padding):
+def _batches(rows, examples, preprocessor, padding, weights):
     texts = {name: tf.constant(column) for name, column in examples.columns.items()}
     output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
     labels = tf.constant(examples.labels, kind)
+    factors = None if weights is None else tf.constant(weights, "float32")
 
     def batch(indices):  # [B]
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in texts.items()})
-        return trim_padding(inputs, padding), {output: tf.gather(labels, indices)}
+        one = trim_padding(inputs, padding), {output: tf.gather(labels, indices)}
+        return one if factors is None else (*one, {output: tf.gather(factors, indices)})
 
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

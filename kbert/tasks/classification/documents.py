@@ -13,6 +13,7 @@ from kbert.preprocessing.buckets import longest_first, text_sizes
 from kbert.tasks.classification.evaluation import compare
 from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.window_store import WindowStore
+from kbert.training.progress import PredictionProgress
 
 _TEXTS = 256  # preprocessed at a time
 
@@ -40,12 +41,15 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
     chunks = (list(texts[n : n + _TEXTS]) for n in range(0, len(texts), _TEXTS))
     store = WindowStore.from_batches(
         (preprocessor(tf.constant(chunk)) for chunk in chunks),
-        sequence_length=preprocessor.sequence_length, pad_id=preprocessor.tokenizer.pad_id,
-    )  # fmt: skip
+        sequence_length=preprocessor.sequence_length,
+        pad_id=preprocessor.tokenizer.pad_id,
+    )
     return store, {"score" if examples.regression else "logits": examples.labels[store.rows]}
 
 
-def evaluate_documents(pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32) -> dict:
+def evaluate_documents(
+    pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32
+) -> tuple[dict, np.ndarray]:
     """`evaluate` of whole texts: by the answers that the pipeline pools over their windows.
 
     Args:
@@ -54,6 +58,8 @@ def evaluate_documents(pipeline, examples: LabelledText, metrics: Sequence[str],
         batch_size: texts a time.
     """
     order, place = longest_first(text_sizes([examples.texts]))
-    answers = pipeline.predict([examples.texts[i] for i in order], batch_size=batch_size, verbose=0)
+    progress = PredictionProgress(len(order), batch_size)
+    texts = [examples.texts[i] for i in order]
+    answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
     scores = answers["score" if examples.regression else "probabilities"].astype("float64")[place]
-    return compare(examples, np.asarray(scores), metrics)
+    return compare(examples, np.asarray(scores), metrics), np.asarray(scores)

@@ -13,8 +13,15 @@ from kbert.tasks.classification.metrics import METRICS, mean_squared_error
 from kbert.tasks.predict_scores import predict_scores
 
 
-def evaluate(model, preprocessor, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32,
-             static: bool = False) -> dict:  # fmt: skip
+def evaluate(
+    model,
+    preprocessor,
+    examples: LabelledText,
+    metrics: Sequence[str],
+    *,
+    batch_size: int = 32,
+    static: bool = False,
+) -> tuple[dict, np.ndarray]:
     """Predicts every example and compares.
 
     Args:
@@ -25,23 +32,23 @@ def evaluate(model, preprocessor, examples: LabelledText, metrics: Sequence[str]
         batch_size, static: see `predict_scores`; no metric depends on them.
 
     Returns:
-        ``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, floats.
+        (``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, what `predict_scores` gave).
 
     Raises:
         ValueError: a label that is not in [0, N).
 
     Example::
 
-        evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])  # {"examples": 872, "loss": …}
+        evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])[0]  # {"examples": 872, …}
     """
     if model.task == "classification":  # before the work of predicting
         check_labels(examples.labels, model.num_labels)
     scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
-    return compare(examples, scores, metrics)
+    return compare(examples, scores, metrics), scores
 
 
 def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str]) -> dict:
-    """What `evaluate` returns, of scores that are there: one model's, or the mean of several.
+    """The scores that `evaluate` returns, of predictions that are there: one model's, or the mean of several.
 
     Args:
         examples: with n labels.

@@ -6,23 +6,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.tasks.classification.labels import label_ids, label_scores
+from kbert.tasks.examples import Examples
 from kbert.tasks.table import Table
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LabelledText:
+class LabelledText(Examples):
     """Texts, or pairs of texts, with a label each.
+
+    Raises:
+        ValueError: different numbers of texts and labels, none at all, a label that is none.
 
     Example::
 
-        examples = LabelledText(["good", "bad"], np.array([1, 0], "int32"))
-        few, rest = examples.split(1, seed=0)
+        examples = LabelledText(["good", "bad"], np.array([1, 0], "int32"), label_names=("neg", "pos"))
+        train, dev = examples.split(1, seed=0)
     """
 
     texts: Sequence[str]
     labels: np.ndarray  # [examples]: int32 index into the label list, or float32 score
     text_pairs: Sequence[str] | None = None
     skipped: int = 0  # rows of the file that were left out
+    label_names: Sequence[str] | None = None  # the label list; None: scores, or indices into the model's
+    path: str | None = None
+    lines: Sequence[int] = ()
+
+    row_fields = ("texts", "labels", "text_pairs")
 
     def __post_init__(self):
         pairs = self.texts if self.text_pairs is None else self.text_pairs
@@ -34,11 +43,9 @@ class LabelledText:
         wrong = np.flatnonzero(~np.isfinite(self.labels) if self.regression else self.labels < 0)
         if wrong.size:
             expected = "a finite number" if self.regression else "an index into the label list, from 0"
-            raise ValueError(f"Expected the label of example {wrong[0]} to be {expected}. "
-                             f"Received: {self.labels[wrong[0]]}")  # fmt: skip
-
-    def __len__(self):
-        return len(self.texts)
+            raise ValueError(
+                f"Expected the label of example {wrong[0]} to be {expected}. Received: {self.labels[wrong[0]]}"
+            )
 
     @property
     def pair(self) -> bool:
@@ -55,24 +62,38 @@ class LabelledText:
         """Whether the labels are numbers to be met, not classes."""
         return not np.issubdtype(self.labels.dtype, np.integer)
 
-    def take(self, rows) -> "LabelledText":
-        """The examples of the given row numbers, in their order."""
-        pairs = None if self.text_pairs is None else [self.text_pairs[i] for i in rows]
-        return LabelledText([self.texts[i] for i in rows], self.labels[np.asarray(rows)], pairs)
+    def baseline(self) -> float:
+        """The most frequent label's index; of scores their mean."""
+        return float(self.labels.mean()) if self.regression else int(np.bincount(self.labels).argmax())
 
-    def split(self, count: int, seed: int = 0) -> tuple["LabelledText", "LabelledText"]:
-        """`count` examples drawn at random, and the others; the same for the same number of examples, count and seed.
+    def with_labels(self, names: Sequence[str]) -> "LabelledText":
+        """The same examples, their labels as indices into another list of labels, a model's.
 
-        A larger draw with the same seed contains the smaller one.
+        Raises:
+            ValueError: a label that is not in that list; the message names file and line.
         """
-        if not 0 < count < len(self):
-            raise ValueError(f"Expected to draw 1 to {len(self) - 1} of {len(self)} examples. Received: {count}")
-        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(self))
-        return self.take(np.sort(order[:count])), self.take(np.sort(order[count:]))
+        if self.regression or self.label_names is None or list(self.label_names) == list(names):
+            return self
+        index = {name: n for n, name in enumerate(names)}
+        new = np.array([index.get(name, -1) for name in self.label_names], "int32")[self.labels]
+        if (unknown := np.flatnonzero(new < 0)).size:
+            row = int(unknown[0])
+            shown = list(names) if len(names) <= 20 else [*names[:20], "…"]
+            raise ValueError(
+                f"{self.where(row)}: expected a label of {shown}. Received: {self.label_names[self.labels[row]]!r}"
+            )
+        return dataclasses.replace(self, labels=new, label_names=tuple(names))
 
 
-def from_table(table: Table, *, text: str, label: str, text_pair: str | None = None,
-               labels: Sequence[str] | None = None, score_range=(-np.inf, np.inf)) -> LabelledText:  # fmt: skip
+def from_table(
+    table: Table,
+    *,
+    text: str,
+    label: str,
+    text_pair: str | None = None,
+    labels: Sequence[str] | None = None,
+    score_range=(-np.inf, np.inf),
+) -> LabelledText:
     """The labelled texts of a table's columns.
 
     Args:
@@ -95,4 +116,12 @@ def from_table(table: Table, *, text: str, label: str, text_pair: str | None = N
         targets = label_scores(table, label, *score_range)
     else:
         targets = label_ids(table, label, labels)
-    return LabelledText(table[text], targets, None if text_pair is None else table[text_pair], table.skipped)
+    return LabelledText(
+        table[text],
+        targets,
+        None if text_pair is None else table[text_pair],
+        table.skipped,
+        None if labels is None else tuple(labels),
+        table.path,
+        table.lines,
+    )

@@ -21,9 +21,15 @@ def learn_labels(values: Iterable[str]) -> list[str]:
 
         learn_labels(["pos", "neg", "pos"])  # ["neg", "pos"]
     """
-    labels = sorted({value.strip() for value in values})
+    labels = distinct_labels(values)
     if len(labels) < 2:
         raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
+    return labels
+
+
+def distinct_labels(values: Iterable[str]) -> list[str]:
+    """The same of any number of labels: those of a test file may all be one."""
+    labels = sorted({value.strip() for value in values})
     try:
         return sorted(labels, key=int)
     except ValueError:

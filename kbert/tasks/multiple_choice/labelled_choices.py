@@ -8,9 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.tasks.examples import Examples
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LabelledChoices:
+class LabelledChoices(Examples):
     """Prompts, their choices, and the number of the right one. Questions may differ in how many choices they have.
 
     Example::
@@ -21,7 +23,10 @@ class LabelledChoices:
     prompts: Sequence[str]  # n
     choices: Sequence[Sequence[str]]  # n lists, at most C strings each; an empty string is no choice
     labels: np.ndarray  # int32 [n], counted from 0
+    path: str | None = None
+    lines: Sequence[int] = ()
 
+    row_fields = ("prompts", "choices", "labels")
     regression = False
     skipped = 0
 
@@ -35,26 +40,14 @@ class LabelledChoices:
             if not 0 <= label < len(choices) or not choices[label]:
                 raise ValueError(f"Expected the label of example {number} to be one of {choices}. Received: {label}")
 
-    def __len__(self):
-        return len(self.prompts)
-
     @property
     def columns(self) -> dict[str, Sequence]:
         """The strings, by the names that `ChoicePreprocessor` has for them; every row with C choices."""
         return {"prompt": self.prompts, "choices": padded_choices(self.choices)}
 
-    def take(self, rows) -> "LabelledChoices":
-        """The examples of the given row numbers, in their order."""
-        return LabelledChoices(
-            [self.prompts[i] for i in rows], [self.choices[i] for i in rows], self.labels[np.asarray(rows)]
-        )
-
-    def split(self, count: int, seed: int = 0) -> tuple["LabelledChoices", "LabelledChoices"]:
-        """`count` examples drawn at random, and the others, as `LabelledText.split`."""
-        if not 0 < count < len(self):
-            raise ValueError(f"Expected to draw 1 to {len(self) - 1} of {len(self)} examples. Received: {count}")
-        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(self))
-        return self.take(np.sort(order[:count])), self.take(np.sort(order[count:]))
+    def baseline(self) -> int:
+        """The number that is right most often."""
+        return int(np.bincount(self.labels).argmax())
 
 
 def padded_choices(choices: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -13,9 +13,12 @@ from kbert.tasks.text_files import check_characters
 
 SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
 PAPER_SWAG = {  # Table 4, accuracy in percent
-    "ESIM+ELMo, dev": 59.1, "BERT-base, dev": 81.6, "BERT-large, dev": 86.6, "BERT-large, test": 86.3,
+    "ESIM+ELMo, dev": 59.1,
+    "BERT-base, dev": 81.6,
+    "BERT-large, dev": 86.6,
+    "BERT-large, test": 86.3,
     "human expert, test": 85.0,
-}  # fmt: skip
+}
 
 
 def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choices",), label: str = "label"):
@@ -41,7 +44,7 @@ def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choice
         read_choices("quiz.csv", "question", ["a", "b", "c"], "right")
     """
     prompts, lists, labels, places = _read(path, prompt, choices, label)
-    return LabelledChoices(prompts, lists, _numbers(lists, labels, places))
+    return LabelledChoices(prompts, lists, _numbers(lists, labels, places), path=str(path))
 
 
 def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
@@ -60,6 +63,21 @@ def read_questions(path, format="table", prompt="prompt", choices=("choices",), 
     if format in READERS:
         return READERS[format](path)
     return read_choices(path, prompt, choices, label or "label")
+
+
+def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
+    """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0.
+
+    Raises:
+        ValueError: as `read_choices`; the message names the row.
+    """
+    places = [f"row {row}" for row in range(len(prompts))]
+    for where, texts in zip(places, choices, strict=True):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{where}: expected a list of strings as choices. Received: {texts!r}")
+        _check_choices(where, texts)
+    lists = [_without_end(texts) for texts in choices]
+    return LabelledChoices(prompts, lists, _numbers(lists, labels, places))
 
 
 def _read(path, prompt, choices, label):
@@ -88,9 +106,8 @@ def read_swag(path) -> LabelledChoices:
         FileNotFoundError, ValueError: as `read_table`; a label that is none of 0 to 3.
     """
     table, choices, places = _swag(path, SWAG_COLUMNS)
-    return LabelledChoices(
-        table["sent1"], choices, _numbers([["0", "1", "2", "3"]] * len(choices), table["label"], places)
-    )
+    numbers = _numbers([["0", "1", "2", "3"]] * len(choices), table["label"], places)
+    return LabelledChoices(table["sent1"], choices, numbers, path=str(path))
 
 
 def _swag(path, columns):
@@ -125,7 +142,7 @@ def read_dream(path) -> LabelledChoices:
             places.append(where)
     if not prompts:
         raise ValueError(f"{path}: expected at least one question. Received: none")
-    return LabelledChoices(prompts, choices, _numbers(choices, labels, places))
+    return LabelledChoices(prompts, choices, _numbers(choices, labels, places), path=str(path))
 
 
 def _questions(entry, where):

@@ -16,9 +16,16 @@ _TEXTS = 256  # preprocessed at a time
 
 
 def window_dataset(
-    store: WindowStore, labels, *, batch_size: int, seed: int = 0, start_step: int = 0, padding: str = "bucket",
+    store: WindowStore,
+    labels,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    start_step: int = 0,
+    padding: str = "bucket",
     group_by_length: bool = False,
-) -> tf.data.Dataset:  # fmt: skip
+    weights: np.ndarray | None = None,
+) -> tf.data.Dataset:
     """Endless full batches of windows for `model.fit`, in another order each epoch, as `training_dataset` of texts.
 
     Batch n depends on the windows, `batch_size`, `seed`, `group_by_length` and n alone.
@@ -29,9 +36,11 @@ def window_dataset(
         batch_size, seed: the run's.
         start_step: number of the first batch.
         padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.
+        weights: floats [W], of each window the factor of its loss; None: all count alike.
 
     Returns:
-        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S]; the labels' rows.
+        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S]; the labels' rows. With `weights` they follow,
+        under the labels' keys.
 
     Example::
 
@@ -39,10 +48,12 @@ def window_dataset(
         model.fit(window_dataset(store, labels, batch_size=16), steps_per_epoch=1000)
     """
     labels = {name: tf.constant(values) for name, values in labels.items()}
+    factors = None if weights is None else tf.constant(weights, "float32")
 
     def batch(windows):  # [B]
         inputs = store.batch(windows)
-        return trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
+        one = trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
+        return one if factors is None else (*one, {k: tf.gather(factors, windows) for k in labels})
 
     sizes = store.lengths if group_by_length else None
     rows = row_batches(len(store), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)

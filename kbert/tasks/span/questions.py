@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.tasks.examples import Examples
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Questions:
+class Questions(Examples):
     """Questions with the text each is asked of, and the answers that count as right.
 
     Example::
@@ -21,16 +23,17 @@ class Questions:
     contexts: Sequence[str]
     answers: Sequence[tuple[str, ...]]  # of each question the right ones, the first is learnt; none: not answerable
     answer_starts: np.ndarray  # int32 [questions], code points, of the first answer; -1: it is not in the context
+    path: str | None = None
+    lines: Sequence[int] = ()
+
+    row_fields = ("ids", "questions", "contexts", "answers", "answer_starts")
 
     def __post_init__(self):
-        sizes = [len(getattr(self, field.name)) for field in dataclasses.fields(self)]
+        sizes = [len(getattr(self, name)) for name in self.row_fields]
         if len(set(sizes)) > 1 or not sizes[0]:
             raise ValueError(
                 f"Expected as many ids, questions, contexts, answers and starts, at least one. Received: {sizes}"
             )
-
-    def __len__(self):
-        return len(self.ids)
 
     @property
     def answer_ends(self) -> np.ndarray:
@@ -53,11 +56,9 @@ class Questions:
         """The strings, by the names of the pipeline's inputs."""
         return {"question": list(self.questions), "context": list(self.contexts)}
 
-    def take(self, rows) -> "Questions":
-        """The questions of the given row numbers, in their order."""
-        rows = np.asarray(rows)
-        lists = [[values[i] for i in rows] for values in (self.ids, self.questions, self.contexts, self.answers)]
-        return Questions(*lists, self.answer_starts[rows])
+    def baseline(self) -> str:
+        """No answer."""
+        return ""
 
 
 def locate(context: str, answer: str, start: int | None) -> int:

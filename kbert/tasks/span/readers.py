@@ -8,8 +8,10 @@ import numpy as np
 
 from kbert.files import read_json
 from kbert.tasks.span.questions import Questions, locate
-from kbert.tasks.table import read_table
+from kbert.tasks.table import Table, read_table
 from kbert.tasks.text_files import check_characters
+
+QUESTION_COLUMNS, OPTIONAL_COLUMNS = ("question", "context", "answer"), ("answer_start", "id")
 
 # reference: Devlin et al. 2018, tables 2 and 3, in percent
 SQUAD_PAPER = {
@@ -46,7 +48,15 @@ def read_questions(path) -> Questions:
     """
     if pathlib.Path(path).suffix.lower() == ".json":
         return read_squad(path)
-    table = read_table(path, ("question", "context", "answer"), optional=("answer_start", "id"))
+    return questions_from_table(read_table(path, QUESTION_COLUMNS, optional=OPTIONAL_COLUMNS))
+
+
+def questions_from_table(table: Table) -> Questions:
+    """The questions of a table's columns, as `read_questions` has them.
+
+    Raises:
+        ValueError: as `read_questions`.
+    """
     rows = range(len(table.lines))
     ids = [given or str(row + 1) for row, given in zip(rows, table.get("id", [""] * len(rows)), strict=True)]
     _check_ids(ids, table.where)
@@ -55,7 +65,8 @@ def read_questions(path) -> Questions:
         _located(table.where(row), table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1
         for row in rows
     ]
-    return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
+    starts = np.array(starts, "int32")
+    return Questions(ids, table["question"], table["context"], answers, starts, table.path, table.lines)
 
 
 def read_squad(path, *, labelled: bool = True) -> Questions:
@@ -85,7 +96,7 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
         raise ValueError(f"{path} holds no question: expected data[…].paragraphs[…].qas[…].")
     ids, questions, contexts, answers, starts, places = zip(*rows, strict=True)
     _check_ids(ids, lambda row: f"{path}, {places[row]}")
-    return Questions(ids, questions, contexts, answers, np.array(starts, "int32"))
+    return Questions(ids, questions, contexts, answers, np.array(starts, "int32"), str(path))
 
 
 def _squad_rows(path, content, labelled):

@@ -1,5 +1,6 @@
 """Tagged files → tagged words: CoNLL columns, and JSON lines with spans."""
 
+import itertools
 import pathlib
 import re
 
@@ -65,6 +66,32 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
     if len(set(documents)) == 1 and documents[0] == 0:  # no line said where one begins
         documents = list(range(len(words)))
     return TaggedText(words, tags, documents, str(path), lines)
+
+
+def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -> TaggedText:
+    """Sentences in memory: lists of words and of tags, and of each its document; None: each is one.
+
+    Raises:
+        ValueError: as `read_conll`; the message names the sentence.
+    """
+    for row, (some, their) in enumerate(zip(words, tags, strict=True)):
+        if not isinstance(some, list) or not isinstance(their, list) or len(some) != len(their) or not some:
+            raise ValueError(
+                f"row {row}: expected lists of words and of as many tags. Received: {some!r} and {their!r}"
+            )
+    scheme = scheme or recognise_scheme(tags)
+    converted = []
+    for row, sentence in enumerate(tags):
+        try:
+            converted.append(to_iob2(sentence, scheme))
+        except ValueError as error:
+            raise ValueError(f"row {row}: {error}") from None
+    numbers = list(range(len(words)))
+    if documents:
+        numbers = [0]
+        for before, now in itertools.pairwise(documents):
+            numbers.append(numbers[-1] + (before != now))
+    return TaggedText([list(some) for some in words], converted, numbers)
 
 
 def _converted(path, sentences, lines, scheme):

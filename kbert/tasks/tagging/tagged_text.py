@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
+from kbert.tasks.examples import Examples
 
 CONTEXTS = ("document", "sentence")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TaggedText:
+class TaggedText(Examples):
     """Sentences of words with a tag each, in IOB2: the first word of an entity has B-type, its others I-type.
 
     Example::
@@ -21,9 +21,13 @@ class TaggedText:
     words: Sequence[Sequence[str]]  # of each sentence
     tags: Sequence[Sequence[str]]  # as many of each
     documents: Sequence[int]  # of each sentence the number of its document, ascending
-    path: str = "the tagged text"
+    path: str | None = None
     lines: Sequence[int] = ()  # of each sentence the line of its first word
     one_line: bool = False  # whether all words of a sentence stand in that line
+    tag_names: Sequence[str] | None = None  # of a tagger that learns them, also of a type held out; None: those here
+
+    row_fields = ("words", "tags", "documents")
+    _unit = "documents"
 
     def __post_init__(self):
         sizes = {len(self.words), len(self.tags), len(self.documents)}
@@ -36,39 +40,23 @@ class TaggedText:
             if len(words) != len(tags):
                 raise ValueError(f"{self.where(row)}: expected a tag a word. Received: {len(words)} and {len(tags)}")
 
-    def __len__(self):
-        return len(self.words)
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """The sentences, their words joined by spaces: what a pipeline of strings reads."""
+        return {"text": [" ".join(words) for words in self.words]}
 
-    def where(self, sentence: int, word: int = 0) -> str:
-        """File and line of a word, as error messages name them."""
-        if not self.lines:
-            return f"{self.path}, sentence {sentence}"
-        return f"{self.path}, line {self.lines[sentence] + (0 if self.one_line else word)}"
+    def baseline(self) -> str:
+        """The tag of words outside of entities, O."""
+        return "O"
 
-    def take(self, count: int) -> "TaggedText":
-        """The first `count` sentences, with the documents they are in."""
-        if not 0 < count <= len(self):
-            raise ValueError(f"Expected to take 1 to {len(self)} sentences of {self.path}. Received: {count}")
-        return self._rows(range(count))
+    def where(self, row: int, word: int = 0) -> str:
+        """File and line of a word of a sentence, as error messages name them."""
+        if not len(self.lines):
+            return f"{self.path or 'the tagged text'}, sentence {row}"
+        return f"{self.path}, line {self.lines[row] + (0 if self.one_line else word)}"
 
-    def split(self, share: float, seed: int = 0) -> tuple["TaggedText", "TaggedText"]:
-        """A share of the documents drawn at random, at least one, and the others; the same for the same seed.
-
-        Raises:
-            ValueError: fewer than two documents.
-        """
-        texts = self.texts("document")
-        if len(texts) < 2:
-            raise ValueError(f"{self.path}: expected at least two documents, to hold some out. Received: {len(texts)}")
-        count = min(max(1, round(share * len(texts))), len(texts) - 1)
-        drawn = set(np.random.Generator(np.random.PCG64(seed)).permutation(len(texts))[:count].tolist())
-        parts = ([row for n, text in enumerate(texts) if (n in drawn) == held_out for row in text]
-                 for held_out in (True, False))  # fmt: skip
-        return tuple(self._rows(rows) for rows in parts)
-
-    def _rows(self, rows):
-        names = ("words", "tags", "documents", *(("lines",) if self.lines else ()))
-        return dataclasses.replace(self, **{name: [getattr(self, name)[row] for row in rows] for name in names})
+    def _groups(self):
+        return self.texts("document")
 
     def texts(self, context: str = "document") -> list[range]:
         """The sentences that a tagger reads together: of each document all, or one by one.
@@ -97,9 +85,15 @@ def learn_tags(tagged: TaggedText) -> list[str]:
 
         learn_tags(tagged)  # ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     """
+    tags = tag_names(tagged)
+    if len(tags) < 2:
+        raise ValueError(f"{tagged.path or 'the tagged text'}: expected at least one entity. Received: nothing but O")
+    return tags
+
+
+def tag_names(tagged: TaggedText) -> list[str]:
+    """The same, where there may be no entity."""
     types = sorted({tag[2:] for tags in tagged.tags for tag in tags if tag != "O"})
-    if not types:
-        raise ValueError(f"{tagged.path}: expected at least one entity. Received: nothing but O")
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")]
 
 

@@ -29,7 +29,7 @@ def test_classification(preprocessor, batch_size, static):
     keras.utils.set_random_seed(2)
     model = BertClassifier(CONFIG, num_labels=3)
     labels = np.arange(11, dtype="int32") % 3
-    scores = evaluate(
+    scores, predictions = evaluate(
         model, preprocessor, LabelledText(TEXTS, labels), ["accuracy", "macro_f1"], batch_size=batch_size, static=static
     )
     logits = model(preprocessor({"text": tf.constant(TEXTS)}))["logits"]
@@ -37,13 +37,14 @@ def test_classification(preprocessor, batch_size, static):
     assert scores["examples"] == 11
     assert scores["loss"] == pytest.approx(nll.mean(), abs=1e-5)
     assert scores["accuracy"] == np.mean(np.argmax(logits, axis=-1) == labels)
+    np.testing.assert_allclose(predictions, keras.ops.softmax(logits), atol=1e-5)
     assert set(scores) == {"examples", "loss", "accuracy", "macro_f1"}
 
 
 def test_regression(preprocessor):
     model = BertRegressor(CONFIG)
     labels = np.linspace(0, 5, 11, dtype="float32")
-    scores = evaluate(model, preprocessor, LabelledText(TEXTS, labels), ["pearson"], batch_size=4)
+    scores, _ = evaluate(model, preprocessor, LabelledText(TEXTS, labels), ["pearson"], batch_size=4)
     predictions = keras.ops.convert_to_numpy(model(preprocessor({"text": tf.constant(TEXTS)}))["score"])
     assert scores["loss"] == pytest.approx(np.mean((predictions - labels) ** 2), abs=1e-5)
     assert scores["pearson"] == pytest.approx(np.corrcoef(predictions, labels)[0, 1], abs=1e-5)

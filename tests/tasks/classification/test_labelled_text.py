@@ -15,13 +15,13 @@ def test_rows_stay_together():
 
 
 def test_a_split_is_a_partition_and_the_same_each_time():
-    few, rest = EXAMPLES.split(5, seed=3)
+    rest, few = EXAMPLES.split(5, seed=3)
     assert (len(few), len(rest)) == (5, 12)
     assert sorted(few.texts + rest.texts) == sorted(EXAMPLES.texts)
     assert all(t[1:] == p[1:] == str(n) for t, p, n in zip(few.texts, few.text_pairs, few.labels, strict=True))
-    assert EXAMPLES.split(5, seed=3)[0].texts == few.texts
-    assert EXAMPLES.split(5, seed=4)[0].texts != few.texts
-    assert set(EXAMPLES.split(9, seed=3)[0].texts) > set(few.texts)
+    assert EXAMPLES.split(5, seed=3)[1].texts == few.texts
+    assert EXAMPLES.split(5, seed=4)[1].texts != few.texts
+    assert set(EXAMPLES.split(9, seed=3)[1].texts) > set(few.texts)
 
 
 @pytest.mark.parametrize("count", [0, 17, 18])

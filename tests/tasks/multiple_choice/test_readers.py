@@ -132,7 +132,7 @@ def test_what_is_wrong_in_json_lines(tmp_path, entry, message):
 
 def test_examples_stay_together():
     examples = LabelledChoices([f"p{n}" for n in range(7)], [["x", f"c{n}"] for n in range(7)], np.ones(7, "int32"))
-    few, rest = examples.split(3, seed=1)
+    rest, few = examples.split(3, seed=1)
     assert sorted(few.prompts + rest.prompts) == examples.prompts
     assert all(p[1:] == c[1][1:] for p, c in zip(few.prompts, few.choices, strict=True))
     with pytest.raises(ValueError, match="1 to 6 of 7"):

@@ -68,9 +68,9 @@ def test_columns_documents_and_lines(tmp_path):
     assert [len(r) for r in read.texts("sentence")] == [1, 1, 1]
     assert learn_tags(read) == ["O", "B-ORG", "I-ORG", "B-PER", "I-PER"]
     assert read_conll(path, tag_column=2).tags[0] == ["B-NP", "B-VP"]
-    assert read.take(2).words == read.words[:2]
+    assert read.take(range(2)).words == read.words[:2]
     with pytest.raises(ValueError, match="1 to 3 sentences .* Received: 4"):
-        read.take(4)
+        read.take([4])
     with pytest.raises(ValueError, match="line 7: expected one of .*Received: 'B-PER'"):
         check_tags(read, ["O", "B-ORG", "I-ORG"])
 

@@ -9,8 +9,8 @@ from helpers.tiny_directory import VOCABULARY
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
 import kbert
-from kbert.tasks.glue.submission import answer_tests, constant_answers, predictions, write_submission
-from kbert.tasks.glue.tasks import GLUE_TASKS, SUBMISSION_FILES
+from kbert.tasks.glue_benchmark.submission import answer_tests, constant_answers, predictions, write_submission
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.files import atomic_file
-from kbert.tasks.glue.tasks import SUBMISSION_FILES, GlueTask
+from kbert.pipelines.build import build_pipeline
+from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask
 from kbert.tasks.predict_scores import predict_scores
+from kbert.weights.load import load_pretrained
 
+ZIP = "submission.zip"
 HEADER = "index\tprediction\n"
 _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers make the same zip
 
@@ -39,6 +43,53 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
         scores = [predict_scores(p.model, p.preprocessor, columns, batch_size=batch_size) for p in pipelines]
         answers[file] = _lines(test.index, predictions(task, np.mean(scores, axis=0)))
     return answers
+
+
+def check_pipeline(name, pipeline, task: GlueTask) -> None:
+    """Raises ValueError, naming the model, unless it is one of this task: its kind, labels and inputs, whole texts."""
+    model, settings = pipeline.model, pipeline.settings()
+    expected = "regression" if task.regression else "classification"
+    if model.task != expected or (task.labels and list(task.labels) != settings.get("labels")):
+        raise ValueError(
+            f"{name}: expected a model for {task.name}, {expected} with labels {task.labels}. "
+            f"Received: {model.task} with labels {settings.get('labels')}"
+        )
+    if isinstance(pipeline.preprocessor, DocumentPreprocessor):
+        raise ValueError(f"{name}: expected a model of whole texts. Received: one trained with --window-pooling")
+    if settings.get("pair", False) != task.pair:
+        raise ValueError(f"{name}: expected a model for {'pairs' if task.pair else 'single texts'}, as {task.name} has")
+
+
+def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, output, batch_size: int = 32) -> str:
+    """Answers the test files of several tasks and writes the submission.
+
+    Args:
+        models: {task: sources of its models, which answer together}.
+        constant: names of tasks that are answered with the most frequent label of their training file.
+        directory: the GLUE files.
+        output: directory for the answers.
+        batch_size: texts a forward pass.
+
+    Returns:
+        What was written, and what the server still wants, for printing.
+
+    Raises:
+        ValueError: a model of another task; and as `answer_tests`.
+    """
+    answers = {}
+    for name, sources in models.items():
+        pipelines = [build_pipeline(load_pretrained(source)) for source in sources]
+        for source, pipeline in zip(sources, pipelines, strict=True):
+            check_pipeline(source, pipeline, GLUE_TASKS[name])
+        answers |= answer_tests(pipelines, GLUE_TASKS[name], directory, batch_size=batch_size)
+    for name in constant:
+        answers |= constant_answers(GLUE_TASKS[name], directory)
+    path, missing = write_submission(output, answers)
+    lines = [f"{file}.tsv: {len(some):,} answers" for file, some in answers.items()]
+    lines.append(
+        f"Wrote {path}." + (f" The server also wants {', '.join(missing)}." if missing else " It is complete.")
+    )
+    return "\n".join(lines)
 
 
 def constant_answers(task: GlueTask, directory) -> dict[str, list[str]]:
@@ -81,7 +132,7 @@ def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[p
     contents = {f"{file}.tsv": HEADER + "".join(line + "\n" for line in lines) for file, lines in answers.items()}
     for name, content in contents.items():
         (directory / name).write_text(content, encoding="utf-8", newline="\n")
-    path = directory / "submission.zip"
+    path = directory / ZIP
     with atomic_file(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name, _MIDNIGHT), content, zipfile.ZIP_DEFLATED)

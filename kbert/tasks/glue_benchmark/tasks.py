@@ -86,14 +86,21 @@ class GlueTask:
             FileNotFoundError: the file is not there.
             ValueError: the file is not in the official layout; the message names file and line.
         """
+        return self.read_file(self.path(directory, split))
+
+    def read_file(self, path) -> LabelledText:
+        """The labelled texts of one file, wherever it is; raises as `read`."""
         columns = [c for c in (self.text, self.text_pair, self.label) if c is not None]
         short_rows = "skip" if self.skip_short else "error"
-        path = self.path(directory, split)
         table = read_table(path, columns, format="tsv", header=self.header, short_rows=short_rows)
         return from_table(
-            table, text=self.text, text_pair=self.text_pair, label=self.label, labels=self.labels,
+            table,
+            text=self.text,
+            text_pair=self.text_pair,
+            label=self.label,
+            labels=self.labels,
             score_range=self.score_range,
-        )  # fmt: skip
+        )
 
     def test_path(self, directory, file: str) -> pathlib.Path:
         """The texts behind one file of the submission, in the GLUE directory or in the task's own."""
@@ -166,7 +173,7 @@ GLUE_TASKS = {
                     "MRPC/msr_paraphrase_test.txt",
                     "msr_paraphrase_test.txt",
                 )
-            },  # fmt: skip
+            },
             metrics=("f1", "accuracy"),
             paper=_paper("f1", 88.9, 89.3, 86.7, 79.8, dev_metric="accuracy"),
         ),

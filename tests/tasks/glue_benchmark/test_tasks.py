@@ -5,7 +5,7 @@ import pytest
 from helpers.toy_glue import OTHER, TEST_ROWS, write_toy_glue
 
 from kbert.tasks.classification.metrics import METRICS
-from kbert.tasks.glue.tasks import GLUE_TASKS, SUBMISSION_FILES
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 
 
 @pytest.fixture(scope="module")

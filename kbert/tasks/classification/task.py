@@ -1,0 +1,56 @@
+"""The task of putting texts, or pairs of texts, into classes."""
+
+import dataclasses
+
+from kbert.tasks.classification.labelled_text import LabelledText, from_table
+from kbert.tasks.classification.labels import check_labels_given, distinct_labels, learn_labels
+from kbert.tasks.classification.metrics import OWN_METRICS
+from kbert.tasks.classification.text_task import TextTask
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification(TextTask):
+    """One of several labels for each text, as section 4.1 of the paper.
+
+    Args:
+        text, label: names of the columns of a table.
+        text_pair: name of the second text's column, for pairs.
+        window_pooling: "mean" or "max": texts that do not fit are cut into windows, and the answers to these pooled.
+            None: they are truncated.
+        doc_stride: with `window_pooling`, tokens from one window to the next.
+        metrics: names of `kbert.tasks.classification.metrics.METRICS`; the first chooses the best epoch.
+
+    Raises:
+        ValueError: windows of pairs.
+
+    Example::
+
+        task = Classification(text="review", label="stars")
+        train, dev = task.read("reviews.csv").split(0.1)
+    """
+
+    metrics: tuple[str, ...] = OWN_METRICS["classification"]
+
+    name = "classification"
+
+    def _from_table(self, table):
+        check_labels_given(table, self.label)
+        labels = distinct_labels(table[self.label])
+        return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label, labels=labels)
+
+    def settings(self, train):
+        names = train.label_names or [str(n) for n in range(int(train.labels.max()) + 1)]
+        labels = learn_labels(names) if not train.label_names else _at_least_two(list(names))
+        return super().settings(train) | {"labels": labels, "num_labels": len(labels)}
+
+    def for_model(self, examples: LabelledText, settings) -> LabelledText:
+        return examples.with_labels(settings["labels"]) if settings.get("labels") else examples
+
+
+def _at_least_two(labels):
+    if len(labels) < 2:
+        learn_labels(labels)  # raises
+    return labels
+
+
+TASK = Classification

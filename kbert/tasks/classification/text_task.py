@@ -1,0 +1,91 @@
+"""What the tasks with one label a text, classes or numbers, have in common."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.tasks.classification.dataset import class_weights, real_tokens, training_dataset
+from kbert.tasks.classification.documents import document_windows, evaluate_documents
+from kbert.tasks.classification.evaluation import evaluate
+from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.classification.metrics import METRICS
+from kbert.tasks.in_memory import text_table
+from kbert.tasks.span import dataset as window_data
+from kbert.tasks.table import Table, read_table
+from kbert.tasks.task import Evaluation, Task, TrainingData
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTask(Task):
+    """Texts, or pairs of them, with a label each; base of `Classification` and `Regression`."""
+
+    text: str = "text"
+    label: str = "label"
+    text_pair: str | None = None
+    window_pooling: str | None = None
+    doc_stride: int = 128
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        if self.window_pooling and self.text_pair:
+            raise ValueError(
+                f"{type(self).__name__}: windows are of single texts. Received: window_pooling="
+                f"{self.window_pooling!r} and text_pair={self.text_pair!r}"
+            )
+
+    @property
+    def table_columns(self) -> list[str]:
+        """The columns of a table that are read, in the order of a row given as a tuple."""
+        return [name for name in (self.text, self.text_pair, self.label) if name is not None]
+
+    def read(self, path) -> LabelledText:
+        return self._from_table(read_table(path, self.table_columns))
+
+    def from_memory(self, data) -> LabelledText:
+        return self._from_table(text_table(data, self.table_columns))
+
+    def _from_table(self, table: Table) -> LabelledText:
+        raise NotImplementedError
+
+    def settings(self, train) -> dict[str, Any]:
+        stride = {"doc_stride": self.doc_stride} if self.window_pooling else {}
+        return {"pair": train.pair, "window_pooling": self.window_pooling, **stride}
+
+    def training_data(self, pipeline, train, *, class_weight=None, **batches) -> TrainingData:
+        num_labels = getattr(pipeline.model, "num_labels", None)
+        weights = class_weights(class_weight, pipeline, train)
+        if not isinstance(pipeline.preprocessor, DocumentPreprocessor):
+
+            def make_dataset(start_step):
+                return training_dataset(
+                    train,
+                    pipeline.preprocessor,
+                    start_step=start_step,
+                    num_labels=num_labels,
+                    weights=weights,
+                    **batches,
+                )
+
+            return TrainingData(len(train), len(train), real_tokens(train, pipeline.preprocessor), make_dataset)
+        store, labels = document_windows(train, pipeline.preprocessor, num_labels)
+        weights = None if weights is None else weights[store.rows]
+
+        def make_window_dataset(start_step):
+            return window_data.window_dataset(store, labels, start_step=start_step, weights=weights, **batches)
+
+        return TrainingData(len(store), len(store), float(store.lengths.mean()), make_window_dataset)
+
+    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
+        if isinstance(pipeline.preprocessor, DocumentPreprocessor):
+            scores, predictions = evaluate_documents(pipeline, examples, self.metrics, batch_size=batch_size)
+        else:
+            scores, predictions = evaluate(
+                pipeline.model, pipeline.preprocessor, examples, self.metrics, batch_size=batch_size, static=static
+            )
+        return Evaluation(scores, predictions)
+
+    def baseline_scores(self, answer, examples) -> dict[str, float]:
+        answers = np.full(len(examples), answer)
+        return {name: METRICS[name](examples.labels, answers) for name in self.metrics}

@@ -1,0 +1,119 @@
+"""The official scores of a trained pipeline, or of several together."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from kbert.models.average import average_models
+from kbert.pipelines.build import build_pipeline
+from kbert.pipelines.pipeline import Pipeline
+from kbert.tasks.task import Evaluation, Task
+from kbert.weights.load import load_pretrained
+
+_LOGGER = logging.getLogger("kbert")
+
+
+def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_predictions: bool = False):
+    """Answers all examples and compares, by the task's official rules.
+
+    Args:
+        pipeline: `kbert.Pipeline`, or what `kbert.load_pretrained` takes; a list of either is an ensemble, whose scores
+            are the means of the models' (of one vocabulary and preprocessing).
+        task: a task object of the pipeline's task.
+        examples: what ``task.read`` gave, a file's path, or rows in memory.
+        batch_size: rows a forward pass; no score depends on it.
+        return_predictions: whether to return the `Evaluation`, with predictions and prediction files, as well.
+
+    Returns:
+        dict of scores; with `return_predictions` (scores, `kbert.tasks.task.Evaluation`).
+
+    Raises:
+        ValueError: a pipeline of another task, a label that it does not know, models that do not go together.
+
+    Example::
+
+        kbert.evaluate(run.pipeline, task, task.read("test.csv"))["accuracy"]
+    """
+    pipeline = pipeline if isinstance(pipeline, Pipeline) else load_ensemble(pipeline)
+    result = evaluate_pipeline(pipeline, task, task.examples(examples), batch_size)
+    return (result.scores, result) if return_predictions else result.scores
+
+
+def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int = 32) -> Evaluation:
+    """What `evaluate` does with one pipeline and examples, and how fast it was, as a line of the log."""
+    examples = check_examples(pipeline, task, examples)
+    start = time.perf_counter()
+    result = task.evaluate(pipeline, examples, batch_size=batch_size)
+    seconds = time.perf_counter() - start
+    _LOGGER.info(
+        "%s examples evaluated in %.1f s: %.0f a second", f"{len(examples):,}", seconds, len(examples) / seconds
+    )
+    return result
+
+
+def check_examples(pipeline: Pipeline, task: Task, examples):
+    """The examples with their labels as the pipeline's model has them.
+
+    Raises:
+        ValueError: a pipeline of another task or of other inputs, a label that it does not know.
+    """
+    if pipeline.model.task != task.name:
+        raise ValueError(f"evaluate: expected a {task.name} model. Received: a {pipeline.model.task} model")
+    kinds = {True: "pairs of texts", False: "single texts"}
+    if getattr(examples, "pair", None) not in (None, pair := getattr(pipeline.preprocessor, "pair", False)):
+        raise ValueError(f"evaluate: this model was trained on {kinds[pair]}. Received: {kinds[examples.pair]}")
+    return task.for_model(examples, pipeline.settings())
+
+
+def load_ensemble(sources, **options) -> Pipeline:
+    """One pipeline of several models, whose scores are the means of theirs; of one model its own.
+
+    The threshold for "no answer" is the mean of the models'.
+
+    Args:
+        sources: a source for `kbert.load_pretrained` or a `kbert.Pipeline`, or a list of such.
+        **options: of `kbert.build_pipeline`, instead of what is stored.
+
+    Raises:
+        ValueError: a model that was not fine-tuned; models with other preprocessing, labels or vocabulary.
+
+    Example::
+
+        load_ensemble(["runs/squad-0", "runs/squad-1"])
+    """
+    alone = not isinstance(sources, Sequence) or isinstance(sources, str)
+    sources = [sources] if alone else list(sources)
+    pipelines = [one if isinstance(one, Pipeline) else build_pipeline(load_pretrained(one)) for one in sources]
+    names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
+    for name, pipeline in zip(names, pipelines, strict=True):
+        if pipeline.model.task in ("encoder", "pretraining", "masked_lm", "next_sentence"):
+            raise ValueError(
+                f"{name}: expected a fine-tuned classifier, regressor, tagger or model of questions. "
+                f"Received: a {pipeline.model.task} model"
+            )
+    if len(pipelines) == 1 and not options and isinstance(sources[0], Pipeline):
+        return pipelines[0]
+    _check_alike(names, pipelines)
+    settings = [pipeline.settings() for pipeline in pipelines]
+    fields = {name: value for name, value in settings[0].items() if name not in ("tokenizer", "doc_stride")}
+    if "doc_stride" in settings[0] and fields.get("window_pooling", "spans"):
+        fields["doc_stride"] = settings[0]["doc_stride"]
+    thresholds = [one["null_threshold"] for one in settings if one.get("null_threshold") is not None]
+    if thresholds:
+        fields["null_threshold"] = sum(thresholds) / len(thresholds)
+    model = average_models([pipeline.model for pipeline in pipelines])
+    return build_pipeline(model, pipelines[0].tokenizer, **(fields | options))
+
+
+def _check_alike(names, pipelines):
+    """Models of an ensemble must be given the same batches, and mean the same by their outputs."""
+    first = pipelines[0]
+    for name, pipeline in zip(names, pipelines, strict=True):
+        ours, theirs = first.settings() | {"null_threshold": None}, pipeline.settings() | {"null_threshold": None}
+        differing = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        if first.tokenizer.vocabulary != pipeline.tokenizer.vocabulary:
+            differing.append("vocabulary")
+        if differing:
+            raise ValueError(
+                f"{name}: expected the preprocessing and labels of {names[0]}. Received: other {differing}"
+            )

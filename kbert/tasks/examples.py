@@ -1,0 +1,103 @@
+"""What every task's examples have in common: their columns, rows taken, a share held out, and where they came from."""
+
+import abc
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+
+
+class Examples(abc.ABC):
+    """Labelled rows in memory, what `Task.read` gives and `kbert.finetune` takes; base of a frozen dataclass.
+
+    A subclass names the fields that have one entry a row in `row_fields`. Its fields `path` and `lines` say where the
+    rows came from: a file (None: nowhere, they were made in memory) and the line that each begins at.
+
+    Example::
+
+        train, dev = task.read("reviews.csv").split(0.1)
+        len(dev), dev.columns["text"][0], dev.where(0)  # (500, "A charming journey.", "reviews.csv, line 17")
+    """
+
+    row_fields: ClassVar[tuple[str, ...]] = ()
+    path: str | None = None
+    lines: Sequence[int] = ()
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> dict[str, Sequence]:
+        """The strings, by the names of the pipeline's inputs."""
+
+    @abc.abstractmethod
+    def baseline(self):
+        """The constant answer that a model has to beat, in the form that `Task.baseline_scores` takes."""
+
+    def __len__(self):
+        return len(getattr(self, self.row_fields[0]))
+
+    def take(self, rows) -> Self:
+        """The examples of the given row numbers, in their order."""
+        rows = np.asarray(rows, "int64")
+        if not rows.size or rows.min() < 0 or rows.max() >= len(self):
+            raise ValueError(f"Expected row numbers from 0 to {len(self) - 1}, at least one. Received: {rows.tolist()}")
+        taken = {}
+        for name in (*self.row_fields, "lines"):
+            values = getattr(self, name)
+            if values is not None and len(values):
+                taken[name] = values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
+        return dataclasses.replace(self, **taken)
+
+    def split(self, held_out: float | int, seed: int = 0) -> tuple[Self, Self]:
+        """The examples without those held out, and those held out, drawn at random; each in the order of the file.
+
+        The same examples are drawn for the same number of them, `held_out` and `seed`; a larger draw with the same seed
+        contains a smaller one.
+
+        Args:
+            held_out: a share (0.1), or how many (100). Tagged sentences are held out by whole documents.
+            seed: int.
+
+        Returns:
+            (the others, those held out).
+
+        Raises:
+            ValueError: a share or number that leaves nothing on either side.
+        """
+        groups = self._groups()
+        share = isinstance(held_out, float)
+        count = max(1, round(held_out * len(groups))) if share else held_out
+        if not 0 < count < len(groups) or held_out <= 0:
+            what = f"a share of {held_out}, {count}," if share else f"{count}"
+            raise ValueError(
+                f"{self.path or type(self).__name__}: expected to hold out 1 to {len(groups) - 1} of {len(groups)} "
+                f"{self._unit}. Received: {what} which leaves none to one side"
+            )
+        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(groups))
+        drawn, others = ([row for n in np.sort(part) for row in groups[n]] for part in (order[:count], order[count:]))
+        return self.take(others), self.take(drawn)
+
+    def where(self, row: int) -> str:
+        """File and line of a row, as error messages name them."""
+        if not len(self.lines):
+            return f"{self.path or 'the examples'}, row {row}"
+        return f"{self.path}, line {self.lines[row]}"
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the rows, wherever they came from: two sets of examples with the same one are the same."""
+        digest = hashlib.sha256()
+        for name in self.row_fields:
+            values = getattr(self, name)
+            if isinstance(values, np.ndarray):
+                digest.update(str(values.dtype).encode() + values.tobytes())
+            else:
+                digest.update(json.dumps(values if values is None else list(values)).encode())
+        return digest.hexdigest()
+
+    _unit = "examples"
+
+    def _groups(self):
+        """The rows that are held out together."""
+        return [(row,) for row in range(len(self))]

@@ -1,0 +1,141 @@
+"""The feature-based approach of table 7: taggers on hidden states of a frozen encoder, which are computed once."""
+
+import dataclasses
+import logging
+import pathlib
+import time
+
+import keras
+
+from kbert.files import explain_full_disk, read_json
+from kbert.models.feature_tagger import SETTINGS, feature_tagger, setting_layers
+from kbert.optim.losses import ClassificationLoss
+from kbert.optim.metrics import WeightedAccuracy
+from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.tasks.features.dataset import FeatureSentences, feature_dataset, predict_tags
+from kbert.tasks.features.extract import write_word_features
+from kbert.tasks.tagging.metrics import entity_scores
+from kbert.tasks.tagging.prediction_files import write_predictions
+from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.training.callbacks import ConsoleProgress
+from kbert.training.intervals import log_interval
+from kbert.training.resume import fit_steps
+from kbert.training.run_directory import METRICS, open_run
+
+_LOGGER = logging.getLogger("kbert")
+_LOG_EVERY = 50  # steps, about
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureTraining:
+    """How the two-layer BiLSTM learns. The paper gives no learning rate and no epochs; the rate falls linearly to 0."""
+
+    epochs: float = 10.0
+    steps: int | None = None
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    units: int = 768
+    dropout: float = 0.1
+    seed: int = 0
+    checkpoint_every: int = 100
+
+
+def train_feature_taggers(
+    encoder,
+    texts: dict[str, TaggedText],
+    tags,
+    directory,
+    modes=SETTINGS,
+    *,
+    sequence_length: int = 128,
+    settings=None,
+    inputs=None,
+    recipe: str | None = None,
+    training: FeatureTraining = FeatureTraining(),
+) -> dict[str, dict]:
+    """Writes the features of all words once, and trains and scores a tagger for each feature mode.
+
+    Args:
+        encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
+        texts: {"train", "dev"}.
+        tags: the labels.
+        directory: receives ``features/`` and a folder for each mode, a run that resumes.
+        modes: those of the table that are wanted now.
+        sequence_length: tokens of a window that the encoder reads.
+        settings, inputs, recipe: of `open_run`, for the runs of the modes.
+        training: how the taggers learn.
+
+    Returns:
+        {mode: metrics} of all modes that are finished, those wanted now among them.
+
+    Source: Devlin et al. 2018, section 5.3 and table 7.
+    """
+    directory, done = pathlib.Path(directory), {}
+    for mode in SETTINGS:
+        path = directory / mode
+        if (path / METRICS).exists():
+            done[mode] = read_json(path / METRICS)
+        elif mode in modes:
+            _write_features(encoder, texts, directory / "features", sequence_length)
+            _LOGGER.info("%s", mode)
+            run = open_run(path, (settings or {}) | {"setting": mode}, inputs=inputs, recipe=recipe)
+            done[mode] = _train(mode, run, texts, tags, encoder.config, training)
+    return done
+
+
+def _write_features(encoder, texts, directory, sequence_length):
+    """Writes the features of each text that are not there yet."""
+    preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, sequence_length)
+    for name, tagged in texts.items():
+        path, start = directory / f"{name}.npy", time.perf_counter()
+        write_word_features(path, encoder, preprocessor, tagged, range(encoder.config.num_layers + 1))
+        words, seconds = sum(map(len, tagged.words)), time.perf_counter() - start
+        size = path.stat().st_size / 2**20
+        _LOGGER.info(f"features of {words:,} words ({name}): {size:,.0f} MiB, {seconds:.0f} s")
+
+
+def _train(mode, run, texts, tags, config, options):
+    start, layers = time.perf_counter(), setting_layers(mode, config.num_layers)
+    train, dev = (
+        FeatureSentences(run.path.parent / "features" / f"{name}.npy", texts[name], tags, layers) for name in texts
+    )
+    keras.utils.set_random_seed(options.seed)
+    model = feature_tagger(
+        mode, config.num_layers, config.hidden_dim, len(tags), units=options.units, dropout=options.dropout
+    )
+    steps = options.steps or max(1, int(len(train) / options.batch_size * options.epochs))
+    schedule = keras.optimizers.schedules.PolynomialDecay(options.learning_rate, steps, end_learning_rate=0.0)
+    model.compile(
+        keras.optimizers.Adam(schedule, global_clipnorm=1.0),
+        {"logits": ClassificationLoss()},
+        weighted_metrics={"logits": [WeightedAccuracy()]},
+        jit_compile=False,
+    )
+
+    def make_dataset(start_step):
+        return feature_dataset(train, batch_size=options.batch_size, seed=options.seed, start_step=start_step)
+
+    window = log_interval(options.checkpoint_every, _LOG_EVERY)
+    fit_steps(
+        model,
+        make_dataset,
+        steps,
+        run.path,
+        window=window,
+        checkpoint_every=options.checkpoint_every // window,
+        callbacks=[ConsoleProgress()],
+        real_tokens=options.batch_size * float(train.lengths.mean()),
+    )
+    predicted = predict_tags(model, dev, tags, batch_size=options.batch_size)
+    write_predictions(run.path / "predictions.txt", dev.tagged, predicted)
+    with explain_full_disk(run.path / "tagger.keras"):
+        model.save(run.path / "tagger.keras")
+    metrics = {
+        "dev": entity_scores(dev.tagged.tags, predicted),
+        "layers": list(layers),
+        "steps": steps,
+        "train_examples": len(train),
+        "minutes": (time.perf_counter() - start) / 60,
+    }
+    run.finish(metrics)
+    return metrics

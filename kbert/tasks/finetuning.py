@@ -1,0 +1,375 @@
+"""One fine-tuning: a model, a task, its examples and the paper's settings, checked before the first step."""
+
+import dataclasses
+import logging
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from kbert.models.bert_model import BertModel
+from kbert.optim.adamw import AdamW
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pipelines.build import build_pipeline
+from kbert.pipelines.pipeline import Pipeline
+from kbert.pipelines.registry import task_pipeline
+from kbert.tasks.task import Task
+from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
+from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
+from kbert.training.dry_run import estimate_training
+from kbert.training.hardware import choose_hardware
+from kbert.training.intervals import log_interval
+from kbert.training.resume import fit_steps
+from kbert.training.run_directory import open_run
+from kbert.weights.description import ModelDescription
+from kbert.weights.load import load_pretrained
+from kbert.weights.save import save_pretrained
+
+_LOGGER = logging.getLogger("kbert")
+_WARMUP_SHARE = 0.1  # of the steps
+_LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuningOptions:
+    """How a model is fine-tuned; what the fields mean stands in `kbert.finetune`.
+
+    Raises:
+        ValueError: a number that is none, or out of its range.
+    """
+
+    epochs: float = 3.0
+    steps: int | None = None
+    batch_size: int = 32
+    learning_rate: float = 5e-5
+    sequence_length: int | None = None
+    seed: int = 0
+    dropout: float | None = None
+    bias_correction: bool = False
+    group_by_length: bool = False
+    random_weights: bool = False
+    class_weight: Mapping | str | None = None
+    strategy: str = "auto"
+    logical_cpus: int | None = None
+    precision: str = "auto"
+    evaluate_every: str | int | None = "epoch"
+    keep: str = "best"
+    patience: int | None = None
+    checkpoint_every: int = 200
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")
+        for name in ("epochs", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"finetune: `{name}` must be above 0. Received: {getattr(self, name)!r}")
+        if self.keep not in ("best", "last"):
+            raise ValueError(f'finetune: `keep` must be "best" or "last". Received: {self.keep!r}')
+        evaluation_steps(1, self.evaluate_every, 1)  # raises
+
+    def to_dict(self) -> dict[str, Any]:
+        """What decides the result: all but how often it is saved."""
+        fields = dataclasses.asdict(self)
+        del fields["checkpoint_every"]
+        return fields
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetunedRun:
+    """What a fine-tuning gave.
+
+    Attributes:
+        metrics: dict, what metrics.json holds: ``dev`` (the official scores), ``constant_answer`` (what a model has to
+            beat), ``evaluations`` (one dict for each, with its step), ``kept_step`` …
+        history: list of dicts, the logs of the training, with ``val_…`` where there was an evaluation.
+        pipeline: `kbert.Pipeline`, with the weights that are kept.
+        path: `pathlib.Path` of the output, or None.
+    """
+
+    metrics: dict[str, Any]
+    history: list[dict[str, Any]]
+    pipeline: Pipeline
+    path: pathlib.Path | None
+
+
+class Finetuning:
+    """A fine-tuning that is ready to start: all is read, built and checked; nothing is written yet.
+
+    `kbert.finetune` makes one and runs it. Programs that want to tell what is wrong with a user's files from what goes
+    wrong in training, or that want an estimate first, make it themselves.
+
+    Args:
+        source, task, train, dev, output, log_dir, overwrite, callbacks: as of `kbert.finetune`.
+        more_dev: {suffix: examples}, scored at the end beside `dev`; their metrics have names with that suffix.
+        recipe: str, the program that the manifest of the model names.
+        more_settings: dict, what defines the run beside all this, for settings.json.
+        **options: fields of `FinetuningOptions`.
+
+    Attributes:
+        task, train, dev: as they were completed: labels as numbers, examples that cannot be learnt left out.
+        pipeline: `kbert.Pipeline`, before its training.
+        hardware: `kbert.training.hardware.Hardware`.
+
+    Raises:
+        FileNotFoundError, ValueError, RuntimeError: as `kbert.finetune`.
+
+    Example::
+
+        finetuning = Finetuning("runs/tiny", task, train, dev, "runs/reviews", epochs=2.0)
+        finetuning.estimate()["seconds"]
+        finetuning.run().metrics["dev"]
+    """
+
+    def __init__(
+        self,
+        source,
+        task: Task,
+        train,
+        dev=None,
+        output=None,
+        *,
+        more_dev=None,
+        log_dir=None,
+        overwrite: bool = False,
+        callbacks: Sequence = (),
+        recipe: str = "kbert.finetune",
+        more_settings=None,
+        **options,
+    ):
+        self.options = FinetuningOptions(**options)
+        self.output = None if output is None else pathlib.Path(output)
+        self.log_dir = pathlib.Path(log_dir) if log_dir else self.output and self.output / "logs"
+        self.overwrite, self.callbacks, self.recipe = overwrite, list(callbacks), recipe
+        self._source, self._more_settings = source, more_settings or {}
+        self._own = {"task": task, "train": task.examples(train)}
+        self.task, self.train = task.for_training(self._own["train"])
+        self._own["dev"] = self.dev = None if dev is None else self.task.examples(dev)
+        more_dev = {suffix: self.task.examples(examples) for suffix, examples in (more_dev or {}).items()}
+        policy = keras.config.dtype_policy()
+        try:
+            self.hardware = choose_hardware(
+                self.options.strategy, self.options.precision, logical_cpus=self.options.logical_cpus
+            )
+            settings = self.task.settings(self.train)
+            if self.dev is not None:
+                self.task.check_dev(self.dev, settings)
+                self.dev = self.task.for_model(self.dev, settings)
+            self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in more_dev.items()}
+            keras.utils.set_random_seed(self.options.seed)
+            with self.hardware.scope():
+                self.pipeline = self._build(settings)
+        finally:
+            keras.config.set_dtype_policy(policy)  # the caller's; the layers keep theirs
+        self.train = self.task.for_model(self.train, self.pipeline.settings())
+        self._run = None
+
+    def _build(self, settings):
+        options = self.options
+        name, length = self.task.name, options.sequence_length
+        if isinstance(self._source, BertModel | Pipeline):
+            model, tokenizer = _model_of_task(self._source, name, settings, options)
+            fields = {k: v for k, v in settings.items() if k != "num_labels"}
+            fields |= {} if length is None else {"sequence_length": length}
+        else:
+            overrides = dict(settings) | ({} if length is None else {"sequence_length": length})
+            if options.dropout is not None:
+                of_head = set(ModelDescription.argument_names(name)) & {"dropout"}  # that of spans has none
+                overrides |= {n: options.dropout for n in (*of_head, "hidden_dropout", "attention_dropout")}
+            model, tokenizer, fields = load_pretrained(self._source, name, **overrides), None, {}
+            if options.random_weights:
+                loaded, model = model, ModelDescription.of(model).build()
+                model.pretrained = loaded.pretrained
+        pipeline = build_pipeline(model, tokenizer, **fields)
+        more = self.task.pipeline_options(pipeline.preprocessor.sequence_length)
+        return build_pipeline(model, tokenizer, **(fields | more)) if more else pipeline
+
+    def settings(self) -> dict[str, Any]:
+        """What defines the run, as settings.json has it."""
+        named = {"init": str(self._source) if not isinstance(self._source, BertModel | Pipeline) else "a model"}
+        named |= {name: one and one.path for name, one in self._examples().items()}
+        return named | self._own["task"].to_dict() | self.options.to_dict() | self._more_settings
+
+    def _examples(self):
+        return {"train": self._own["train"], "dev": self._own["dev"]}
+
+    def open(self):
+        """Opens the output directory by the rule of `open_run`; `run` does it, unless it was done before.
+
+        Raises:
+            FileExistsError, BlockingIOError, ValueError: as `kbert.training.run_directory.open_run`.
+        """
+        if self._run is None and self.output is not None:
+            files = {name: one.path for name, one in self._examples().items() if one is not None and one.path}
+            if files.get("dev") == files.get("train"):
+                files.pop("dev", None)  # held out of it
+            files["more_dev"] = [one.path for one in self.more_dev.values() if one.path] or None
+            if not isinstance(self._source, BertModel | Pipeline):
+                files["init"] = self._source
+            examples = {name: one.fingerprint() for name, one in self._examples().items() if one is not None}
+            self._run = open_run(
+                self.output,
+                self.settings(),
+                self.overwrite,
+                self.hardware,
+                inputs=files,
+                recipe=self.recipe,
+                examples=examples,
+            )
+        return self._run
+
+    def estimate(self) -> dict[str, Any]:
+        """What the training will take, with its examples and windows; the weights are of no use afterwards.
+
+        Returns:
+            dict of ``examples`` and ``windows``, and what `kbert.training.dry_run.estimate_training` gives.
+        """
+        data = self._training_data()
+        self._compile(steps := self._steps(data))
+        estimate = estimate_training(self.pipeline.model, data.make_dataset(0), steps)
+        return {"examples": len(self.train), "windows": data.windows} | estimate
+
+    def run(self) -> FinetunedRun:
+        """Trains, evaluates and saves; an unfinished run in the output is resumed.
+
+        Raises:
+            As `kbert.finetune`.
+        """
+        start, run = time.perf_counter(), self.open()
+        _LOGGER.info(self.hardware.describe())
+        data = self._training_data()
+        steps, model = self._steps(data), self.pipeline.model
+        windows = f" in {data.windows:,} windows" if data.windows != len(self.train) else ""
+        evaluated = f", {len(self.dev):,} to evaluate on" if self.dev is not None else ""
+        _LOGGER.info(
+            "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
+        )
+        self._compile(steps)
+        evaluation, window = self._evaluation(data, steps)
+        history = fit_steps(
+            model,
+            data.make_dataset,
+            steps,
+            self.output,
+            window=window,
+            checkpoint_every=self.options.checkpoint_every // window,
+            callbacks=[
+                *self.callbacks,
+                ConsoleProgress(),
+                *([TensorBoardScalars(self.log_dir)] if self.log_dir else ()),
+            ],
+            real_tokens=self.options.batch_size * data.real_tokens,
+            evaluation=evaluation,
+        )
+        result, metrics = self._final_evaluation(evaluation)
+        speeds = [record["real_tokens_per_second"] for record in history if "real_tokens_per_second" in record]
+        metrics |= {
+            "train_examples": len(self.train),
+            "train_windows": data.windows,
+            "dev_examples": 0 if self.dev is None else len(self.dev),
+            "steps": steps,
+            "minutes": (time.perf_counter() - start) / 60,
+            "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,
+        }
+        if result is not None and result.settings:
+            fields = {name: value for name, value in self.pipeline.settings().items() if name != "tokenizer"}
+            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **(fields | result.settings))
+        if run is not None:
+            self._save(run, result, metrics)
+        return FinetunedRun(metrics, history, self.pipeline, self.output)
+
+    def _compile(self, steps):
+        schedule = WarmupLinearDecay(self.options.learning_rate, int(_WARMUP_SHARE * steps), steps)
+        with self.hardware.scope():
+            self.pipeline.model.compile(
+                AdamW(schedule, bias_correction=self.options.bias_correction), jit_compile=self.hardware.jit_compile
+            )
+
+    def _training_data(self):
+        padding = "full" if self.hardware.name == "tpu" else "bucket" if self.hardware.jit_compile else "longest"
+        return self.task.training_data(
+            self.pipeline,
+            self.train,
+            class_weight=self.options.class_weight,
+            batch_size=self.options.batch_size,
+            seed=self.options.seed,
+            padding=padding,
+            group_by_length=self.options.group_by_length,
+        )
+
+    def _steps(self, data):
+        # As the original counts them.
+        return self.options.steps or max(1, int(data.rows / self.options.batch_size * self.options.epochs))
+
+    def _evaluation(self, data, steps):
+        """The `DevEvaluation`, None without a dev set; and steps of a window of logs, with one evaluation at most."""
+        every = self.options.checkpoint_every
+        window = log_interval(every, _LOG_EVERY)
+        if self.dev is None:
+            return None, window
+        at = evaluation_steps(steps, self.options.evaluate_every, data.rows / self.options.batch_size)
+        if len(at) > 1 and at[0] < window:
+            window = max(n for n in range(1, at[0] + 1) if every % n == 0)
+        options = self.options
+        evaluation = DevEvaluation(
+            self._evaluate, at, self.task.metrics[0], self.output, keep=options.keep, patience=options.patience
+        )
+        return evaluation, window
+
+    def _evaluate(self, examples=None):
+        return self.task.evaluate(
+            self.pipeline,
+            self.dev if examples is None else examples,
+            batch_size=self.options.batch_size,
+            static=self.hardware.name == "tpu",
+            choose=examples is None,
+        )
+
+    def _final_evaluation(self, evaluation):
+        """The evaluation of the weights that are kept, now the model's; and what metrics.json says of it."""
+        if evaluation is None:
+            return None, {}
+        evaluation.restore_kept(self.pipeline.model)
+        done, result = evaluation.last
+        if result is None or done != evaluation.kept_step:
+            result = self._evaluate()
+        scores, answer = dict(result.scores), self.train.baseline()
+        constant = self.task.baseline_scores(answer, self.dev)
+        for suffix, examples in self.more_dev.items():
+            more = self._evaluate(examples).scores
+            also = self.task.baseline_scores(answer, examples)
+            scores |= {name + suffix: more[name] for name in self.task.metrics}
+            constant |= {name + suffix: also[name] for name in self.task.metrics}
+        return result, {
+            "dev": scores,
+            **result.settings,
+            "constant_answer": constant,
+            "evaluations": evaluation.records,
+            "kept_step": evaluation.kept_step,
+        }
+
+    def _save(self, run, result, metrics):
+        def save(path, made_by):
+            save_pretrained(self.pipeline, path, made_by=made_by, overwrite=True)
+            if result is not None and result.write is not None:
+                result.write(run.path)
+
+        run.finish(metrics, save)
+
+
+def _model_of_task(source, task, settings, options):
+    """(model for the task with the encoder of another, tokenizer)."""
+    model = source.model if isinstance(source, Pipeline) else source
+    tokenizer = source.tokenizer if isinstance(source, Pipeline) else model.pretrained and model.pretrained.tokenizer
+    if options.random_weights or options.dropout is not None:
+        raise ValueError(
+            "finetune: `random_weights` and `dropout` are of a source that is loaded. Received: a model; build it so"
+        )
+    if model.task == task and getattr(model, "num_labels", None) == settings.get("num_labels"):
+        return model, tokenizer
+    encoder = model if model.task == "encoder" else model.encoder
+    arguments = {n: settings[n] for n in ModelDescription.argument_names(task) if n in settings}
+    return task_pipeline(task).model_class(encoder, **arguments), tokenizer

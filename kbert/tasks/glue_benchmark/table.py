@@ -1,0 +1,38 @@
+"""A task's scores as a table, beside the paper's."""
+
+from kbert.tasks.glue_benchmark.tasks import GlueTask
+
+
+def describe_scores(task: GlueTask, scores) -> str:
+    """The paper's rows, a constant answer's, and ours, in percent, for printing.
+
+    Args:
+        task: an entry of `GLUE_TASKS`.
+        scores: what metrics.json holds of one run or of a grid.
+
+    Example::
+
+        print(describe_scores(GLUE_TASKS["MRPC"], read_json("runs/mrpc/metrics.json")))
+    """
+    lines = [f"{task.name:<42}" + "".join(f"{name:>14}" for name in task.columns)]
+
+    def row(name, values, deviations=None):
+        cells = [f"{values[m]:.1f}" if m in values else "-" for m in task.columns]
+        if deviations:
+            cells = [f"{cell} ± {deviations[m]:.1f}" for cell, m in zip(cells, task.columns, strict=True)]
+        lines.append(f"{name:<42}" + "".join(f"{cell:>14}" for cell in cells))
+
+    def percent(values):
+        return {name: 100 * values[name] for name in task.columns}
+
+    for name, values in task.paper.items():
+        row(f"paper: {name}", values)
+    row("a constant answer, dev", percent(scores["constant_answer"]))
+    runs, grid = len(scores.get("restarts", "1")), scores.get("grid", {})
+    if len(grid) > 1:
+        for rate, values in grid.items():
+            row(f"this grid, dev, learning rate {rate}", percent(values["mean"]))
+        row("the best run of the grid, dev", percent(scores["best"]))
+    ours = f"this run, dev ({scores['train_examples']:,} examples" + (f", {runs} seeds)" if runs > 1 else ")")
+    row(ours, percent(scores["dev"]), percent(scores["deviation"]) if runs > 1 else None)
+    return "\n".join(lines)

@@ -1,0 +1,65 @@
+"""The tasks of GLUE as task objects."""
+
+import pathlib
+
+from kbert.tasks.classification.task import Classification
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.tasks.regression.task import Regression
+
+
+class _Glue:
+    """A task whose columns, labels and files are those of the official download."""
+
+    def read(self, path, split="train"):
+        """The examples of a split.
+
+        Args:
+            path: the GLUE directory, the task's own folder in it, or a file of it.
+            split: "train", "dev", or "dev_mm" of MNLI; of a file it says which layout it has.
+
+        Raises:
+            FileNotFoundError, ValueError: as `kbert.tasks.glue_benchmark.tasks.GlueTask.read`.
+        """
+        definition = GLUE_TASKS[self.glue_name]
+        return definition.read_file(path) if pathlib.Path(path).is_file() else definition.read(path, split)
+
+    def settings(self, train):
+        return super().settings(train) | {"window_pooling": None}  # whatever the model was trained with before
+
+    def to_dict(self):
+        return super().to_dict() | {"glue": self.glue_name}
+
+
+class GlueClassification(_Glue, Classification):
+    """A task of GLUE with classes."""
+
+
+class GlueRegression(_Glue, Regression):
+    """STS-B."""
+
+
+def glue(name: str) -> Classification | Regression:
+    """A task of GLUE, with its official columns, labels, files and metrics.
+
+    Args:
+        name: one of ``CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI``.
+
+    Returns:
+        A task object; its ``read(path, split)`` takes the GLUE directory and "train", "dev" or, of MNLI, "dev_mm".
+
+    Raises:
+        ValueError: no such task.
+
+    Example::
+
+        task = kbert.tasks.glue("MRPC")
+        run = kbert.finetune("runs/tiny", task, task.read("glue", "train"), task.read("glue", "dev"), "runs/mrpc")
+    """
+    if name not in GLUE_TASKS:
+        raise ValueError(f"glue: expected one of {list(GLUE_TASKS)}. Received: {name!r}")
+    definition = GLUE_TASKS[name]
+    task = (GlueRegression if definition.regression else GlueClassification)(
+        text=definition.text, text_pair=definition.text_pair, label=definition.label, metrics=definition.metrics
+    )
+    object.__setattr__(task, "glue_name", name)
+    return task

@@ -1,0 +1,110 @@
+"""Rows in memory → columns: lists, dicts, pandas frames and tf.data."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kbert.tasks.table import Table
+
+
+def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
+    """The named columns of rows that are in memory.
+
+    Args:
+        data: a dict of columns; a pandas frame (anything with ``columns`` and ``frame[name]``); a list of dicts; a list
+            of tuples, in the order of `names`; or a finite tf.data.Dataset of dicts or of such tuples, in batches or
+            not.
+        names: the columns wanted; others are ignored.
+        optional: names that are wanted as well where they are there.
+
+    Returns:
+        ``{name: list}``, all equally long, tensors and NumPy values as Python's own, bytes as str.
+
+    Raises:
+        TypeError: none of these.
+        ValueError: a column that is missing, columns of different lengths, no row; the message names the row.
+
+    Example::
+
+        read_columns([("good film", "pos"), ("bad film", "neg")], ["text", "label"])
+    """
+    if hasattr(data, "element_spec"):
+        data = _rows_of_dataset(data)
+    if isinstance(data, Mapping) or hasattr(data, "columns"):
+        there = list(data) if isinstance(data, Mapping) else list(data.columns)
+        _check_names("the data", there, names)
+        columns = {name: list(data[name]) for name in (*names, *optional) if name in there}
+    elif isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        columns = _columns_of_rows(data, names, optional)
+    else:
+        raise TypeError(
+            "Expected examples as a file's path, a dict of columns, a list of dicts or tuples, a pandas frame or a "
+            f"tf.data.Dataset. Received: {type(data).__name__}"
+        )
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) != 1 or 0 in sizes.values():
+        raise ValueError(f"Expected columns of one length, at least one row. Received: {sizes}")
+    return {name: [_plain(value) for value in column] for name, column in columns.items()}
+
+
+def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
+    """`read_columns` with every cell as a string, as a file would have it: 1 is "1", True is "true", None is ""."""
+    columns = read_columns(data, names, optional)
+    cells = {
+        name: [_cell(value, f"row {row}: {name!r}") for row, value in enumerate(column)]
+        for name, column in columns.items()
+    }
+    return Table(None, range(len(cells[names[0]])), cells)
+
+
+def _columns_of_rows(rows, names, optional):
+    if not len(rows):
+        raise ValueError("Expected at least one row. Received: none")
+    if isinstance(rows[0], Mapping):
+        for number, row in enumerate(rows):
+            _check_names(f"row {number}", list(row), names)
+        more = [name for name in optional if all(name in row for row in rows)]
+        return {name: [row[name] for row in rows] for name in (*names, *more)}
+    for number, row in enumerate(rows):
+        if isinstance(row, str | bytes) or not hasattr(row, "__len__") or len(row) != len(names):
+            raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {row!r}")
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def _rows_of_dataset(dataset):
+    """A dict of columns, or a list of tuples."""
+    if int(dataset.cardinality()) == -1:
+        raise ValueError("Expected a dataset that ends. Received: one that repeats for ever")
+    elements = list(dataset.as_numpy_iterator())
+    if not elements:
+        raise ValueError("Expected at least one row. Received: an empty dataset")
+    if isinstance(elements[0], dict):
+        batched = all(np.ndim(value) for value in elements[0].values())
+        join = np.concatenate if batched else list
+        return {name: join([element[name] for element in elements]) for name in elements[0]}
+    flat = [(*element[0].values(), *element[1:]) if isinstance(element[0], dict) else element for element in elements]
+    if all(np.ndim(value) for value in flat[0]):
+        return [row for element in flat for row in zip(*element, strict=True)]
+    return flat
+
+
+def _check_names(where, there, names):
+    if missing := [name for name in names if name not in there]:
+        raise ValueError(f"{where}: expected the columns {list(names)}. Received: {there}; missing: {missing}.")
+
+
+def _plain(value):
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(one) for one in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _cell(value, where):
+    if value is None or value != value:  # pandas' missing value is a number that is not itself
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{where} must be a string or a number. Received: {value!r}")
+    return str(value)

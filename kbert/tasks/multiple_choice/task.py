@@ -1,0 +1,83 @@
+"""The task of picking one of several choices."""
+
+import dataclasses
+
+import numpy as np
+
+from kbert.tasks.classification.dataset import real_tokens, training_dataset
+from kbert.tasks.classification.evaluation import evaluate
+from kbert.tasks.classification.metrics import METRICS
+from kbert.tasks.in_memory import read_columns
+from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
+from kbert.tasks.task import Evaluation, Task, TrainingData
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoice(Task):
+    """One of several choices for each prompt, as section 4.4 of the paper.
+
+    Args:
+        format: of files: "table", or the published "swag" or "dream".
+        prompt, label: names of a table's columns: what the choices belong to, and the right one, as its text or its
+            number from 0.
+        choices: names of the choices' columns, or the one key of a .jsonl that holds lists. In memory: one column of
+            lists.
+
+    Raises:
+        ValueError: an unknown format.
+
+    Example::
+
+        task = MultipleChoice(prompt="question", choices=("a", "b", "c"), label="right")
+        task.read("quiz.csv")
+    """
+
+    format: str = "table"
+    prompt: str = "prompt"
+    choices: tuple[str, ...] = ("choices",)
+    label: str = "label"
+    metrics: tuple[str, ...] = ("accuracy",)
+
+    name = "multiple_choice"
+
+    def __post_init__(self):
+        if self.format not in ("table", *READERS):
+            raise ValueError(
+                f"MultipleChoice: `format` must be one of {['table', *READERS]}. Received: {self.format!r}"
+            )
+        object.__setattr__(self, "choices", tuple([self.choices] if isinstance(self.choices, str) else self.choices))
+
+    def read(self, path):
+        return read_questions(path, self.format, self.prompt, self.choices, self.label)
+
+    def from_memory(self, data):
+        columns = read_columns(data, [self.prompt, *self.choices, self.label])
+        lists = columns[self.choices[0]]
+        if len(self.choices) > 1:
+            lists = [list(texts) for texts in zip(*(columns[name] for name in self.choices), strict=True)]
+        return choices_from_columns(columns[self.prompt], lists, columns[self.label])
+
+    def settings(self, train):
+        return {}
+
+    def training_data(self, pipeline, train, *, class_weight=None, **batches):
+        if class_weight is not None:
+            raise ValueError("`class_weight` is of classes, which choices are not. Received: " + repr(class_weight))
+
+        def make_dataset(start_step):
+            return training_dataset(train, pipeline.preprocessor, start_step=start_step, **batches)
+
+        return TrainingData(len(train), len(train), real_tokens(train, pipeline.preprocessor), make_dataset)
+
+    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        scores, predictions = evaluate(
+            pipeline.model, pipeline.preprocessor, examples, self.metrics, batch_size=batch_size, static=static
+        )
+        return Evaluation(scores, predictions)
+
+    def baseline_scores(self, answer, examples):
+        answers = np.full(len(examples), answer)
+        return {name: METRICS[name](examples.labels, answers) for name in self.metrics}
+
+
+TASK = MultipleChoice

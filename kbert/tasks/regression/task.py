@@ -1,0 +1,33 @@
+"""The task of giving texts, or pairs of texts, a number."""
+
+import dataclasses
+
+from kbert.tasks.classification.labelled_text import from_table
+from kbert.tasks.classification.metrics import OWN_METRICS
+from kbert.tasks.classification.text_task import TextTask
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression(TextTask):
+    """A number for each text, learnt by squared error, as STS-B in section 4.1 of the paper.
+
+    Args:
+        text, label, text_pair, window_pooling, doc_stride, metrics: as of `Classification`; the labels are numbers.
+
+    Raises:
+        ValueError: windows of pairs.
+
+    Example::
+
+        task = Regression(text="sentence1", text_pair="sentence2", label="score")
+    """
+
+    metrics: tuple[str, ...] = OWN_METRICS["regression"]
+
+    name = "regression"
+
+    def _from_table(self, table):
+        return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label)
+
+
+TASK = Regression

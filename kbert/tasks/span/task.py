@@ -1,0 +1,107 @@
+"""The task of answering questions by a span of a text."""
+
+import dataclasses
+import logging
+
+import numpy as np
+
+from kbert.tasks.in_memory import text_table
+from kbert.tasks.span.dataset import span_windows, window_dataset
+from kbert.tasks.span.evaluation import evaluate_questions
+from kbert.tasks.span.metrics import VERSIONS, squad_scores
+from kbert.tasks.span.readers import OPTIONAL_COLUMNS, QUESTION_COLUMNS, questions_from_table, read_questions
+from kbert.tasks.task import Evaluation, Task, TrainingData
+
+_LOGGER = logging.getLogger("kbert")
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanExtraction(Task):
+    """Answers to questions that stand in a text, as sections 4.2 and 4.3 of the paper.
+
+    Args:
+        version: "1.1": every question has an answer; "2.0": some have none, and the threshold for saying so is chosen
+            on the dev set and stored with the model. None: as the training examples have it.
+        doc_stride: tokens from one window of a long text to the next.
+        max_query_length: the most tokens of a question that are read.
+        max_answer_length: the most tokens of an answer.
+        n_best: how many starts and ends of a window are combined, and answers listed.
+
+    Raises:
+        ValueError: an unknown version.
+
+    Example::
+
+        task = SpanExtraction(version="2.0")
+        train, dev = task.read("train-v2.0.json"), task.read("dev-v2.0.json")
+    """
+
+    version: str | None = None
+    doc_stride: int = 128
+    max_query_length: int = 64
+    max_answer_length: int = 30
+    n_best: int = 20
+    metrics: tuple[str, ...] = ("f1", "exact")
+
+    name = "span"
+
+    def __post_init__(self):
+        if self.version not in (None, *VERSIONS):
+            raise ValueError(f"SpanExtraction: `version` must be one of {VERSIONS}. Received: {self.version!r}")
+
+    def read(self, path):
+        return read_questions(path)
+
+    def from_memory(self, data):
+        return questions_from_table(text_table(data, QUESTION_COLUMNS, OPTIONAL_COLUMNS))
+
+    def version_of(self, questions) -> str:
+        """The task's version, else that of the questions: "2.0" where some have no answer."""
+        return self.version or ("1.1" if questions.has_answer.all() else "2.0")
+
+    def for_training(self, train):
+        task = dataclasses.replace(self, version=self.version_of(train))
+        lost = np.flatnonzero(train.is_lost)
+        if len(lost) == len(train):
+            raise ValueError(f"{train.path}: expected contexts that hold the answers. Received: none that does")
+        if len(lost):
+            _LOGGER.info(
+                "%s of %s questions are skipped: their contexts lack the answer (%s …)",
+                f"{len(lost):,}",
+                f"{len(train):,}",
+                train.ids[lost[0]],
+            )
+            train = train.take(np.flatnonzero(~train.is_lost))
+        return task, train
+
+    def settings(self, train):
+        names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
+        return {name: getattr(self, name) for name in names} | {"null_threshold": None}
+
+    def training_data(self, pipeline, train, *, class_weight=None, **batches):
+        if class_weight is not None:
+            raise ValueError("`class_weight` is of classes, which spans are not. Received: " + repr(class_weight))
+        store, labels = span_windows(train, pipeline.preprocessor)
+
+        def make_dataset(start_step):
+            return window_dataset(store, labels, start_step=start_step, **batches)
+
+        # As in the original, an epoch is as many windows as there are questions.
+        return TrainingData(len(train), len(store), float(store.lengths.mean()), make_dataset)
+
+    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        version = self.version_of(examples)
+        threshold = pipeline.answers.null_threshold
+        if choose:
+            threshold = "best" if version == "2.0" else None
+        result = evaluate_questions(pipeline, examples, version=version, threshold=threshold, batch_size=batch_size)
+        answers = dict(zip(examples.ids, map(str, result.answers), strict=True))
+        settings = {"null_threshold": result.threshold} if choose else {}
+        return Evaluation(result.scores, answers, settings, result.write)
+
+    def baseline_scores(self, answer, examples):
+        scores = squad_scores(examples.answers, [answer] * len(examples), version=self.version_of(examples))
+        return {name: scores[name] for name in self.metrics}
+
+
+TASK = SpanExtraction

@@ -1,0 +1,108 @@
+"""The task of tagging words: named entities."""
+
+import dataclasses
+import pathlib
+
+from kbert.tasks.in_memory import read_columns
+from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
+from kbert.tasks.tagging.evaluation import evaluate_tagger
+from kbert.tasks.tagging.metrics import entity_scores
+from kbert.tasks.tagging.prediction_files import write_predictions
+from kbert.tasks.tagging.readers import read_tagged, tagged_from_memory
+from kbert.tasks.tagging.tag_scheme import SCHEMES
+from kbert.tasks.tagging.tagged_text import CONTEXTS, check_tags, learn_tags, tag_names
+from kbert.tasks.task import Evaluation, Task, TrainingData
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagging(Task):
+    """A tag for each word, as the named entities of section 5.3 of the paper.
+
+    Args:
+        scheme: of the tags: "iob1", "iob2", "bioes" or "bilou". None: recognised.
+        tag_column: of CoNLL files, from 0; negative from the end.
+        context: "document": words are read with as much of their document as a window holds; "sentence": without.
+        doc_stride: tokens from one window to the next. None, and the most: half a window.
+
+    Raises:
+        ValueError: an unknown scheme or context.
+
+    Example::
+
+        task = Tagging()
+        train, dev = task.read("eng.train"), task.read("eng.testa")
+    """
+
+    scheme: str | None = None
+    tag_column: int = -1
+    context: str = "document"
+    doc_stride: int | None = None
+    metrics: tuple[str, ...] = ("f1", "precision", "recall", "accuracy")
+
+    name = "tagging"
+
+    def __post_init__(self):
+        for name, allowed in (("scheme", (None, *SCHEMES)), ("context", CONTEXTS)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"Tagging: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
+
+    def read(self, path):
+        return _with_tag_names(read_tagged(path, tag_column=self.tag_column, scheme=self.scheme))
+
+    def from_memory(self, data):
+        columns = read_columns(data, ["words", "tags"], ["document"])
+        tagged = tagged_from_memory(columns["words"], columns["tags"], columns.get("document"), self.scheme)
+        return _with_tag_names(tagged)
+
+    def settings(self, train):
+        tags = train.tag_names if len(train.tag_names or ()) > 1 else learn_tags(train)
+        return {"labels": list(tags), "num_labels": len(tags)}
+
+    def pipeline_options(self, sequence_length):
+        half = max(1, (sequence_length - 2) // 2)
+        if self.doc_stride and self.doc_stride > half:
+            raise ValueError(
+                f"`doc_stride` is at most half a window, {half} of {sequence_length} tokens. "
+                f"Received: {self.doc_stride}"
+            )
+        return {"doc_stride": self.doc_stride or half}
+
+    def check_dev(self, dev, settings):
+        check_tags(dev, settings["labels"])
+
+    def training_data(self, pipeline, train, *, class_weight=None, **batches):
+        if class_weight is not None:
+            raise ValueError("`class_weight` is of a classifier's labels. Received: " + repr(class_weight))
+        windows = TaggedWindows.of(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
+
+        def make_dataset(start_step):
+            return tagging_dataset(windows, start_step=start_step, **batches)
+
+        return TrainingData(len(windows), len(windows), windows.real_tokens, make_dataset)
+
+    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        scores, predicted = evaluate_tagger(
+            pipeline.model,
+            pipeline.preprocessor,
+            examples,
+            list(pipeline.answers.labels),
+            context=self.context,
+            batch_size=batch_size,
+        )
+
+        def write(directory):
+            write_predictions(pathlib.Path(directory) / "predictions.txt", examples, predicted)
+
+        return Evaluation(scores, predicted, write=write)
+
+    def baseline_scores(self, answer, examples):
+        scores = entity_scores(examples.tags, [[answer] * len(tags) for tags in examples.tags])
+        return {name: scores[name] for name in self.metrics}
+
+
+def _with_tag_names(tagged):
+    """Before some sentences are held out: a rare type may be in these alone."""
+    return dataclasses.replace(tagged, tag_names=tag_names(tagged))
+
+
+TASK = Tagging

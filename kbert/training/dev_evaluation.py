@@ -1,0 +1,190 @@
+"""Evaluation on a dev set while a model is trained, and the weights that scored best."""
+
+import logging
+import pathlib
+import re
+import time
+
+import keras
+import numpy as np
+
+from kbert.files import atomic_file, explain_full_disk
+from kbert.training.history import History
+
+_LOGGER = logging.getLogger("kbert")
+
+
+class DevEvaluation(keras.callbacks.Callback):
+    """Scores a model on a dev set after chosen steps, keeps the best weights, and stops when they get no better.
+
+    `fit_steps(evaluation=...)` runs it. What was scored stands in ``evaluations.jsonl``, and the best weights in
+    ``checkpoints/best-….npz``, so that a run that is resumed chooses as one that was never interrupted: the best
+    weights as of every checkpoint are kept. Without a directory both are in memory.
+
+    Args:
+        evaluate: function without arguments that gives an object with ``scores``, a dict; the model is left as it is.
+        steps: ints, after which to evaluate; the last is that of the run.
+        metric: the score that decides, the higher the better; of equal ones the lower ``loss``, then the earlier.
+        directory: path of the run, or None.
+        keep: "best" or "last": which weights `restore_kept` leaves.
+        patience: int, after how many evaluations without a better one training stops; None: never.
+
+    Attributes:
+        records: list of dicts, the step and the scores of each evaluation.
+        last: what `evaluate` gave last in this process, with the step; (0, None) before.
+
+    Example::
+
+        evaluation = DevEvaluation(lambda: task.evaluate(pipeline, dev), [100, 200, 300], "accuracy", "runs/reviews")
+        fit_steps(model, make_dataset, 300, "runs/reviews", evaluation=evaluation)
+        evaluation.restore_kept(model)
+    """
+
+    def __init__(self, evaluate, steps, metric, directory=None, keep="best", patience=None):
+        super().__init__()
+        if keep not in ("best", "last"):
+            raise ValueError(f'DevEvaluation: `keep` must be "best" or "last". Received: {keep!r}')
+        self.evaluate, self.steps, self.metric = evaluate, frozenset(steps), metric
+        self.directory = None if directory is None else pathlib.Path(directory)
+        self.keep, self.patience = keep, patience
+        self.last = (0, None)
+        self._weights = {}  # step -> weights, of a run without a directory
+
+    def begin(self, model, step, checkpoints, recorder, writes=True):
+        """Takes up what a run had scored up to the step of its checkpoint, and drops what came later."""
+        self._model, self._checkpoints, self._recorder, self._writes = model, checkpoints, recorder, writes
+        path = None if self.directory is None else self.directory / "evaluations.jsonl"
+        self._history = History(path, step, writes=writes)
+        self._unlogged = {}
+
+    @property
+    def records(self):
+        return self._history.records
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the last `patience` evaluations brought nothing better."""
+        if self.patience is None or not self.records:
+            return False
+        scored = [record["step"] for record in self.records]
+        return len(scored) - 1 - scored.index(self.best_step()) >= self.patience
+
+    def best_step(self, until=None) -> int | None:
+        """The step of the best evaluation, of those up to a step; None where there was none."""
+        best = None
+        for record in self.records:
+            if (until is None or record["step"] <= until) and (best is None or self._rank(record) > self._rank(best)):
+                best = record
+        return None if best is None else best["step"]
+
+    @property
+    def kept_step(self) -> int | None:
+        """The step of the weights that `restore_kept` leaves."""
+        return self.best_step() if self.keep == "best" else self.records[-1]["step"] if self.records else None
+
+    def on_train_begin(self, logs=None):
+        self._evaluate_if_due()  # a checkpoint that an interruption left just before its evaluation
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._evaluate_if_due()
+
+    def merge(self, logs):
+        """Adds the scores since the last window to its logs, with "val_" before their names."""
+        logs.update(self._unlogged)
+        self._unlogged = {}
+
+    def restore_kept(self, model) -> None:
+        """Gives the model the weights of the evaluation that is kept, if it has not got them."""
+        step = self.kept_step
+        if step is None or step == self._recorder.step:
+            return
+        weights = self._read(step)
+        with model.distribute_strategy.scope():
+            for variable, value in zip(model.weights, weights, strict=True):
+                variable.assign(value)
+
+    def _rank(self, record):
+        return record[self.metric], -(record.get("loss") or 0.0)
+
+    def _evaluate_if_due(self):
+        step = self._recorder.step
+        if step not in self.steps or any(record["step"] == step for record in self.records):
+            return
+        start = time.perf_counter()
+        result = self.evaluate()
+        self.last = (step, result)
+        record = {"step": step} | {k: v for k, v in result.scores.items() if isinstance(v, int | float)}
+        self._recorder.paused += time.perf_counter() - start
+        before = self.best_step()
+        is_best = before is None or self._rank(record) > self._rank(self.records[self._index(before)])
+        if self.keep == "best" and is_best and self._writes:
+            self._write(step)  # before its record: a score without its weights would be of no use
+        if self._writes and self.directory is not None:
+            self._history.append(record)
+        else:
+            self._history.records.append(record)
+        self._prune()
+        self._unlogged = {f"val_{k}": float(v) for k, v in record.items() if k not in ("step", "examples", "total")}
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in self._shown(record).items())
+        _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
+        if self.is_stopped:
+            _LOGGER.info("step %d: %d evaluations brought nothing better: stopped early", step, self.patience)
+            self._model.stop_training = True
+
+    def _index(self, step):
+        return next(n for n, record in enumerate(self.records) if record["step"] == step)
+
+    def _shown(self, record):
+        return {name: record[name] for name in ("loss", self.metric) if name in record}
+
+    def _path(self, step):
+        return self.directory / "checkpoints" / f"best-{step:010d}.npz"
+
+    def _write(self, step):
+        weights = [keras.ops.convert_to_numpy(variable) for variable in self._model.weights]
+        if self.directory is None:
+            self._weights[step] = weights
+            return
+        path = self._path(step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with explain_full_disk(path, sum(value.nbytes for value in weights)), atomic_file(path, "wb") as file:
+            np.savez(file, *weights)
+
+    def _read(self, step):
+        if self.directory is None:
+            return self._weights[step]
+        with np.load(self._path(step)) as values:  # zip archives carry checksums
+            return [values[f"arr_{n}"] for n in range(len(values.files))]
+
+    def _prune(self):
+        """Deletes the weights that were best neither now nor at any checkpoint that may be resumed from."""
+        needed = {self.best_step(), *(self.best_step(step) for step in self._checkpoints.steps())}
+        for step in set(self._weights) - needed:
+            del self._weights[step]
+        if self.directory is not None and self._writes:
+            for path in (self.directory / "checkpoints").glob("best-*.npz"):
+                if int(re.search(r"\d+", path.stem)[0]) not in needed:
+                    path.unlink()
+
+
+def evaluation_steps(total, every, epoch) -> list[int]:
+    """The steps after which to evaluate: after each epoch, or every so many steps; after the last always.
+
+    Args:
+        total: int, steps of the run.
+        every: "epoch", an int, or None: after the last alone.
+        epoch: float, steps of an epoch.
+
+    Raises:
+        ValueError: something else.
+
+    Example::
+
+        evaluation_steps(17, "epoch", 7.6)  # [7, 15, 17]
+    """
+    if every is None:
+        return [total]
+    if every != "epoch" and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
+        raise ValueError(f'`evaluate_every` must be "epoch", a number of steps or None. Received: {every!r}')
+    size = max(1.0, epoch) if every == "epoch" else every
+    return sorted({*(step for n in range(1, int(total / size) + 1) if (step := int(n * size)) < total), total})

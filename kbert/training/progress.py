@@ -1,0 +1,44 @@
+"""How far a long prediction is: a line now and then, with the time that is left."""
+
+import logging
+import time
+
+import keras
+
+_LOGGER = logging.getLogger("kbert")
+_SECONDS = 10  # between two lines
+
+
+class PredictionProgress(keras.callbacks.Callback):
+    """Logs how many rows are done, and an estimate of the time left, every ten seconds; nothing of short predictions.
+
+    Args:
+        rows: int, all that are to be done.
+        batch_size: int, rows a batch.
+
+    Example::
+
+        model.predict(data, verbose=0, callbacks=[PredictionProgress(len(texts), 32)])
+    """
+
+    def __init__(self, rows, batch_size):
+        super().__init__()
+        self.rows, self.batch_size = rows, batch_size
+        self.start = self.shown = time.perf_counter()
+
+    def on_predict_batch_end(self, batch, logs=None):
+        self.done((batch + 1) * self.batch_size)
+
+    def done(self, rows):
+        """So many rows are done, where there is no Keras loop to say so."""
+        now, rows = time.perf_counter(), min(rows, self.rows)
+        if now - self.shown >= _SECONDS and rows < self.rows:
+            self.shown = now
+            left = clock((now - self.start) / rows * (self.rows - rows))
+            _LOGGER.info("%s of %s rows predicted, left %s", f"{rows:,}", f"{self.rows:,}", left)
+
+
+def clock(seconds) -> str:
+    """Seconds as hours, minutes and seconds: "1:02:03"."""
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

@@ -6,7 +6,6 @@ few are known, stand for plain records, and every other name is refused before a
 Read by hand because kbert does not depend on torch.
 """
 
-import dataclasses
 import io
 import math
 import os
@@ -19,22 +18,10 @@ import numpy as np
 
 from kbert.weights.files.plain_pickle import RefusedPickle, read_pickle
 from kbert.weights.files.tensor_file import TensorInfo, checked_file, widened
+from kbert.weights.files.torch_objects import KNOWN_NAMES, TensorView, stored_data
 
-_DTYPES = {
-    "DoubleStorage": "float64",
-    "FloatStorage": "float32",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64",
-    "IntStorage": "int32",
-    "ShortStorage": "int16",
-    "CharStorage": "int8",
-    "ByteStorage": "uint8",
-    "BoolStorage": "bool",
-}
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
 _LARGEST_PICKLE = 1_000_000  # bytes; the names in BERT-large take a tenth
-_MOST_AXES = 8
 _DAMAGE = (  # what zipfile and pickle raise of files that are truncated, altered, or something else
     pickle.UnpicklingError,
     zipfile.BadZipFile,
@@ -84,7 +71,7 @@ class TorchPickleFile:
                 f"{str(self.path)!r} cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
                 "something else than a saved state_dict."
             ) from None
-        if not isinstance(contents, dict) or not all(isinstance(value, _Tensor) for value in contents.values()):
+        if not isinstance(contents, dict) or not all(isinstance(value, TensorView) for value in contents.values()):
             kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
             raise ValueError(
                 f"{str(self.path)!r} must hold a state_dict: a dict of tensors and nothing else. Received: {kind}. "
@@ -213,7 +200,7 @@ class TorchPickleFile:
 
     def _unpickle(self, file):
         try:
-            return read_pickle(file, _KNOWN, _storage)
+            return read_pickle(file, KNOWN_NAMES, stored_data)
         except RefusedPickle:
             raise
         except ValueError as error:  # of a bad opcode or number
@@ -228,73 +215,6 @@ class TorchPickleFile:
         with self.path.open("rb") as file:
             file.seek(self._positions[storage.key])
             return file.read(needed)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Storage:
-    key: str
-    dtype: str
-    size: int  # elements
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Tensor:
-    storage: _Storage
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]  # in elements
-
-
-def _rebuild_tensor(storage, offset, shape, strides, *_):
-    if not isinstance(storage, _Storage):
-        raise pickle.UnpicklingError("a tensor that stands on no data")
-    if any(type(axes) is not tuple or len(axes) > _MOST_AXES for axes in (shape, strides)):
-        raise pickle.UnpicklingError("a tensor of no shape")
-    if any(type(number) is not int for number in (offset, *shape, *strides)):
-        raise pickle.UnpicklingError("a tensor whose shape is not numbers")
-    return _Tensor(storage, offset, shape, strides)
-
-
-def _rebuild_parameter(tensor, *_):
-    return tensor
-
-
-def _ordered_dict(items=()):
-    """Python 2 gives the entries with the call; the list is emptied, so that no short pickle makes many long dicts."""
-    found = {}
-    for key, value in items:
-        if type(key) is not str:
-            raise pickle.UnpicklingError("a key of a dict that is not a string")
-        found[key] = value
-    if items:
-        items.clear()
-    return found
-
-
-def _size(axes=()):
-    return axes
-
-
-def _storage(pid):
-    if type(pid) is not tuple or len(pid) not in (5, 6):
-        raise pickle.UnpicklingError("a persistent id that torch does not write")
-    kind, dtype, key, _, size, *view = pid
-    strings = all(type(value) is str for value in (kind, dtype, key))
-    if not strings or kind != "storage" or dtype not in _DTYPES or view not in ([], [None]):
-        raise pickle.UnpicklingError("data of an unknown kind")
-    if type(size) is not int or not 0 <= size < 2**60:
-        raise pickle.UnpicklingError(f"data of {size!r} elements")
-    return _Storage(key, _DTYPES[dtype], size)
-
-
-_KNOWN = {
-    ("collections", "OrderedDict"): _ordered_dict,
-    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    ("torch", "Size"): _size,
-    **{("torch", name): name for name in _DTYPES},  # a string: naming the type of some data, and nothing to call
-}
 
 
 def looks_like_pickle(path: str | os.PathLike) -> bool:
@@ -312,7 +232,7 @@ def looks_like_pickle(path: str | os.PathLike) -> bool:
 
 def _storages(contents):
     values = contents.values() if isinstance(contents, dict) else ()
-    return {value.storage for value in values if isinstance(value, _Tensor)}
+    return {value.storage for value in values if isinstance(value, TensorView)}
 
 
 def _item_size(storage):

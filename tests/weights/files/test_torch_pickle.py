@@ -13,7 +13,7 @@ import pytest
 from helpers.fuzz import peak_memory
 from helpers.hf_directory import GOLDEN
 
-from kbert.weights.files import torch_pickle
+from kbert.weights.files import torch_objects
 from kbert.weights.files.safetensors_file import SafetensorsFile
 from kbert.weights.files.torch_pickle import TorchPickleFile
 
@@ -292,7 +292,7 @@ def test_only_plain_data_come_out(tmp_path, pickled, message):
     write_zip(tmp_path / "it.bin", b"\x80\x04" + pickled)
     with pytest.raises(ValueError, match=f"it.bin.*{message}"):
         TorchPickleFile(tmp_path / "it.bin")
-    assert set(vars(torch_pickle._rebuild_parameter)) == set()
+    assert set(vars(torch_objects._rebuild_parameter)) == set()
 
 
 def test_values_that_grow_are_never_written_out(tmp_path):

@@ -1,5 +1,6 @@
 """What every test shares: quiet TensorFlow, fixed seeds, the real data beside the project, no silent skips in CI."""
 
+import ctypes
 import gc
 import os
 
@@ -12,6 +13,7 @@ from kbert.training.memory import keep_freed_memory
 
 keep_freed_memory()  # as choose_hardware does for the recipes
 
+_LIBC = ctypes.CDLL(None)
 REQUIRE_OPTIONAL = os.environ.get("KBERT_REQUIRE_OPTIONAL") == "1"
 
 
@@ -33,12 +35,14 @@ def _seed():
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget():
-    """What the tests of a file leave in Keras's global state, and in cycles: a process of hundreds grew to 6 GB."""
+    """What the tests of a file leave: Keras's global state, cycles, freed memory; a process of hundreds grew to 6 GB."""
     yield
     import keras
 
     keras.backend.clear_session()
     gc.collect()
+    if hasattr(_LIBC, "malloc_trim"):  # glibc: what `keep_freed_memory` keeps
+        _LIBC.malloc_trim(0)
 
 
 # The dearest first, so that no process is left with one of them at the end while the others are done.

@@ -48,6 +48,7 @@ class ServedModels(collections.abc.Mapping):
             pipeline, columns = make_pipeline(kind)
             made_by = {"recipe": "a test"}
             path = kbert.export(pipeline, self.directory / kind, metrics={"accuracy": 0.5}, made_by=made_by)
+            pipeline.run_eagerly = True  # `predict` is not traced anew for every shape of these small requests
             self._exported[kind] = Served(kind, path, pipeline, columns)
         return self._exported[kind]
 

@@ -35,7 +35,7 @@ def _seed():
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget():
-    """What the tests of a file leave: Keras's global state, cycles, freed memory; a process of hundreds grew to 6 GB."""
+    """Keras's global state, cycles and freed memory: without this a process of hundreds of tests grew to 6 GB."""
     yield
     import keras
 

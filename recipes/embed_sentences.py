@@ -61,7 +61,7 @@ def main(argv=None):
         options = dict(zip(("pooling", "normalize"), options, strict=True))
         pipeline = embedding_pipeline(model, sentences, args.sequence_length, **options)
         if args.output:
-            inputs = inputs_of(args, sts_b=args.sts_b and sts_b_file(args.sts_b))
+            inputs = inputs_of(args, model=args.model, sts_b=args.sts_b and sts_b_file(args.sts_b))
             run = open_run(args.output, settings_of(args), args.overwrite, inputs=inputs, recipe="embed_sentences.py")
     start = time.monotonic()
     embeddings = pipeline.predict(sentences, batch_size=args.batch_size, verbose=0)["embedding"]  # [sentences, H]

@@ -133,7 +133,7 @@ RESUMING = sorted(path.stem for path in RECIPES.glob("*.py") if _calls(path.stem
 
 def test_the_recipes_that_resume_are_known():
     assert RESUMING == [
-        "embed_sentences", "evaluate", "feature_based_ner", "prepare_records", "submit_glue",
+        "embed_sentences", "evaluate", "feature_based_ner", "submit_glue",
     ]  # fmt: skip
 
 
@@ -141,7 +141,6 @@ FLAGS = {  # recipe -> (flags that it needs, those among them that are no paths 
     "embed_sentences": (["--model", "init", "--input", "train.csv"], {"model"}),
     "evaluate": (["--model", "init", "--data", "train.csv", "--text-column", "a", "--label-column", "b"], {"model"}),
     "feature_based_ner": (["--train", "train.csv", "--init", "init"], set()),
-    "prepare_records": (["--corpus", "corpus.txt", "--vocab", "vocab.txt"], {"corpus"}),
     "submit_glue": (["--data", "glue", "--model", "SST-2=init"], {"model"}),
 }  # fmt: skip
 

@@ -227,8 +227,8 @@ def test_marks_that_do_not_match(tmp_path, content, documents, line, fault):
 def test_what_follows_the_end_of_an_archive(tmp_path, pack):
     """Two archives in a file, and a text that begins as an empty archive does: half of it was not read, silently."""
     archive = tar_of([TEXT, b"The last .\n"])
-    refused(tmp_path / "a.tar", pack(archive + tar_of([TEXT])), "more behind the end of the archive")
-    refused(tmp_path / "a.txt", pack(bytes(1024) + TEXT), "more behind the end of the archive")
+    refused(tmp_path / "a.tar", pack(archive + tar_of([TEXT])), "more after the end of the archive")
+    refused(tmp_path / "a.txt", pack(bytes(1024) + TEXT), "more after the end of the archive")
     # What a record holds behind the end mark is undefined.
     (tmp_path / "b.tar").write_bytes(pack(archive[:-100] + b"x" * 100))
     assert list(read_documents(tmp_path / "b.tar", "lines"))[-1] == ["The last ."]

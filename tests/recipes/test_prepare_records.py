@@ -29,6 +29,7 @@ def test_prepares(arguments, tmp_path, capsys):
     assert json.loads(printed.splitlines()[-1]) == metrics
     assert metrics["documents"] == 80 and 0.7 < metrics["pipeline"]["mask_token_rate"] < 0.9
     assert "random next sentence" in printed and "tokens a sequence" in printed
+    assert set(read_json(tmp_path / "records" / "inputs.json")["inputs"]) == {"corpus", "vocab"}
     settings = read_json(tmp_path / "records" / "settings.json")
     assert settings["held_out"] == 0.1 and settings["shard_tokens"] == 500
     with pytest.raises(SystemExit, match="overwrite"):

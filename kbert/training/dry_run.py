@@ -70,7 +70,7 @@ def format_estimate(estimate) -> str:
         f"{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
         f"{estimate['steps']:,} steps of {estimate['batch_size']:,} rows of {estimate['sequence_length']} tokens: "
         f"{estimate['tokens']:,} tokens\n"
-        f"memory: at least {estimate['memory_bytes'] / 2**30:.1f} GiB\n"
+        f"memory: at least {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
         f"time: about {hours} h {minutes:02d} min ({1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine)"
     )
 

@@ -8,6 +8,7 @@ import keras
 from kbert.keras_compat import CompatibleModel, deserialize, quick_collections, set_untracked, write_saved_model
 from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_targets import check_targets, checked_dataset
+from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
 from kbert.models.quantized_layers import quantize_layers, quantized_layers
@@ -113,7 +114,9 @@ class BertModel(CompatibleModel):
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
+    def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):
+        if class_weight is not None:  # Keras takes it only where labels have no key
+            x, kwargs["sample_weight"] = apply_class_weight(self, x, y, kwargs.get("sample_weight"), class_weight)
         if isinstance(validation_data, tuple):
             check_targets(self, *validation_data)
         else:

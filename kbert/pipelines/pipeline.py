@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from kbert.keras_compat import deserialize, pass_inputs_unchanged, write_saved_model
 from kbert.models.lora import merged
+from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
@@ -24,8 +25,9 @@ class Pipeline(keras.Model):
     parts together for a model's task.
 
     `compile`, `fit`, `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its outputs
-    (a classifier's integer labels by ``logits``, or without a key). Where texts become windows (questions, tagging,
-    long documents) labels belong to windows: `kbert.tasks.span.dataset` has what to train `model` on.
+    (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings. Where
+    texts become windows (questions, tagging, long documents) labels belong to windows: `kbert.tasks.span.dataset`
+    has what to train `model` on.
 
     Args:
         preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
@@ -109,26 +111,54 @@ class Pipeline(keras.Model):
     def compile(self, *args, **kwargs):
         self.model.compile(*args, **kwargs)
 
-    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
+    def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):
+        """`keras.Model.fit` of the model, on strings.
+
+        Args:
+            x: strings as `predict` takes them, or a tf.data.Dataset of (strings, labels) or (strings, labels, weights).
+            y: labels: numbers, or, of a model with labels, the label strings; also a dict of them by output.
+            *args: batch_size, epochs, verbose, callbacks and so on, as in Keras.
+            validation_data: (x, y), (x, y, weights), or a dataset.
+            class_weight: dict of class number or label string → weight.
+            **kwargs: what `keras.Model.fit` takes besides: validation_split, callbacks, sample_weight ...
+
+        Returns:
+            `keras.callbacks.History`.
+
+        Raises:
+            ValueError: a label that is none of the model's; texts that become windows.
+            TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
+        """
         if isinstance(validation_data, tuple):
-            validation_data = (self._batch(validation_data[0]), *validation_data[1:])
+            x_validation, y_validation, *weights = validation_data
+            validation_data = (self._batch(x_validation), self._targets(y_validation), *weights)
         elif validation_data is not None:
             validation_data = self._batch(validation_data)
-        return self.model.fit(self._batch(x), y, *args, validation_data=validation_data, **kwargs)
+        kwargs |= {"validation_data": validation_data}
+        if class_weight is not None:
+            kwargs["class_weight"] = class_weight_ids(class_weight, self.answers.labels)
+        return self.model.fit(self._batch(x), self._targets(y), *args, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
-        return self.model.evaluate(self._batch(x), y, *args, **kwargs)
+        return self.model.evaluate(self._batch(x), self._targets(y), *args, **kwargs)
 
     def train_on_batch(self, x, y=None, *args, **kwargs):
-        return self.model.train_on_batch(self._batch(x), y, *args, **kwargs)
+        return self.model.train_on_batch(self._batch(x), self._targets(y), *args, **kwargs)
 
     def test_on_batch(self, x, y=None, *args, **kwargs):
-        return self.model.test_on_batch(self._batch(x), y, *args, **kwargs)
+        return self.model.test_on_batch(self._batch(x), self._targets(y), *args, **kwargs)
+
+    def _targets(self, y):
+        return label_ids(y, self.answers.labels)
 
     def _batch(self, x):
         """What the model is trained on, from strings, or from a tf.data.Dataset of (strings, labels …)."""
         if isinstance(x, tf.data.Dataset):
-            return x.map(lambda strings, *labels: (self._batch(strings), *labels), num_parallel_calls=tf.data.AUTOTUNE)
+
+            def batch(strings, *labels):
+                return (self._batch(strings), *map(self._targets, labels[:1]), *labels[1:])
+
+            return x.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
         if _makes_batches(x):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
         batch = self.preprocessor(self._columns(x))

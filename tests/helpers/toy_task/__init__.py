@@ -1,0 +1,1 @@
+"""A task from outside kbert: whether a text is polite. Its files are all here."""

@@ -1,0 +1,105 @@
+"""pipeline.fit, as a Keras user calls it: strings, labels as strings or numbers, class weights, splits, callbacks."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
+
+import kbert
+
+LABELS = ["bad", "good"]
+TEXTS = ["good film", "bad film", "very good", "very bad"] * 4
+NAMES = ["good", "bad", "good", "bad"] * 4
+IDS = [1, 0, 1, 0] * 4
+
+
+def make():
+    keras.utils.set_random_seed(0)
+    config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
+    pipeline = kbert.build_pipeline(kbert.BertClassifier(config), tiny_tokenizer(), labels=LABELS, sequence_length=7)
+    pipeline.compile(kbert.AdamW(0.01), run_eagerly=True)
+    return pipeline
+
+
+def weights_after(x, y=None, **arguments):
+    pipeline = make()
+    pipeline.fit(x, y, **{"epochs": 1, "verbose": 0, "shuffle": False, "batch_size": 8, **arguments})
+    return pipeline.model.get_weights()
+
+
+def same(one, other):
+    return all(np.allclose(a, b, atol=1e-6) for a, b in zip(one, other, strict=True))
+
+
+def test_label_strings_are_numbers_in_every_form():
+    expected = weights_after(TEXTS, np.array(IDS))
+    for y in (NAMES, np.array(NAMES), IDS, {"logits": NAMES}, {"logits": np.array(IDS)}, tf.constant(NAMES)):
+        assert same(weights_after(TEXTS, y), expected), type(y)
+    for labels in (NAMES, IDS):
+        for y in (labels, {"logits": labels}):
+            data = tf.data.Dataset.from_tensor_slices((TEXTS, y)).batch(8)
+            assert same(weights_after(data, batch_size=None), expected)
+
+
+def test_a_split_callbacks_and_evaluate():
+    pipeline, seen = make(), []
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(sorted(logs)))
+    history = pipeline.fit(TEXTS, NAMES, epochs=6, validation_split=0.25, callbacks=[callback], verbose=0).history
+    assert history["val_loss"][-1] < history["val_loss"][0] and len(seen) == 6 and "val_accuracy" in seen[0]
+    scores = pipeline.evaluate(TEXTS, NAMES, verbose=0, return_dict=True)
+    assert scores == pytest.approx(pipeline.evaluate(TEXTS, IDS, verbose=0, return_dict=True))
+    again = make().fit(TEXTS[:12], NAMES[:12], epochs=1, validation_data=(TEXTS[12:], NAMES[12:]), verbose=0).history
+    split = make().fit(TEXTS, NAMES, epochs=1, validation_split=0.25, verbose=0).history
+    assert again["val_loss"] == pytest.approx(split["val_loss"], rel=1e-4)
+    before = pipeline.test_on_batch(TEXTS[:8], NAMES[:8], return_dict=True)
+    pipeline.train_on_batch(TEXTS[:8], NAMES[:8])
+    assert pipeline.test_on_batch(TEXTS[:8], IDS[:8], return_dict=True)["loss"] < before["loss"]
+
+
+def test_class_weights_are_sample_weights():
+    weight = {"good": 3.0, "bad": 0.5}
+    expected = weights_after(TEXTS, np.array(IDS), sample_weight=np.where(IDS, 3.0, 0.5))
+    assert not same(weights_after(TEXTS, IDS), expected)
+    for y in (NAMES, IDS, {"logits": IDS}):
+        for given in (weight, {1: 3.0, 0: 0.5}):
+            assert same(weights_after(TEXTS, y, class_weight=given), expected)
+    data = tf.data.Dataset.from_tensor_slices((TEXTS, {"logits": NAMES})).batch(8)
+    assert same(weights_after(data, batch_size=None, class_weight=weight), expected)
+    halved = weights_after(TEXTS, {"logits": IDS}, class_weight={1: 6.0}, sample_weight={"logits": np.full(16, 0.5)})
+    assert same(halved, expected)
+    pipeline = make()
+    batch = {name: np.asarray(value) for name, value in pipeline.preprocessor(TEXTS).items()}
+    pipeline.model.fit(
+        batch, {"logits": np.array(IDS)}, class_weight={1: 3.0, 0: 0.5}, shuffle=False, batch_size=8, verbose=0
+    )
+    assert same(pipeline.model.get_weights(), expected)
+
+
+@pytest.mark.parametrize(
+    "arguments,message",
+    [
+        (
+            {"y": ["good", "nice", "bad", "bad"]},
+            "row 1: expected one of the labels .*'good'.*: 'nice'",
+        ),
+        ({"y": ["good", None, "bad", "bad"]}, "row 1: expected one of the labels .* Received: None"),
+        ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, r"`class_weight` for the labels .* Received: \['fine'\]"),
+        ({"y": IDS[:4], "class_weight": {2: 1.0}}, "`class_weight` for the classes 0 to 1. Received: 2"),
+        ({"y": IDS[:4], "class_weight": {1: -1.0}}, "weight of at least 0 for class 1. Received: -1.0"),
+    ],
+)
+def test_wrong_labels_and_weights_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make().fit(TEXTS[:4], arguments.pop("y"), verbose=0, **arguments)
+
+
+def test_labels_that_a_dataset_has_wrong_and_labels_of_a_model_without():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="expected one of the labels"):
+        make().fit(tf.data.Dataset.from_tensors((TEXTS[:2], ["good", "nice"])), verbose=0)
+    regressor = kbert.build_pipeline(kbert.BertRegressor(tiny_config(num_layers=1)), tiny_tokenizer())
+    regressor.compile()
+    with pytest.raises(ValueError, match="this model has no labels. Received: 'good'"):
+        regressor.fit(TEXTS, NAMES)
+    with pytest.raises(ValueError, match="`class_weight` is for models with one output for classes"):
+        regressor.fit(TEXTS, np.array(IDS, "float32"), class_weight={0: 1.0})

@@ -1,0 +1,105 @@
+"""Predictions of a file: a killed run is continued with the same result, and the output appears whole."""
+
+import json
+import types
+
+import pytest
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.tasks import predict_file as module
+from kbert.tasks.predict_file import predict_file
+
+TEXTS = [f"{word} film {'very ' * (n % 4)}good" for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1)))
+    return kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"])
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "texts.csv"
+    path.write_text("id,text\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(TEXTS)))
+    return path
+
+
+def stop_after(pipeline, monkeypatch, batches, error):
+    """Lets the pipeline answer so many batches, then raises."""
+    answer, left = pipeline.predict_on_batch, [batches]
+
+    def answer_or_stop(x):
+        if not left[0]:
+            raise error
+        left[0] -= 1
+        return answer(x)
+
+    monkeypatch.setattr(pipeline, "predict_on_batch", answer_or_stop)
+
+
+def run(pipeline, source, output, **arguments):
+    return predict_file(pipeline, source, output, **{"keep": ["id"], "batch_size": 5, **arguments})
+
+
+@pytest.mark.parametrize("name", ["answers.jsonl", "answers.csv"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_path, monkeypatch, name, error):
+    assert run(pipeline, source, tmp_path / f"whole-{name}") == len(TEXTS)
+    monkeypatch.setattr(module, "_SECONDS", -1.0)  # a state after every batch
+    with monkeypatch.context() as stopped:
+        stop_after(pipeline, stopped, 2, error)
+        with pytest.raises(type(error)):
+            run(pipeline, source, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    state = json.loads((tmp_path / f"{name}.partial.json").read_text())
+    assert state["rows"] == 10
+    with open(tmp_path / f"{name}.partial", "a") as file:
+        file.write('{"text": "half of a li')  # what a kill left behind the last state
+    shown, answered = [], []
+    answer = pipeline.predict_on_batch
+    monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: answered.append(len(x["text"])) or answer(x))
+    assert run(pipeline, source, tmp_path / name, progress=lambda *done: shown.append(done)) == len(TEXTS)
+    assert len(answered) == 3  # of five batches
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"whole-{name}", "texts.csv"])
+
+
+def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", -1.0)
+    with monkeypatch.context() as stopped:
+        stop_after(pipeline, stopped, 2, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run(pipeline, source, tmp_path / "answers.jsonl")
+    other = kbert.build_pipeline(pipeline.model, tiny_tokenizer(), labels=["no", "yes"])
+    for changed, arguments in (("batch_size", {"batch_size": 4}), ("keep", {"keep": []})):
+        with pytest.raises(FileExistsError, match=f"was begun with another {changed}; --overwrite begins anew"):
+            run(pipeline, source, tmp_path / "answers.jsonl", **arguments)
+    with pytest.raises(FileExistsError, match="was begun with another pipeline"):
+        run(other, source, tmp_path / "answers.jsonl")
+    source.write_text(source.read_text().replace("never", "paris"))
+    with pytest.raises(FileExistsError, match="was begun with another source"):
+        run(pipeline, source, tmp_path / "answers.jsonl")
+    assert run(other, source, tmp_path / "answers.jsonl", overwrite=True) == len(TEXTS)
+    rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert {row["label"] for row in rows} <= {"no", "yes"} and len(rows) == len(TEXTS)
+    with pytest.raises(FileExistsError, match="exists; --overwrite replaces it"):
+        run(other, source, tmp_path / "answers.jsonl")
+
+
+def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch):
+    clock = iter(range(0, 1000, 3))
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock))))
+    shown = []
+    run(pipeline, source, tmp_path / "answers.jsonl", progress=lambda done, total, speed: shown.append((done, total)))
+    assert shown[0] == (5, len(TEXTS)) and all(total == len(TEXTS) for _, total in shown)
+
+
+def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):
+    (tmp_path / "table.csv").write_text("text,label\ngood,1\n")
+    with pytest.raises(ValueError, match="have the names of answers: .'label'"):
+        predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", keep=["label"])
+    with pytest.raises(ValueError, match=r"Expected no \['format'\] for the inputs of a classification model"):
+        predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", format="swag")
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]

@@ -1,0 +1,92 @@
+"""A task made of new files and one line: it trains, is saved, loaded, exported and served, and predicts files."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.pipelines import registry
+from kbert.tasks.predict_file import predict_file
+
+TEXTS = ["good film", "a very bad film !", "never", "paris is good ."]
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(registry, "_PACKAGES", dict(registry._PACKAGES))
+    registry.register_task("politeness", "helpers.toy_task")  # the one line
+
+
+@pytest.fixture
+def pipeline(registered):
+    from helpers.toy_task.model import BertPoliteness
+
+    return kbert.build_pipeline(randomise(BertPoliteness(tiny_config(num_layers=1))), tiny_tokenizer(), threshold=0.1)
+
+
+def test_it_trains(pipeline):
+    pipeline.compile(kbert.AdamW(0.01))
+    history = pipeline.fit(TEXTS, [1.0, 0.0, 0.0, 1.0], epochs=8, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+
+
+def test_it_is_saved_and_loaded(pipeline, tmp_path):
+    expected = pipeline.predict(TEXTS, verbose=0)
+    assert set(expected["verdict"]) <= {"polite", "rude"}
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    assert (config["task"], config["options"]) == ("politeness", {"threshold": 0.1})
+    model = kbert.load_pretrained(tmp_path / "model")
+    again = kbert.build_pipeline(model)
+    assert again.settings() == pipeline.settings() and model.pretrained.report.newly_initialised == []
+    found = again.predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(found["politeness"], expected["politeness"], atol=1e-6)
+    assert kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model", threshold=-9.0)).answers.threshold == -9.0
+    encoder = kbert.BertEncoder(tiny_config(num_layers=1))
+    kbert.save_pretrained(encoder, tmp_path / "encoder", tokenizer=tiny_tokenizer())
+    fresh = kbert.load_pretrained(tmp_path / "encoder", task="politeness")
+    assert {row.variable.split("/")[0] for row in fresh.pretrained.report.newly_initialised} == {"politeness_head"}
+    assert kbert.build_pipeline(fresh).answers.threshold == 0.5
+    pipeline.save(tmp_path / "it.keras")
+    loaded = keras.models.load_model(tmp_path / "it.keras").predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(loaded["politeness"], expected["politeness"], atol=1e-6)
+
+
+def test_it_is_exported_and_served(pipeline, tmp_path):
+    expected = pipeline.predict(TEXTS, verbose=0)
+    served = tf.saved_model.load(str(kbert.export(pipeline, tmp_path / "served")))
+    for name in ("serving_default", "politeness"):
+        answers = served.signatures[name](text=tf.constant(TEXTS))
+        np.testing.assert_allclose(answers["politeness"], expected["politeness"], atol=1e-5)
+        assert [verdict.decode() for verdict in answers["verdict"].numpy()] == expected["verdict"].tolist()
+    card = json.loads((tmp_path / "served/1/card.json").read_text())
+    assert card["task"] == "politeness" and set(card["signatures"]) == {"serving_default", "politeness"}
+
+
+def test_it_predicts_files(pipeline, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    assert predict_file(pipeline, tmp_path / "texts.txt", tmp_path / "answers.jsonl", batch_size=3) == 4
+    rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [row["verdict"] for row in rows] == pipeline.predict(TEXTS, verbose=0)["verdict"].tolist()
+
+
+def test_its_options_are_its_own(pipeline, registered):
+    with pytest.raises(ValueError, match=r"a politeness model takes the options \['sequence_length', 'threshold'\]"):
+        kbert.build_pipeline(pipeline.model, tiny_tokenizer(), pair=True)
+    classifier = kbert.BertClassifier(tiny_config(num_layers=1))
+    with pytest.raises(TypeError, match="unexpected options .'threshold'."):
+        kbert.build_pipeline(classifier, tiny_tokenizer(), threshold=0.3)
+
+
+def test_it_is_unknown_before_it_is_registered_and_keeps_its_word(monkeypatch):
+    monkeypatch.setattr(registry, "_PACKAGES", dict(registry._PACKAGES))
+    from helpers.toy_task.model import BertPoliteness
+
+    with pytest.raises(ValueError, match="expected a model with a task of .* Received: 'politeness'"):
+        kbert.build_pipeline(BertPoliteness(tiny_config(num_layers=1)), tiny_tokenizer())
+    with pytest.raises(ValueError, match="expected a new word. Received: 'span'"):
+        registry.register_task("span", "helpers.toy_task")

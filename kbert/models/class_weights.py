@@ -36,6 +36,11 @@ def _weighted(model, table, inputs, labels, sample_weight=None):
     ids = labels[name] if isinstance(labels, dict) else labels
     if isinstance(ids, (list, tuple)):
         ids = np.asarray(ids)
+    if len(ids.shape) >= len(model.output[name].shape):
+        raise ValueError(
+            f"{type(model).__name__}: `class_weight` goes with class numbers, one for each row of logits. "
+            f"Received: labels of shape {tuple(ids.shape)}"
+        )
     ids = keras.ops.cast(ids, "int32")
     weights = keras.ops.take(table, keras.ops.clip(ids, 0, len(table) - 1), axis=0)  # of -1, no label, any does
     given = sample_weight.get(name) if isinstance(sample_weight, dict) else sample_weight

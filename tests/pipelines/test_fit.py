@@ -86,6 +86,10 @@ def test_class_weights_are_sample_weights():
         ({"y": ["good", None, "bad", "bad"]}, "row 1: expected one of the labels .* Received: None"),
         ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, r"`class_weight` for the labels .* Received: \['fine'\]"),
         ({"y": IDS[:4], "class_weight": {2: 1.0}}, "`class_weight` for the classes 0 to 1. Received: 2"),
+        (
+            {"y": np.eye(4, 2), "class_weight": {1: 2.0}},
+            r"goes with class numbers.*shape \(4, 2\)",
+        ),
         ({"y": IDS[:4], "class_weight": {1: -1.0}}, "weight of at least 0 for class 1. Received: -1.0"),
     ],
 )

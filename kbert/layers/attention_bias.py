@@ -13,8 +13,9 @@ _FORBIDDEN = -10000.0  # Google's value: finite, so that a row of nothing but pa
 class AttentionBias(keras.layers.Layer):
     """0 where a token may attend to another one and -10000 where not, computed once for all blocks.
 
-    Keys that are padding are hidden from every query; queries that are padding are not masked, their rows are garbage
-    that nobody reads. In packed rows a token sees only its own part. With ``causal`` it sees nothing to its right.
+    Keys that are padding are hidden from every query. Queries that are padding are not masked: what comes out at
+    padding has no meaning and is not used. In packed rows a token sees only its own part. With ``causal`` it sees
+    nothing to its right.
 
     Args:
         causal: left-to-right attention.
@@ -41,8 +42,8 @@ class AttentionBias(keras.layers.Layer):
         if part_ids is not None:
             allowed = ops.logical_and(allowed, ops.equal(part_ids[:, None, :, None], part_ids[:, None, None, :]))
         if self.causal:
-            place = ops.arange(ops.shape(padding_mask)[1])
-            allowed = ops.logical_and(allowed, place[:, None] >= place[None, :])  # [B, 1, S, S]
+            position = ops.arange(ops.shape(padding_mask)[1])
+            allowed = ops.logical_and(allowed, position[:, None] >= position[None, :])  # [B, 1, S, S]
         return (1.0 - ops.cast(allowed, "float32")) * _FORBIDDEN
 
     def compute_output_spec(self, padding_mask, part_ids=None):

@@ -10,7 +10,6 @@ from kbert.keras_compat import deserialize
 from kbert.layers.activation import activation_function
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
-from kbert.layers.matmul_transposed import matmul_transposed
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -87,7 +86,7 @@ class MaskedLMHead(keras.layers.Layer):
         x = _gather_positions(sequence_output, mask_positions)  # [B * P, H]
         x = self.layer_norm(self._activate(self.transform(x), training=training), training=training)
         if self.token_embedding is None:
-            scores = matmul_transposed(x, self.output_embeddings)  # [B * P, V]
+            scores = ops.matmul(x, ops.transpose(self.output_embeddings))  # [B * P, V]
         else:
             scores = self.token_embedding(x, reverse=True)
         scores = ops.add(ops.cast(scores, "float32"), ops.cast(self.output_bias, "float32"))

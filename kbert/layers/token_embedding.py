@@ -4,20 +4,21 @@ Shapes: ... any leading axes, H hidden, V vocabulary.
 """
 
 import keras
-from keras import ops
 
 from kbert.layers.initializer import truncated_normal
-from kbert.layers.matmul_transposed import matmul_transposed
 
 
 @keras.saving.register_keras_serializable("kbert")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """The word-piece table [V, H]: ids to vectors and, with ``reverse=True``, vectors to one score for each word piece.
+
+    `keras.layers.ReversibleEmbedding` with BERT's names and initialiser. `quantize("int8")` leaves it as it is.
 
     Args:
         vocabulary_size: V.
         hidden_dim: H.
         initializer_stddev: of the truncated normal; the row of [PAD] is drawn like every other.
+        **kwargs: name, dtype, trainable.
 
     Inputs: int32 ids [...], or with ``reverse=True`` float vectors [..., H].
 
@@ -35,31 +36,15 @@ class TokenEmbedding(keras.layers.Layer):
     """
 
     def __init__(self, vocabulary_size, hidden_dim, initializer_stddev=0.02, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(
+            vocabulary_size, hidden_dim, embeddings_initializer=truncated_normal(initializer_stddev), **kwargs
+        )
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.initializer_stddev = initializer_stddev
 
-    def build(self, input_shape=None):
-        self.embeddings = self.add_weight(
-            name="embeddings",
-            shape=(self.vocabulary_size, self.hidden_dim),
-            initializer=truncated_normal(self.initializer_stddev),
-        )
-
-    def call(self, inputs, reverse=False):
-        if reverse:
-            return matmul_transposed(inputs, self.embeddings)  # [..., V]
-        if "int" not in keras.backend.standardize_dtype(inputs.dtype):  # Keras builds a subclassed model with floats
-            inputs = ops.cast(inputs, "int32")
-        return ops.cast(ops.take(self.embeddings, inputs, axis=0), self.compute_dtype)  # [..., H]
-
-    def compute_output_spec(self, inputs, reverse=False):
-        shape = (*inputs.shape[:-1], self.vocabulary_size) if reverse else (*inputs.shape, self.hidden_dim)
-        return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
     def get_config(self):
-        return super().get_config() | {
+        return keras.layers.Layer.get_config(self) | {
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "initializer_stddev": self.initializer_stddev,

@@ -34,9 +34,9 @@ def check_targets(model, inputs, labels, weights=None):
         is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)
         is_wrong = keras.ops.convert_to_numpy(is_wrong)
         if is_wrong.any():
-            place = tuple(np.argwhere(is_wrong)[0].tolist())
+            index = tuple(np.argwhere(is_wrong)[0].tolist())
             raise ValueError(
-                f"{_expected(model, name, number)} Received: {values[place]} in row {place[0]}; "
+                f"{_expected(model, name, number)} Received: {values[index]} in row {index[0]}; "
                 f"{int(is_wrong.sum())} of {is_wrong.size} labels are outside."
             )
 
@@ -96,8 +96,8 @@ def _is_absent(padding_mask, values, weight):
     ops = keras.ops
     is_there = ops.any(ops.cast(padding_mask, "bool"), axis=-1)  # [B, C]
     last = ops.shape(is_there)[1] - 1
-    place = ops.clip(ops.reshape(ops.cast(values, "int32"), (-1, 1)), 0, last)
-    is_chosen_there = ops.reshape(ops.take_along_axis(is_there, place, axis=1), ops.shape(values))
+    choice = ops.clip(ops.reshape(ops.cast(values, "int32"), (-1, 1)), 0, last)
+    is_chosen_there = ops.reshape(ops.take_along_axis(is_there, choice, axis=1), ops.shape(values))
     return ops.logical_and(ops.logical_not(is_chosen_there), ops.logical_and(values >= 0, weight != 0))
 
 

@@ -32,7 +32,7 @@ class BertEncoder(BertModel):
         position_ids, part_ids: int32 [B, S], for packed rows only; part 0 is padding, parts count from 1.
 
     Outputs, a dict, in the compute dtype:
-        sequence_output: [B, S, H], the last block's. Rows at padding are garbage.
+        sequence_output: [B, S, H], the last block's. Values at padding have no meaning.
         pooled_output: [B, H], dense + tanh of [CLS]; packed [B, K, H], zeros for a part that a row does not hold.
         hidden_states: L + 1 of [B, S, H], the embeddings first.
         attention_probs: L of [B, A, S, S] (float32, before dropout).

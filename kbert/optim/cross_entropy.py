@@ -17,7 +17,7 @@ def cross_entropy(labels, logits, weights=None):
     """Negative log-likelihood of each label, and the weight it counts with.
 
     Args:
-        labels: integers [...]; -1 marks a place without a label. [..., 1] is taken as [...].
+        labels: integers [...]; -1 means that there is none. [..., 1] is taken as [...].
         logits: floats [..., N].
         weights: floats [...], or with fewer trailing axes than the labels, or None for ones.
 
@@ -76,7 +76,7 @@ def wrong_labels(labels, num_labels, weights=None, ignored=IGNORED_LABEL):
         labels: numbers [...].
         num_labels: N, or an N for each label.
         weights: [...]; a label of weight 0 does not count. None: all count.
-        ignored: the label that says that there is none; None: each place has one.
+        ignored: the label that says that there is none; None: there always is one.
     """
     labels = _comparable(labels)
     is_class = ops.logical_and(labels >= 0, labels < ops.cast(num_labels, labels.dtype))

@@ -12,7 +12,6 @@ from kbert.layers.activation import activation_function
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
-from kbert.layers.matmul_transposed import matmul_transposed
 from kbert.layers.pooler import Pooler
 from kbert.layers.task_head import TaskHead
 
@@ -118,13 +117,6 @@ def test_initialiser_is_cut_at_two_deviations_and_fresh_every_time():
     assert abs(a.std() - 0.02 * 0.8796) < 2e-4  # the deviation of a normal cut at 2
     assert abs(a.mean()) < 3e-4
     assert not np.array_equal(a, b)
-
-
-@pytest.mark.parametrize("axes", [(5, 4), (2, 5, 4)])
-def test_matmul_transposed(axes):
-    rng = np.random.default_rng(3)
-    x, table = rng.normal(size=axes).astype("float32"), rng.normal(size=(7, 4)).astype("float32")
-    np.testing.assert_allclose(matmul_transposed(x, table), x @ table.T, atol=1e-6)
 
 
 @pytest.mark.parametrize("units", [0, -1, 2.0, True])

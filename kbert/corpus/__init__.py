@@ -1,1 +1,11 @@
 """Files of prose → documents of sentences → records."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Records": "records",
+        "read_documents": "documents",
+    },
+)

@@ -1,1 +1,10 @@
 """What a person looks at."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "MaskedExamples": "masked_examples",
+    },
+)

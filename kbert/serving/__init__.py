@@ -1,1 +1,13 @@
 """SavedModels for TF Serving."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "AuditReport": "audit",
+        "ServingClient": "client",
+        "ServingError": "serving_error",
+        "ServingLimits": "limits",
+    },
+)

@@ -1,1 +1,14 @@
 """Hardware choice, exact resume, callbacks, arithmetic of speed."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "ConsoleProgress": "callbacks",
+        "Hardware": "hardware",
+        "TensorBoardScalars": "callbacks",
+        "choose_hardware": "hardware",
+        "fit_steps": "resume",
+    },
+)

@@ -1,36 +1,26 @@
-"""From text to answers in a few minutes, on any laptop: no arguments, no downloads.
+"""From text to answers in a few minutes, on any laptop: no data, no downloads.
 
     python recipes/quickstart.py
 
 Takes the English prose that every Python installation carries (documentation topics and docstrings of installed
-packages), and runs on it the very recipes that one would run on a corpus of one's own; each command is printed before
-it runs. It learns a vocabulary, pre-trains a tiny BERT, fine-tunes it to say which library a sentence is about, beside
-the same model from random weights, exports a SavedModel and asks it questions from a process that knows nothing of
-kbert. All of it lies in --output afterwards.
+packages), learns a vocabulary from it, pre-trains a tiny BERT, fine-tunes it to say which library a sentence is about,
+beside the same model from random weights, exports a SavedModel and asks it questions from a process that does not
+import kbert. All of it lies in --output afterwards.
 """
 
 import argparse
-import importlib
-import math
-import os
+import itertools
 import pathlib
-import shlex
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-from flags import command, plain_errors, positive_int, settings_of
-
-from kbert.benchmarks.library_sentences import write_library_sentences
-from kbert.files import read_json, write_json
+from flags import command, plain_errors, positive_int
 
 SEEDS = (0, 1, 2)
-MADE = ("corpus.txt", "train.csv", "test.csv", "vocab.txt", "vocab.json", "pretrained", "finetuned", "saved_models",
-        "settings.json", "metrics.json")  # fmt: skip
+MADE = {"corpus.txt", "train.csv", "test.csv", "vocab.txt", "pretrained", "finetuned", "saved_models", "metrics.json"}
 QUESTIONS = (
     "Returns the element-wise sine of the array.",
     "Trains the model for a fixed number of epochs, with callbacks.",
@@ -45,106 +35,89 @@ assert "kbert" not in sys.modules
 """
 
 
-def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default="runs/quickstart", type=pathlib.Path, metavar="DIR")
-    parser.add_argument("--steps", default=700, type=positive_int, metavar="N", help="of pre-training (default 700)")
-    parser.add_argument("--overwrite", action="store_true", help="delete what an earlier quickstart left in --output")
-    return parser.parse_args(argv)
-
-
 def claim(output, overwrite):
     """Makes the output directory; says what is there if it holds anything."""
     if output.exists() and not output.is_dir():
         raise FileExistsError(f"--output must be a directory. Received: {output}, which is a file")
-    if output.exists() and any(output.iterdir()):
-        names = sorted(path.name for path in output.iterdir())
-        if not overwrite:
-            finished = output / "metrics.json"
-            report = f"Its results:\n{finished.read_text()}" if finished.exists() else "That run did not finish.\n"
-            sys.exit(
-                f"{output} is not empty: {', '.join(names)}\n{report}"
-                "--overwrite deletes it and starts again; --output DIR writes elsewhere."
-            )
-        if others := [name for name in names if name.removeprefix(".").removesuffix(".part") not in MADE]:
-            sys.exit(f"{output} holds more than quickstart.py made ({', '.join(others[:3])}): not deleted. "
-                     "Give another --output")  # fmt: skip
-        shutil.rmtree(output)
-    output.mkdir(parents=True, exist_ok=True)
+    names = {path.name for path in output.iterdir()} if output.exists() else set()
+    others = sorted(name for name in names if name.removeprefix(".").removesuffix(".part") not in MADE)
+    if names and not overwrite:
+        metrics = output / "metrics.json"
+        report = f"Its results:\n{metrics.read_text()}" if metrics.exists() else "That run did not finish.\n"
+        raise FileExistsError(f"{output} holds {', '.join(sorted(names))}. {report}--overwrite deletes it.")
+    if others:
+        raise FileExistsError(f"{output} holds more than quickstart.py made ({', '.join(others[:3])}): not deleted.")
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
 
 
-def recipe(name, *arguments):
-    """Prints a command and runs that recipe in this process (starting TensorFlow anew each time would take longer)."""
-    arguments = [str(argument) for argument in arguments]
-    print(f"\n$ python recipes/{name}.py {shlex.join(arguments)}", flush=True)
-    return importlib.import_module(name).main(arguments)
+def run(output, steps):
+    """Everything from text to a SavedModel; the metrics."""
+    import kbert
+    from kbert.benchmarks.library_sentences import write_library_sentences
+    from kbert.corpus.documents import read_documents
+    from kbert.text.learn_vocabulary import learn_vocabulary
+    from kbert.text.vocabulary import write_vocabulary
 
-
-def pretrain(output, steps):
-    recipe("learn_vocabulary", "--corpus", output / "corpus.txt", "--size", 4000, "--output", output / "vocab.txt")
-    recipe(
-        "pretrain", "--corpus", output / "corpus.txt", "--vocab", output / "vocab.txt", "--size", "tiny",
-        "--sequence-length", 64, "--batch-size", 64, "--steps", steps, "--learning-rate", 1e-3,
-        "--warmup-steps", math.ceil(0.3 * steps),  # shorter, and a run this short may stay on its first plateau
-        "--dropout", 0, "--held-out", 0.03, "--output", output / "pretrained",
-    )  # fmt: skip
-    return read_json(output / "pretrained/metrics.json")
-
-
-def finetune(output):
-    """Accuracy on the test modules, from pre-trained and from random weights, one for each seed."""
-    accuracies = {"pre-trained": [], "random weights": []}
-    for seed in SEEDS:
-        for start, scores in accuracies.items():
-            where = output / "finetuned" / f"{start.replace(' ', '-')}-{seed}"
-            recipe(
-                "finetune_classifier", "--train", output / "train.csv", "--dev", output / "test.csv",
-                "--text-column", "text", "--label-column", "library", "--init", output / "pretrained/model",
-                *(["--random-weights"] if start == "random weights" else []), "--sequence-length", 32, "--epochs", 8,
-                "--batch-size", 16, "--learning-rate", 3e-4, "--dropout", 0.1, "--seed", seed, "--output", where,
-            )  # fmt: skip
-            scores.append(read_json(where / "metrics.json")["dev"]["accuracy"])
-    return accuracies
-
-
-def report(majority, pretrained, accuracies):
-    unigram = pretrained["unigram"]
-    print(f"\nMasked tokens guessed right: {pretrained['mlm_accuracy']:.1%}; "
-          f"always the most frequent one: {unigram['accuracy']:.1%}")  # fmt: skip
-    print(f"Masked language model loss:  {pretrained['mlm_cross_entropy']:.2f}; "
-          f"token frequencies alone: {unigram['cross_entropy']:.2f} (nats)")  # fmt: skip
-    print(f"Next sentence accuracy:      {pretrained['nsp_accuracy']:.1%}")
-    print("\nWhich library is this sentence about? (accuracy on modules never seen)")
-    print(f"  {'majority class':16s} {majority:6.1%}")
-    for start, scores in reversed(accuracies.items()):
-        spread = statistics.stdev(scores)
-        print(f"  {start:16s} {statistics.mean(scores):6.1%}  ± {spread:.1%} over {len(scores)} seeds")
+    print("1. The prose of this installation, one sentence a line", flush=True)
+    majority = write_library_sentences(output)
+    print("\n2. A vocabulary of 4,000 word pieces", flush=True)
+    lines = itertools.chain.from_iterable(read_documents(output / "corpus.txt"))
+    write_vocabulary(output / "vocab.txt", learn_vocabulary(lines, 4000))
+    print("\n3. Pre-training of BERT-tiny", flush=True)
+    pretrained = kbert.pretrain(
+        output / "corpus.txt",
+        vocabulary=output / "vocab.txt",
+        steps=steps,
+        batch_size=64,
+        sequence_length=64,
+        learning_rate=1e-3,
+        warmup_steps=-(-3 * steps // 10),  # shorter, and a run this short may stay on its first plateau
+        dropout=0,
+        held_out=0.03,
+        output=output / "pretrained",
+    )
+    print("\n4. Fine-tuning, and the same from random weights", flush=True)
+    task = kbert.tasks.Classification(text="text", label="library")
+    train, test = task.read(output / "train.csv"), task.read(output / "test.csv")
+    options = {"sequence_length": 32, "epochs": 8, "batch_size": 16, "learning_rate": 3e-4, "dropout": 0.1}
+    runs = {"pre-trained": [], "random weights": []}
+    for seed, (start, found) in itertools.product(SEEDS, runs.items()):
+        where = output / "finetuned" / f"{start.replace(' ', '-')}-{seed}"
+        options |= {"seed": seed, "random_weights": start == "random weights", "keep": "last"}
+        found.append(kbert.finetune(output / "pretrained", task, train, test, where, evaluate_every=None, **options))
+    print("\n5. A SavedModel. A fresh process that does not import kbert answers:", flush=True)
+    saved_model = kbert.export(runs["pre-trained"][0].pipeline, output / "saved_models" / "library")
+    subprocess.run([sys.executable, "-c", ASK, str(saved_model), *QUESTIONS], check=True)
+    accuracy = {start: [one.metrics["dev"]["accuracy"] for one in found] for start, found in runs.items()}
+    return {"pretraining": pretrained.metrics, "majority_accuracy": majority, "accuracy": accuracy}
 
 
 def main(argv=None):
-    args = parse_arguments(argv)
-    start = time.perf_counter()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", default="runs/quickstart", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--steps", default=700, type=positive_int, metavar="N", help="of pre-training (default: 700)")
+    parser.add_argument("--overwrite", action="store_true", help="delete what an earlier quickstart left in --output")
+    args, start = parser.parse_args(argv), time.perf_counter()
     with plain_errors():
         claim(args.output, args.overwrite)
-        write_json(args.output / "settings.json", settings_of(args))
-    print("Reading the prose of this installation …", flush=True)
-    majority = write_library_sentences(args.output)
-    pretrained = pretrain(args.output, args.steps)
-    accuracies = finetune(args.output)
-    saved_model = args.output / "saved_models" / "library"
-    recipe("export", "--model", args.output / "finetuned/pre-trained-0/model", "--output", saved_model)
-    print("\nA fresh process that does not import kbert answers:", flush=True)
-    subprocess.run([sys.executable, "-c", ASK, str(saved_model / "1"), *QUESTIONS], check=True)
+        from kbert.files import write_json
 
-    report(majority, pretrained, accuracies)
-    minutes = (time.perf_counter() - start) / 60
-    metrics = {"pretraining": pretrained, "majority_accuracy": majority, "accuracy": accuracies, "minutes": minutes}
+        metrics = run(args.output, args.steps)
+    metrics["minutes"] = (time.perf_counter() - start) / 60
     write_json(args.output / "metrics.json", metrics)
-    print(f"\nDone in {minutes:.1f} minutes; everything is in {args.output}.")
-    print(f"See the curves:       tensorboard --logdir {args.output}")
-    print(f"Ask for predictions:  python recipes/predict.py --model {args.output}/finetuned/pre-trained-0/model "
-          f"--input {args.output}/test.csv --output predictions.jsonl")  # fmt: skip
-    print("Your own text next:   docs/quickstart.md, docs/pretraining.md")
+    pretraining, unigram = metrics["pretraining"], metrics["pretraining"]["unigram"]
+    print(
+        f"\nMasked tokens guessed right: {pretraining['mlm_accuracy']:.1%}; always the most frequent one: "
+        f"{unigram['accuracy']:.1%}\nNext sentences right: {pretraining['nsp_accuracy']:.1%}\n"
+        "\nWhich library is this sentence about? (accuracy on modules never seen)\n"
+        f"  {'majority class':16s} {metrics['majority_accuracy']:6.1%}"
+    )
+    for name, scores in reversed(metrics["accuracy"].items()):
+        print(f"  {name:16s} {statistics.mean(scores):6.1%}  ± {statistics.stdev(scores):.1%} over {len(scores)} seeds")
+    print(f"\nDone in {metrics['minutes']:.1f} minutes; everything is in {args.output}.")
+    print(f"See the curves:      tensorboard --logdir {args.output}")
+    print("Your own text next:  docs/quickstart.md, docs/pretraining.md")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""The Python of README and docs runs, in the order of each page, with small stand-ins for models and data.
+
+Concepts, data, tokenizer, migration and serving pages have tests of their own, which look at what the code gives.
+"""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+from kbert.text.vocabulary import write_vocabulary
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
+
+
+def run(page, smaller, names=None):
+    """Runs the page's blocks with the replacements `smaller`; gives the names that they leave."""
+    names = {} if names is None else names
+    code = "\n".join(blocks(page))
+    for written, instead in smaller.items():
+        assert written in code, f"{page} no longer says {written}"
+        code = code.replace(written, instead)
+    exec(compile(code, page, "exec"), names)
+    return names
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The working directory of a reader: a tiny model, tables, a corpus and its vocabulary."""
+    monkeypatch.chdir(tmp_path)
+    write_tiny_directory(tmp_path / "runs/tiny")
+    (tmp_path / "corpus").mkdir()
+    write_lines(tmp_path / "corpus/one.txt", make_documents(60))
+    write_vocabulary(tmp_path / "vocab.txt", make_tokenizer().vocabulary)
+    return tmp_path
+
+
+PRETRAIN = {"steps=10_000": "steps=4, batch_size=4, sequence_length=16, checkpoint_every=2, evaluation_batches=1, held_out=0.2"}
+
+
+def test_the_first_page(place):
+    write_table(place / "reviews.csv", sentences(80), header=("review", "stars"))
+    smaller = {
+        '"google-bert/bert-base-uncased"': '"runs/tiny"',
+        'output="runs/tiny"': 'output="runs/new"',
+        "epochs=3": "epochs=1",
+    }
+    names = run("README.md", smaller | PRETRAIN)
+    assert set(names["run"].metrics["dev"]) >= {"accuracy", "loss"}
+    assert names["run"].pipeline.predict(["the good film ."])["label"][0] in ("bad", "good")
+    assert (place / "saved_models/reviews/1/saved_model.pb").is_file()
+    assert (place / "runs/new/model/config.json").is_file()
+    ids = np.array([[1, 2, 3], [4, 5, 6]])
+    batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0}
+    assert 0.5 < names["classifier"].evaluate(batch, {"logits": np.array([0, 2])}, verbose=0)[0] < 2  # near log(3)
+
+
+def test_fine_tuning(place):
+    for name in ("reviews.csv", "test.csv"):
+        write_table(place / name, sentences(40))
+    names = run("docs/fine-tuning.md", {"epochs=3": "epochs=1"})
+    assert names["run"].metrics["dev"]["accuracy"] >= 0 and (place / "runs/reviews/model").is_dir()
+
+
+def test_pre_training(place):
+    import kbert
+
+    names = run("docs/pretraining.md", {'output="runs/tiny"': 'output="runs/new"'} | PRETRAIN, {"kbert": kbert})
+    assert names["run"].metrics["steps"] == 4
+
+
+@pytest.mark.slow  # it trains
+def test_quickstart_and_training(place, caplog):
+    from kbert.pretraining.dataset import pretraining_dataset
+
+    write_lines(place / "corpus.txt", make_documents(300))
+    smaller = {"5000": "100", "batch_size=64": "batch_size=4", "steps_per_epoch=100, epochs=10": "steps_per_epoch=2"}
+    tokenizer = run("docs/quickstart.md", smaller)["tokenizer"]
+    assert (place / "saved_models/by-hand/1/saved_model.pb").is_file()
+
+    def make_dataset(start_step):
+        return pretraining_dataset(
+            "corpus.txt", tokenizer, batch_size=4, sequence_length=16, max_predictions=3, start_step=start_step
+        )
+
+    keras.utils.set_random_seed(1)
+    smaller = {"10_000": "4", "warmup_steps=100": "warmup_steps=1", "8000": "100", "runs/tiny": "runs/by-step"}
+    run("docs/training.md", smaller, {"make_dataset": make_dataset})
+    assert "step 4/4" in caplog.text and (place / "runs/by-step/history.jsonl").is_file()
+
+
+def test_every_page_with_python_is_run():
+    elsewhere = {"concepts.md", "data.md", "migrate.md", "serving.md", "tokenizer.md"}
+    here = {"fine-tuning.md", "pretraining.md", "quickstart.md", "training.md"}
+    assert {path.name for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")} == elsewhere | here

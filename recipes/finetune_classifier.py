@@ -15,9 +15,8 @@ inputs.json (their hashes), history.jsonl, evaluations.jsonl and logs/ (TensorBo
 """
 
 import argparse
-import json
 
-from flags import add_example_flags, add_finetuning_flags, command, finetune, positive_int, read_train_and_dev
+from flags import add_example_flags, add_finetuning_flags, command, finetune, positive_int, read_train_and_dev, report
 
 
 def parse_arguments(argv):
@@ -58,9 +57,7 @@ def main(argv=None):
         return
     for name, value in run.metrics["constant_answer"].items():
         print(f"{name}: {run.metrics['dev'][name]:.4f}  (a constant answer: {value:.4f})")
-    print(f"{run.metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
-    if args.json:
-        print(json.dumps(run.metrics))
+    report(args, run.metrics)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ metrics.json, settings.json and, for several runs, a folder for each.
 """
 
 import argparse
-import json
 
 from flags import (
     add_finetuning_flags,
@@ -25,6 +24,7 @@ from flags import (
     plain_errors,
     positive_float,
     positive_int,
+    report,
     settings_of,
 )
 
@@ -62,7 +62,7 @@ def prepare(args):
     return GlueGrid(args.init, args.data, args.output, args.task, **grid, **more, **options)
 
 
-def report(args, scores):
+def print_tables(args, scores):
     """The paper's tables with our rows."""
     from kbert.tasks.glue_benchmark.table import describe_scores
 
@@ -70,7 +70,6 @@ def report(args, scores):
         print(f"\n{describe_scores(GLUE_TASKS[name], one)}")
     if scores.get("average") is not None:
         print(f"\naverage without WNLI, dev: {scores['average']:.1f}  (paper, test: BERT-base 79.6, BERT-large 82.1)")
-    print(f"{scores['minutes']:.1f} minutes; the output is in {args.output}")
 
 
 def answer_tests(args, grid):
@@ -97,11 +96,10 @@ def main(argv=None):
             return
         grid.open()
     scores = grid.run()
-    report(args, scores)
+    print_tables(args, scores)
     if args.submission:
         answer_tests(args, grid)
-    if args.json:
-        print(json.dumps(scores))
+    report(args, scores)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,16 @@ the same command is given again. --output receives the same as from finetune_cla
 """
 
 import argparse
-import json
 
-from flags import add_choice_flags, add_example_flags, add_finetuning_flags, command, finetune, read_train_and_dev
+from flags import (
+    add_choice_flags,
+    add_example_flags,
+    add_finetuning_flags,
+    command,
+    finetune,
+    read_train_and_dev,
+    report,
+)
 
 
 def parse_arguments(argv):
@@ -56,9 +63,7 @@ def main(argv=None):
     if run is None:
         return
     print_table(args, run.metrics)
-    print(f"{run.metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
-    if args.json:
-        print(json.dumps(run.metrics))
+    report(args, run.metrics)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ finetune_classifier.py, and predictions.txt (dev, in CoNLL columns: word, tag, p
 """
 
 import argparse
-import json
 
 from flags import (
     add_example_flags,
@@ -23,13 +22,8 @@ from flags import (
     finetune,
     positive_int,
     read_train_and_dev,
+    report,
 )
-
-PAPER = {  # Table 7, fine-tuning: F1 on CoNLL-2003's dev and test
-    "ELMo": (95.7, 92.2),
-    "BERT-base, fine-tuned": (96.4, 92.4),
-    "BERT-large, fine-tuned": (96.6, 92.8),
-}
 
 
 def parse_arguments(argv):
@@ -53,29 +47,15 @@ def read(args):
     return task, train.take(range(args.train_sentences)) if args.train_sentences else train, dev
 
 
-def print_scores(metrics):
-    """F1 in percent, of each type and of all, under the paper's figures."""
-    dev = metrics["dev"]
-    print(f"\n{'':<40}{'precision':>10}{'recall':>8}{'F1':>8}{'entities':>10}")
-    for name, one in [*dev["types"].items(), ("all", dev)]:
-        shares = [100 * one[m] for m in ("precision", "recall", "f1")]
-        print(f"{name:<40}{shares[0]:>10.1f}{shares[1]:>8.1f}{shares[2]:>8.1f}{one['entities']:>10,}")
-    print(f"\n{'CoNLL-2003, F1':<40}{'dev':>10}{'test':>8}")
-    for name, (on_dev, on_test) in PAPER.items():
-        print(f"{'paper: ' + name:<40}{on_dev:>10}{on_test:>8}")
-    ours = f"this run ({metrics['train_examples']:,} sentences)"
-    print(f"{ours:<40}{100 * dev['f1']:>10.1f}{'-':>8}")
-
-
 def main(argv=None):
     args = parse_arguments(argv)
     run = finetune(args, "finetune_ner.py", read)
     if run is None:
         return
-    print_scores(run.metrics)
-    print(f"{run.metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
-    if args.json:
-        print(json.dumps(run.metrics))
+    from kbert.tasks.tagging.table import describe_scores
+
+    print(f"\n{describe_scores(run.metrics)}")
+    report(args, run.metrics)
 
 
 if __name__ == "__main__":

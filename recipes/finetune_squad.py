@@ -15,9 +15,8 @@ same as from finetune_classifier.py, and predictions.json, nbest.json and null_o
 """
 
 import argparse
-import json
 
-from flags import add_finetuning_flags, command, directory, file, finetune, positive_int
+from flags import add_finetuning_flags, command, directory, file, finetune, positive_int, report
 
 EPOCHS = {"1.1": 3.0, "2.0": 2.0}
 BATCH_SIZES = {"1.1": 32, "2.0": 48}
@@ -64,33 +63,16 @@ def read(args):
     return task, train, dev
 
 
-def report(args, metrics):
-    """Our row, its split, and the paper's."""
-    from kbert.tasks.span.readers import SQUAD_PAPER
-
-    rows, dev = {f"this run, SQuAD {args.version}, dev": ("exact", "f1")}, metrics["dev"]
-    for prefix, name in (("HasAns_", "with an answer"), ("NoAns_", "without")):
-        if prefix + "f1" in dev:
-            rows[f"  {dev[prefix + 'total']:,} {name}"] = (prefix + "exact", prefix + "f1")
-    rows = {name: (dev[exact], dev[f1]) for name, (exact, f1) in rows.items()}
-    if args.data:
-        rows |= {f"paper, {name}": (row["exact"], row["f1"]) for name, row in SQUAD_PAPER[args.version].items()}
-    for name, (exact, f1) in rows.items():
-        print(f"{name:<52} EM {exact:5.1f}   F1 {f1:5.1f}")
-    if metrics["null_threshold"] is not None:
-        print(f"no answer where its score is better by more than {metrics['null_threshold']:.4f} (chosen on dev)")
-    speed = f"{metrics['real_tokens_per_second'] or 0:,.0f} real tokens/s in training"
-    print(f"{metrics['minutes']:.1f} minutes, {speed}; the model is in model/ of the output")
-
-
 def main(argv=None):
     args = parse_arguments(argv)
     run = finetune(args, "finetune_squad.py", read)
     if run is None:
         return
+    from kbert.tasks.span.table import describe_scores
+
+    print(describe_scores(run.metrics, args.version, with_paper=bool(args.data)))
+    print(f"{run.metrics['real_tokens_per_second'] or 0:,.0f} real tokens/s in training")
     report(args, run.metrics)
-    if args.json:
-        print(json.dumps(run.metrics))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The command line flags that recipes share: one name, one meaning and one check for each."""
 
 import argparse
+import json
 import math
 import os
 import pathlib
@@ -187,6 +188,13 @@ def finetune(arguments: argparse.Namespace, recipe: str, read):
             return None
         finetuning.open()
     return finetuning.run()
+
+
+def report(arguments: argparse.Namespace, metrics: dict) -> None:
+    """Where the model is and how long it took; with --json the metrics as the last line."""
+    print(f"{metrics['minutes']:.1f} minutes; the model is in {arguments.output / 'model'}")
+    if arguments.json:
+        print(json.dumps(metrics))
 
 
 def read_train_and_dev(arguments: argparse.Namespace, task):

@@ -59,6 +59,8 @@ def check_examples(pipeline: Pipeline, task: Task, examples):
     """
     if pipeline.model.task != task.name:
         raise ValueError(f"evaluate: expected a {task.name} model. Received: a {pipeline.model.task} model")
+    if getattr(pipeline.model, "multi_label", False):
+        raise ValueError("evaluate: expected a model with one label a text. Received: a multi-label classifier")
     kinds = {True: "pairs of texts", False: "single texts"}
     if getattr(examples, "pair", None) not in (None, pair := getattr(pipeline.preprocessor, "pair", False)):
         raise ValueError(f"evaluate: this model was trained on {kinds[pair]}. Received: {kinds[examples.pair]}")

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from kbert.tasks.finetuning import FinetunedRun, Finetuning
+from kbert.tasks.finetuned_run import FinetunedRun
+from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.task import Task
 
 

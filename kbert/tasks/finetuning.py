@@ -1,10 +1,9 @@
 """One fine-tuning: a model, a task, its examples and the paper's settings, checked before the first step."""
 
-import dataclasses
 import logging
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,6 +14,8 @@ from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_pipeline
+from kbert.tasks.finetuned_run import FinetunedRun
+from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.task import Task
 from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
@@ -30,70 +31,6 @@ from kbert.weights.save import save_pretrained
 _LOGGER = logging.getLogger("kbert")
 _WARMUP_SHARE = 0.1  # of the steps
 _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FinetuningOptions:
-    """How a model is fine-tuned; what the fields mean stands in `kbert.finetune`.
-
-    Raises:
-        ValueError: a number that is none, or out of its range.
-    """
-
-    epochs: float = 3.0
-    steps: int | None = None
-    batch_size: int = 32
-    learning_rate: float = 5e-5
-    sequence_length: int | None = None
-    seed: int = 0
-    dropout: float | None = None
-    bias_correction: bool = False
-    group_by_length: bool = False
-    random_weights: bool = False
-    class_weight: Mapping | str | None = None
-    strategy: str = "auto"
-    logical_cpus: int | None = None
-    precision: str = "auto"
-    evaluate_every: str | int | None = "epoch"
-    keep: str = "best"
-    patience: int | None = None
-    checkpoint_every: int = 200
-
-    def __post_init__(self):
-        for name in ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")
-        for name in ("epochs", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"finetune: `{name}` must be above 0. Received: {getattr(self, name)!r}")
-        if self.keep not in ("best", "last"):
-            raise ValueError(f'finetune: `keep` must be "best" or "last". Received: {self.keep!r}')
-        evaluation_steps(1, self.evaluate_every, 1)  # raises
-
-    def to_dict(self) -> dict[str, Any]:
-        """What decides the result: all but how often it is saved."""
-        fields = dataclasses.asdict(self)
-        del fields["checkpoint_every"]
-        return fields
-
-
-@dataclasses.dataclass(frozen=True)
-class FinetunedRun:
-    """What a fine-tuning gave.
-
-    Attributes:
-        metrics: dict, what metrics.json holds: ``dev`` (the official scores), ``constant_answer`` (what a model has to
-            beat), ``evaluations`` (one dict for each, with its step), ``kept_step`` …
-        history: list of dicts, the logs of the training, with ``val_…`` where there was an evaluation.
-        pipeline: `kbert.Pipeline`, with the weights that are kept.
-        path: `pathlib.Path` of the output, or None.
-    """
-
-    metrics: dict[str, Any]
-    history: list[dict[str, Any]]
-    pipeline: Pipeline
-    path: pathlib.Path | None
 
 
 class Finetuning:
@@ -367,6 +304,11 @@ def _model_of_task(source, task, settings, options):
     if options.random_weights or options.dropout is not None:
         raise ValueError(
             "finetune: `random_weights` and `dropout` are of a source that is loaded. Received: a model; build it so"
+        )
+    if getattr(model, "multi_label", False):
+        raise ValueError(
+            "finetune: expected a model with one label a text. Received: a multi-label classifier; train it by "
+            "`pipeline.fit(texts, labels)`"
         )
     if model.task == task and getattr(model, "num_labels", None) == settings.get("num_labels"):
         return model, tokenizer

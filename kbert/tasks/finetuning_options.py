@@ -1,0 +1,53 @@
+"""How a model is fine-tuned: the settings of the paper's appendix A.3, and those of the machine."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kbert.training.dev_evaluation import evaluation_steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuningOptions:
+    """How a model is fine-tuned; what the fields mean stands in `kbert.finetune`.
+
+    Raises:
+        ValueError: a number that is none, or out of its range.
+    """
+
+    epochs: float = 3.0
+    steps: int | None = None
+    batch_size: int = 32
+    learning_rate: float = 5e-5
+    sequence_length: int | None = None
+    seed: int = 0
+    dropout: float | None = None
+    bias_correction: bool = False
+    group_by_length: bool = False
+    random_weights: bool = False
+    class_weight: Mapping | str | None = None
+    strategy: str = "auto"
+    logical_cpus: int | None = None
+    precision: str = "auto"
+    evaluate_every: str | int | None = "epoch"
+    keep: str = "best"
+    patience: int | None = None
+    checkpoint_every: int = 200
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")
+        for name in ("epochs", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"finetune: `{name}` must be above 0. Received: {getattr(self, name)!r}")
+        if self.keep not in ("best", "last"):
+            raise ValueError(f'finetune: `keep` must be "best" or "last". Received: {self.keep!r}')
+        evaluation_steps(1, self.evaluate_every, 1)  # raises
+
+    def to_dict(self) -> dict[str, Any]:
+        """What decides the result: all but how often it is saved."""
+        fields = dataclasses.asdict(self)
+        del fields["checkpoint_every"]
+        return fields

@@ -36,8 +36,15 @@ class Table(dict):
         return f"row {self.lines[row]}" if self.path is None else f"{self.path}, line {self.lines[row]}"
 
 
-def read_table(path, columns: Sequence[str] | None = None, *, optional: Sequence[str] = (), format: str | None = None,
-               header: Sequence[str] | None = None, short_rows: str = "error") -> Table:  # fmt: skip
+def read_table(
+    path,
+    columns: Sequence[str] | None = None,
+    *,
+    optional: Sequence[str] = (),
+    format: str | None = None,
+    header: Sequence[str] | None = None,
+    short_rows: str = "error",
+) -> Table:
     """Reads a CSV, TSV or JSON-lines file.
 
     The file is UTF-8, with or without a byte order mark, its lines end in LF or CRLF; blank lines are skipped.

@@ -55,8 +55,9 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
         yield start, np.stack([np.asarray(states[n], "float32")[:count] for n in layers], axis=2)
 
 
-def text_features(encoder, preprocessor, texts: Iterable[str], layers: Sequence[int], *, align: str = "tokens",
-                  batch_size: int = 32) -> Iterator[tuple[list[str], np.ndarray]]:  # fmt: skip
+def text_features(
+    encoder, preprocessor, texts: Iterable[str], layers: Sequence[int], *, align: str = "tokens", batch_size: int = 32
+) -> Iterator[tuple[list[str], np.ndarray]]:
     """Features of every token or word of each text, in order; nothing is kept.
 
     Each token is seen in the window in which it has most context, so that texts may be of any length.
@@ -104,8 +105,16 @@ def _token_positions(batch, row):
     return np.concatenate([[windows[0] * size], inside[order], [sep]]).astype(int)
 
 
-def write_word_features(path, encoder, preprocessor, tagged: TaggedText, layers: Sequence[int], *,
-                        context: str = "document", batch_size: int = 32) -> None:  # fmt: skip
+def write_word_features(
+    path,
+    encoder,
+    preprocessor,
+    tagged: TaggedText,
+    layers: Sequence[int],
+    *,
+    context: str = "document",
+    batch_size: int = 32,
+) -> None:
     """Writes the features of all words of a tagged text to a .npy file, float16 [M, K, H]; whole or not at all.
 
     A word has the features of its first token, in the window in which it has most context. float16 halves the file and

@@ -13,6 +13,7 @@ from kbert.preprocessing.buckets import longest_first, text_sizes
 from kbert.tasks.span.metrics import null_threshold, squad_scores
 from kbert.tasks.span.prediction_files import write_squad_files
 from kbert.tasks.span.questions import Questions
+from kbert.training.progress import PredictionProgress
 
 _NEVER_NULL = 1e30  # a threshold that no odds reach: "no answer" is listed, and never given
 
@@ -49,7 +50,7 @@ class SpanEvaluation:
 
 def evaluate_questions(
     pipeline, questions: Questions, *, version="2.0", threshold=None, batch_size=32
-) -> SpanEvaluation:  # fmt: skip
+) -> SpanEvaluation:
     """Answers every question and compares.
 
     The questions are answered longest first, and windows of like length together (`run_in_length_buckets`); neither
@@ -85,7 +86,8 @@ def _answer(pipeline, questions, batch_size, with_null):
     columns = questions.columns
     order, place = longest_first(text_sizes(columns.values()))
     sorted_columns = {name: [column[row] for row in order] for name, column in columns.items()}
-    answers = always.predict(sorted_columns, batch_size=batch_size, verbose=0)
+    progress = PredictionProgress(len(order), batch_size)
+    answers = always.predict(sorted_columns, batch_size=batch_size, verbose=0, callbacks=[progress])
     answers = {name: values[place] for name, values in answers.items()}
     return (
         answers["answer"],

@@ -40,9 +40,11 @@ class TaggedWindows:
         """
         texts = tagged.texts(context)
         words = [[word for row in text for word in tagged.words[row]] for text in texts]
-        batch = preprocessor.windows(tf.RaggedTensor.from_row_lengths(
-            tf.constant([word for text in words for word in text], tf.string), [len(text) for text in words]
-        ))  # fmt: skip
+        batch = preprocessor.windows(
+            tf.RaggedTensor.from_row_lengths(
+                tf.constant([word for text in words for word in text], tf.string), [len(text) for text in words]
+            )
+        )
         batch = {name: value.numpy() for name, value in batch.items()}
         index = {tag: n for n, tag in enumerate(tags)}
         ids = np.array([index.get(tag, -1) for text in texts for row in text for tag in tagged.tags[row]], "int32")
@@ -64,9 +66,14 @@ class TaggedWindows:
 
 
 def tagging_dataset(
-    windows: TaggedWindows, *, batch_size: int, seed: int = 0, start_step: int = 0, padding: str = "bucket",
+    windows: TaggedWindows,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    start_step: int = 0,
+    padding: str = "bucket",
     group_by_length: bool = False,
-) -> tf.data.Dataset:  # fmt: skip
+) -> tf.data.Dataset:
     """Endless full batches of windows for `model.fit`, in another order each epoch.
 
     Batch n depends on the windows, `batch_size`, `seed` and n alone, so a run that is taken up at `start_step` sees

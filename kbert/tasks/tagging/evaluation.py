@@ -14,12 +14,14 @@ from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding
 from kbert.tasks.tagging.dataset import INPUTS, TaggedWindows
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.training.progress import PredictionProgress
 
 _AS_IOB = str.maketrans("SULE", "BBII")
 
 
-def evaluate_tagger(model, preprocessor, tagged: TaggedText, tags: Sequence[str], *, context: str = "document",
-                    batch_size: int = 32) -> tuple[dict, list[list[str]]]:  # fmt: skip
+def evaluate_tagger(
+    model, preprocessor, tagged: TaggedText, tags: Sequence[str], *, context: str = "document", batch_size: int = 32
+) -> tuple[dict, list[list[str]]]:
     """Tags every word of `tagged` and compares.
 
     Args:
@@ -53,12 +55,14 @@ def _logits(model, windows, batch_size):
     order, _ = longest_first(windows.batch["padding_mask"].sum(axis=1))
     logits = np.zeros((*windows.labels.shape, model.num_labels), "float32")
     batch_size = limit_batch_size(batch_size, len(order))
+    progress = PredictionProgress(len(order), batch_size)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         full = np.concatenate([rows, np.repeat(rows[-1:], batch_size - len(rows))])  # one size: traced once a length
         batch = {name: tf.constant(windows.batch[name][full]) for name in INPUTS}
         some = np.asarray(model.predict_on_batch(trim_padding(batch, padding_for(model)))["logits"])[: len(rows)]
         logits[rows, : some.shape[1]] = some
+        progress.done(start + len(rows))
     return logits
 
 

@@ -98,8 +98,9 @@ def _check_closed(pairs, tags, scheme):
     is_open = ""
     for n, (prefix, type_) in enumerate(pairs):
         if is_open and (prefix not in "IE" or type_ != is_open):
-            raise BrokenTags(n, f"{scheme.upper()} has to end the entity that {tags[n - 1]} leaves open. "
-                                f"Received: {tags[n]}")  # fmt: skip
+            raise BrokenTags(
+                n, f"{scheme.upper()} has to end the entity that {tags[n - 1]} leaves open. Received: {tags[n]}"
+            )
         if not is_open and prefix in "IE":
             raise BrokenTags(n, _after(scheme, tags, n, f"B-{type_} or I-{type_}"))
         is_open = type_ if prefix in "BI" else ""

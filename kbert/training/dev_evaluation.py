@@ -108,8 +108,9 @@ class DevEvaluation(keras.callbacks.Callback):
 
     def _evaluate_if_due(self):
         step = self._recorder.step
-        if step not in self.steps or any(record["step"] == step for record in self.records):
+        if step not in self.steps or (self.records and self.records[-1]["step"] == step):
             return
+        self._recorder.check()  # what diverged is not worth a score
         start = time.perf_counter()
         result = self.evaluate()
         self.last = (step, result)

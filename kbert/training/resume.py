@@ -195,6 +195,7 @@ class _Recorder(keras.callbacks.Callback):
         super().__init__()
         self.step, self.total_steps, self.real_share, self.real_tokens = step, total_steps, real_share, real_tokens
         self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
+        self.first_step, self.losses = step, []
 
     def begin(self, dataset, size):
         self.tokens, self.size = _tokens_per_batch(dataset), size
@@ -221,6 +222,11 @@ class _Recorder(keras.callbacks.Callback):
                 f"Received: one that ended after step {self.step}"
             )
         self.complete(logs)
+
+    def check(self):
+        """Raise a FloatingPointError if the steps of the window so far were not finite."""
+        check_window(self.model, self.first_step, self.losses, {})
+        check_finite(self.model, self.first_step, self.step)
 
     def complete(self, logs):
         """Check the logs of a window, or of its part so far, and add to them."""

@@ -264,7 +264,7 @@ def test_the_table_of_restarts():
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (("--train-examples", 60), "draw 1 to 59 of 60 examples. Received: 60"),
+        (("--train-examples", 60), "hold out 1 to 59 of 60 examples. Received: 60"),
         (("--task", "MRPC", "--data", "glue/SST-2"), "MRPC.*Received: 'glue/SST-2'|missing"),
         (("--sequence-length", 17), "position table, 16. Received: 17"),
         (("--task", "all", "--data", "init"), "expected folders of GLUE tasks"),

@@ -15,8 +15,13 @@ from kbert.layers.token_embedding import TokenEmbedding
 from kbert.models.encoder import BertEncoder
 from kbert.optim.schedule import WarmupLinearDecay
 
-BASES = (keras.layers.Layer, keras.losses.Loss, keras.metrics.Metric, keras.optimizers.Optimizer,
-         keras.optimizers.schedules.LearningRateSchedule)  # fmt: skip
+BASES = (
+    keras.layers.Layer,
+    keras.losses.Loss,
+    keras.metrics.Metric,
+    keras.optimizers.Optimizer,
+    keras.optimizers.schedules.LearningRateSchedule,
+)
 
 
 def public_classes():
@@ -34,20 +39,61 @@ def public_classes():
 
 
 CLASSES = sorted(public_classes(), key=lambda c: c.__name__)
-SIZES = {"vocabulary_size": 7, "hidden_dim": 12, "max_sequence_length": 8, "num_heads": 3, "intermediate_dim": 20,
-         "units": 3, "rate": 0.5, "num_labels": 3, "learning_rate": 0.01, "peak": 0.01, "warmup_steps": 2,
-         "total_steps": 9, "config": config(num_layers=1), "encoder": config(num_layers=1)}  # fmt: skip
+SIZES = {
+    "vocabulary_size": 7,
+    "hidden_dim": 12,
+    "max_sequence_length": 8,
+    "num_heads": 3,
+    "intermediate_dim": 20,
+    "units": 3,
+    "rate": 0.5,
+    "num_labels": 3,
+    "learning_rate": 0.01,
+    "peak": 0.01,
+    "warmup_steps": 2,
+    "total_steps": 9,
+    "config": config(num_layers=1),
+    "encoder": config(num_layers=1),
+}
 OTHER = {  # another value for each argument; those of the same name mean the same
-    "vocabulary_size": 8, "hidden_dim": 24, "max_sequence_length": 9, "num_heads": 4, "intermediate_dim": 21,
+    "vocabulary_size": 8,
+    "hidden_dim": 24,
+    "max_sequence_length": 9,
+    "num_heads": 4,
+    "intermediate_dim": 21,
     "units": 4,
-    "rate": 0.25, "num_labels": 4, "learning_rate": 0.02, "peak": 0.02, "warmup_steps": 3, "total_steps": 10,
-    "config": config(num_layers=2), "encoder": config(num_layers=2), "num_segments": 3, "dropout": 0.3, "seed": 5,
-    "layer_norm_epsilon": 1e-5, "initializer_stddev": 0.5, "activation": "relu", "hidden_dropout": 0.3,
-    "attention_dropout": 0.3, "causal": True, "num_parts": 3, "epsilon": 1e-3, "outputs": ("pooled_output",),
-    "pooler": False, "next_sentence": False, "masked_lm": False, "tied": False, "head_activation": "relu",
-    "head_layer_norm_epsilon": 1e-3, "token_embedding": TokenEmbedding(7, 12), "name": "another", "dtype": "bfloat16",
-    "trainable": False, "multi_label": True,
-}  # fmt: skip
+    "rate": 0.25,
+    "num_labels": 4,
+    "learning_rate": 0.02,
+    "peak": 0.02,
+    "warmup_steps": 3,
+    "total_steps": 10,
+    "config": config(num_layers=2),
+    "encoder": config(num_layers=2),
+    "num_segments": 3,
+    "dropout": 0.3,
+    "seed": 5,
+    "layer_norm_epsilon": 1e-5,
+    "initializer_stddev": 0.5,
+    "activation": "relu",
+    "hidden_dropout": 0.3,
+    "attention_dropout": 0.3,
+    "causal": True,
+    "num_parts": 3,
+    "epsilon": 1e-3,
+    "outputs": ("pooled_output",),
+    "pooler": False,
+    "next_sentence": False,
+    "masked_lm": False,
+    "tied": False,
+    "head_activation": "relu",
+    "head_layer_norm_epsilon": 1e-3,
+    "token_embedding": TokenEmbedding(7, 12),
+    "name": "another",
+    "dtype": "bfloat16",
+    "trainable": False,
+    "multi_label": True,
+}
 
 
 def required(found):

@@ -104,9 +104,11 @@ def test_the_public_names_have_the_arguments_of_the_design():
     import kbert
 
     arguments = {  # as design.md has them
-        "audit": ["saved_model"], "export": ["pipeline", "directory", "version"], "load_pretrained": ["source", "task"],
+        "audit": ["saved_model"],
+        "export": ["pipeline", "directory", "version"],
+        "load_pretrained": ["source", "task"],
         "save_pretrained": ["model_or_pipeline", "directory", "format"],
         "Pipeline": ["preprocessor", "model", "answers"],
-    }  # fmt: skip
+    }
     for name, expected in arguments.items():
         assert list(inspect.signature(getattr(kbert, name)).parameters)[: len(expected)] == expected

@@ -10,8 +10,13 @@ from kbert.layers.scalar_mix import ScalarMix
 from kbert.layers.task_head import TaskHead
 
 SETTINGS = (  # of the paper's table 7, in its order
-    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all",
-)  # fmt: skip
+    "embeddings",
+    "second-to-last",
+    "last",
+    "weighted-sum-last-four",
+    "concat-last-four",
+    "weighted-sum-all",
+)
 
 
 def setting_layers(setting, num_layers):

@@ -103,9 +103,12 @@ def test_other_losses_are_left_as_they_are():
 
 def test_metrics_by_name():
     model, _ = trained(
-        classifier(), LABELS, "sparse_categorical_crossentropy",
-        metrics=["accuracy", "sparse_categorical_crossentropy"], weighted_metrics={"logits": ["acc"]},
-    )  # fmt: skip
+        classifier(),
+        LABELS,
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy", "sparse_categorical_crossentropy"],
+        weighted_metrics={"logits": ["acc"]},
+    )
     values = model.evaluate(plain_batch(), LABELS, verbose=0, return_dict=True)
     hits = np.argmax(np.asarray(model(plain_batch())["logits"]), axis=-1) == LABELS
     assert values["accuracy"] == values["acc"] == pytest.approx(hits.mean())

@@ -21,25 +21,77 @@ def small():
 
 
 CASES = {  # model, batch, output, sound labels, wrong ones, what the message says
-    "class": (lambda: BertClassifier(small(), 3), plain_batch, "logits", np.arange(BATCH) % 3, [3, 7, -2, -100, 1.5],
-              "expected the labels of `logits` to be classes, 0 to 2"),
-    "tag": (lambda: BertTagger(small(), 3), plain_batch, "logits", np.zeros((BATCH, LENGTH), "int32"), [3, -100],
-            "classes, 0 to 2"),
-    "choice": (lambda: BertMultipleChoice(small()), choice_batch, "logits", np.arange(BATCH) % 2, [CHOICES, 9, -5],
-               "classes, 0 to 1"),
-    "start": (lambda: BertSpanExtractor(small()), plain_batch, "start_logits", np.arange(BATCH), [LENGTH, -7],
-              "`start_logits` to be classes, 0 to 6"),
-    "end": (lambda: BertSpanExtractor(small()), plain_batch, "end_logits",
-            np.stack([np.arange(BATCH), np.full(BATCH, 5)], 1), [5, 6, 99], "`end_logits`"),
-    "token": (lambda: BertPretrainer(small()), pretraining_batch, "mlm_logits", np.zeros((BATCH, P), "int32"),
-              [V, 2**20], "classes, 0 to 36"),
-    "next": (lambda: BertPretrainer(small()), pretraining_batch, "nsp_logits", np.arange(BATCH) % 2, [2, -3],
-             "classes, 0 to 1"),
-    "score": (lambda: BertRegressor(small()), plain_batch, "score", np.linspace(0, 1, BATCH).astype("float32"),
-              [np.nan, np.inf], "finite numbers"),
-}  # fmt: skip
-OTHERS = {"start_logits": np.zeros(BATCH, "int32"), "end_logits": np.zeros(BATCH, "int32"),
-          "mlm_logits": np.zeros((BATCH, P), "int32"), "nsp_logits": np.zeros(BATCH, "int32")}  # fmt: skip
+    "class": (
+        lambda: BertClassifier(small(), 3),
+        plain_batch,
+        "logits",
+        np.arange(BATCH) % 3,
+        [3, 7, -2, -100, 1.5],
+        "expected the labels of `logits` to be classes, 0 to 2",
+    ),
+    "tag": (
+        lambda: BertTagger(small(), 3),
+        plain_batch,
+        "logits",
+        np.zeros((BATCH, LENGTH), "int32"),
+        [3, -100],
+        "classes, 0 to 2",
+    ),
+    "choice": (
+        lambda: BertMultipleChoice(small()),
+        choice_batch,
+        "logits",
+        np.arange(BATCH) % 2,
+        [CHOICES, 9, -5],
+        "classes, 0 to 1",
+    ),
+    "start": (
+        lambda: BertSpanExtractor(small()),
+        plain_batch,
+        "start_logits",
+        np.arange(BATCH),
+        [LENGTH, -7],
+        "`start_logits` to be classes, 0 to 6",
+    ),
+    "end": (
+        lambda: BertSpanExtractor(small()),
+        plain_batch,
+        "end_logits",
+        np.stack([np.arange(BATCH), np.full(BATCH, 5)], 1),
+        [5, 6, 99],
+        "`end_logits`",
+    ),
+    "token": (
+        lambda: BertPretrainer(small()),
+        pretraining_batch,
+        "mlm_logits",
+        np.zeros((BATCH, P), "int32"),
+        [V, 2**20],
+        "classes, 0 to 36",
+    ),
+    "next": (
+        lambda: BertPretrainer(small()),
+        pretraining_batch,
+        "nsp_logits",
+        np.arange(BATCH) % 2,
+        [2, -3],
+        "classes, 0 to 1",
+    ),
+    "score": (
+        lambda: BertRegressor(small()),
+        plain_batch,
+        "score",
+        np.linspace(0, 1, BATCH).astype("float32"),
+        [np.nan, np.inf],
+        "finite numbers",
+    ),
+}
+OTHERS = {
+    "start_logits": np.zeros(BATCH, "int32"),
+    "end_logits": np.zeros(BATCH, "int32"),
+    "mlm_logits": np.zeros((BATCH, P), "int32"),
+    "nsp_logits": np.zeros(BATCH, "int32"),
+}
 
 
 def compiled(make):

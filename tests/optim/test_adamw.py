@@ -14,9 +14,15 @@ from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 
 CONFIG = BertConfig(
-    vocabulary_size=37, num_layers=2, hidden_dim=12, num_heads=3, intermediate_dim=20, max_sequence_length=9,
-    hidden_dropout=0.0, attention_dropout=0.0,
-)  # fmt: skip
+    vocabulary_size=37,
+    num_layers=2,
+    hidden_dim=12,
+    num_heads=3,
+    intermediate_dim=20,
+    max_sequence_length=9,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+)
 NOT_DECAYED = ("layer_norm/gamma", "layer_norm/beta", "bias")
 
 
@@ -122,9 +128,10 @@ def test_indexed_slices_equal_the_dense_gradient(monkeypatch, threshold):
 def test_fine_tuning_gives_indexed_slices_and_they_train():
     model = BertClassifier(CONFIG, num_labels=2)
     batch = {
-        "token_ids": np.array([[1, 2, 3, 2]]), "segment_ids": np.zeros((1, 4), int),
+        "token_ids": np.array([[1, 2, 3, 2]]),
+        "segment_ids": np.zeros((1, 4), int),
         "padding_mask": np.ones((1, 4), bool),
-    }  # fmt: skip
+    }
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(batch)["logits"])
     gradients = tape.gradient(loss, model.trainable_variables)
@@ -151,9 +158,11 @@ def test_survives_saving_with_its_exclusions(tmp_path):
     model.compile(optimizer, weighted_metrics=None)
     rng = np.random.default_rng(5)
     inputs = {
-        "token_ids": rng.integers(0, 37, (3, 7)), "segment_ids": np.zeros((3, 7), int),
-        "padding_mask": np.ones((3, 7), bool), "mask_positions": rng.integers(0, 7, (3, 2)),
-    }  # fmt: skip
+        "token_ids": rng.integers(0, 37, (3, 7)),
+        "segment_ids": np.zeros((3, 7), int),
+        "padding_mask": np.ones((3, 7), bool),
+        "mask_positions": rng.integers(0, 7, (3, 2)),
+    }
     labels = {"mlm_logits": rng.integers(0, 37, (3, 2)), "nsp_logits": np.array([0, 1, 1])}
     model.fit(inputs, labels, epochs=3, verbose=0)
     model.save(tmp_path / "model.keras")
@@ -219,8 +228,14 @@ def test_layer_decay_is_a_rate_for_each_layer(monkeypatch, threshold):
     optimizer = AdamW.from_config(AdamW(0.01, layer_decay=0.5).get_config())
     optimizer.apply([keras.ops.convert_to_tensor(g) for g in gradients], variables)
     reference.apply([g.astype("float64") for g in gradients], 0.01)
-    factors = {"embeddings": 0.125, "encoder_block_0": 0.25, "encoder_block_1": 0.5, "pooler": 1.0,
-               "masked_lm_head": 1.0, "next_sentence_head": 1.0}  # fmt: skip
+    factors = {
+        "embeddings": 0.125,
+        "encoder_block_0": 0.25,
+        "encoder_block_1": 0.5,
+        "pooler": 1.0,
+        "masked_lm_head": 1.0,
+        "next_sentence_head": 1.0,
+    }
     for variable, old, new in zip(variables, before, reference.weights.values(), strict=True):
         expected = old + factors[variable.path.split("/")[0]] * (new - old)
         np.testing.assert_allclose(variable.numpy(), expected, atol=1e-6)

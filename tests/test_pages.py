@@ -41,7 +41,9 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-PRETRAIN = {"steps=10_000": "steps=4, batch_size=4, sequence_length=16, checkpoint_every=2, evaluation_batches=1, held_out=0.2"}
+PRETRAIN = {
+    "steps=10_000": "steps=4, batch_size=4, sequence_length=16, checkpoint_every=2, evaluation_batches=1, held_out=0.2",
+}
 
 
 def test_the_first_page(place):

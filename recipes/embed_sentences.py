@@ -57,8 +57,8 @@ def main(argv=None):
         if not sentences:
             raise ValueError(f"{args.input} holds no sentence")
         outputs = {"outputs": ("sequence_output", "pooled_output")} if args.pooling == "pooler" else {}
-        model, options = kbert.load_pretrained(args.model, "encoder", **outputs), (args.pooling, args.normalize)
-        options = dict(zip(("pooling", "normalize"), options, strict=True))
+        model = kbert.load_pretrained(args.model, "encoder", **outputs)
+        options = {"pooling": args.pooling, "normalize": args.normalize}
         pipeline = embedding_pipeline(model, sentences, args.sequence_length, **options)
         if args.output:
             inputs = inputs_of(args, model=args.model, sts_b=args.sts_b and sts_b_file(args.sts_b))

@@ -38,17 +38,8 @@ def parse_arguments(argv):
     parser.add_argument("--top-k", metavar="N", type=positive_int, help="tokens for a [MASK] (default: the model's)")
     add_stored_flags(parser)
     parser.add_argument("--tagging-output", choices=("tags", "entities"), help="of a tagger (default: entities)")
-    output = {"metavar": "FILE", "help": "where the answers go: .jsonl or .csv"}
-    size = {"help": "texts a forward pass"}
-    add_flags(
-        parser,
-        "output",
-        "batch-size",
-        "precision",
-        "overwrite",
-        output=output,
-        batch_size=size,
-    )
+    about = {"output": {"metavar": "FILE", "help": "where the answers go"}, "batch_size": {"help": "texts at a time"}}
+    add_flags(parser, "output", "batch-size", "precision", "overwrite", **about)
     args = parser.parse_args(argv)
     args.metrics = args.output.with_suffix(".metrics.json")
     if args.output.suffix.lower() not in (".jsonl", ".csv"):
@@ -60,18 +51,6 @@ def parse_arguments(argv):
     return args
 
 
-def load(args):
-    import kbert
-    from kbert.pipelines.registry import task_pipeline
-    from kbert.training.hardware import choose_hardware
-
-    with choose_hardware("one", args.precision).scope():
-        model = kbert.load_pretrained(args.model)
-        given = {name: getattr(args, name) for name in ("sequence_length", "top_k", "tagging_output")}
-        given = {name: value for name, value in given.items() if value is not None} | stored_options(args)
-        return kbert.build_pipeline(model, **{**task_pipeline(model.task).prediction_options, **given})
-
-
 def show(done, total, speed):
     print(f"{done:,} of {total:,} texts, {speed:,.0f} a second, {(total - done) / speed:,.0f} s left", file=sys.stderr)
 
@@ -79,21 +58,22 @@ def show(done, total, speed):
 def main(argv=None):
     args, start = parse_arguments(argv), time.monotonic()
     with plain_errors():
+        import kbert
         from kbert.files import write_json
+        from kbert.pipelines.registry import task_pipeline
         from kbert.tasks.predict_file import predict_file
+        from kbert.training.hardware import choose_hardware
 
-        reading = {name: getattr(args, name) for name in ("format", "choice_columns") if getattr(args, name)}
-        texts = predict_file(
-            load(args),
-            args.input,
-            args.output,
-            columns={name: getattr(args, f"{name}_column") for name in COLUMNS},
-            keep=args.keep,
-            batch_size=args.batch_size,
-            overwrite=args.overwrite,
-            progress=show,
-            **reading,
-        )
+        def given(*names):
+            return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+        with choose_hardware("one", args.precision).scope():
+            model = kbert.load_pretrained(args.model)
+            options = given("sequence_length", "top_k", "tagging_output") | stored_options(args)
+            pipeline = kbert.build_pipeline(model, **{**task_pipeline(model.task).prediction_options, **options})
+        columns = {name: getattr(args, f"{name}_column") for name in COLUMNS}
+        reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")
+        texts = predict_file(pipeline, args.input, args.output, columns=columns, progress=show, **reading)
         seconds = round(time.monotonic() - start, 1)
         write_json(args.metrics, {"settings": settings_of(args, "metrics"), "texts": texts, "seconds": seconds})
     print(f"{texts:,} texts in {seconds:,.1f} s. Wrote {args.output}.")

@@ -47,9 +47,10 @@ def models():
 
 def test_all_options_are_tried():
     fields = {field.name for field in dataclasses.fields(ModelSettings)}
-    assert set(VALUES) == fields - {"task", "tokenizer", "options"}
+    elsewhere = {"thresholds"}  # of multi-label classifiers alone: tests/models/test_multi_label.py
+    assert set(VALUES) == fields - {"task", "tokenizer", "options"} - elsewhere
     for word in task_names():
-        assert set(task_pipeline(word).options) == TAKEN[word]
+        assert set(task_pipeline(word).options) - elsewhere == TAKEN[word]
 
 
 def test_a_misspelt_option_is_an_error(models):

@@ -159,7 +159,8 @@ class DevEvaluation(keras.callbacks.Callback):
 
     def _prune(self):
         """Deletes the weights that were best neither now nor at any checkpoint that may be resumed from."""
-        needed = {self.best_step(), *(self.best_step(step) for step in self._checkpoints.steps())}
+        checkpoints = self._checkpoints.steps() if self._checkpoints is not None else ()  # without an output, none
+        needed = {self.best_step(), *(self.best_step(step) for step in checkpoints)}
         for step in set(self._weights) - needed:
             del self._weights[step]
         if self.directory is not None and self._writes:

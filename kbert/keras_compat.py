@@ -162,7 +162,7 @@ def write_saved_model(directory, endpoints) -> None:
     used = {id(variable): variable for concrete in traced.values() for variable in concrete.variables}
     root.variables_used = list(used.values())
     tf.saved_model.save(root, str(directory), {"serving_default": next(iter(signatures.values())), **signatures})
-    _log.info("Saved to %s, with the endpoints %s.", directory, ", ".join(endpoints))
+    _log.debug("Saved to %s, with the endpoints %s.", directory, ", ".join(endpoints))
 
 
 def _calling(concrete, specs):

@@ -10,7 +10,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from helpers.paths import ROOT
 from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
@@ -101,15 +100,6 @@ def test_two_replicas_are_one(home, restarted, tmp_path):
     one, two = (read_json(path / "metrics.json")["restarts"] for path in (restarted, tmp_path / "run"))
     assert one["3"] == pytest.approx(two["3"], abs=1e-4)
     assert one["4"] == pytest.approx(two["4"], abs=1e-4)
-
-
-def test_the_example_of_the_documentation(home, monkeypatch, capsys):
-    write_tiny_directory(home / "runs" / "tiny")
-    monkeypatch.chdir(home)
-    code = (ROOT / "docs" / "fine-tuning.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
-    exec(code.replace("sequence_length=64", "sequence_length=9"), {})
-    assert "'accuracy'" in capsys.readouterr().out
-    assert (home / "runs" / "sst2-by-hand" / "model" / "model.weights.h5").is_file()
 
 
 @pytest.fixture(scope="module")

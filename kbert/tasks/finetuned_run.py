@@ -13,7 +13,7 @@ class FinetunedRun:
 
     Attributes:
         metrics: dict, what metrics.json holds: ``dev`` (the official scores), ``constant_answer`` (what a model has to
-            beat), ``evaluations`` (one dict for each, with its step), ``kept_step`` …
+            beat), ``evaluations`` (one dict for each, with its step), ``kept_step``, ``task`` …
         history: list of dicts, the logs of the training, with ``val_…`` where there was an evaluation.
         pipeline: `kbert.Pipeline`, with the weights that are kept.
         path: `pathlib.Path` of the output, or None.

@@ -204,6 +204,7 @@ class Finetuning:
         result, metrics = self._final_evaluation(evaluation)
         speeds = [record["real_tokens_per_second"] for record in history if "real_tokens_per_second" in record]
         metrics |= {
+            "task": self.task.to_dict(),  # with what the training examples decided
             "train_examples": len(self.train),
             "train_windows": data.windows,
             "dev_examples": 0 if self.dev is None else len(self.dev),

@@ -157,7 +157,7 @@ def test_ones_own_table_and_a_chain(home, run, tmp_path, capsys):
     flags = ["--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", "--init", run[0], "--output"]
     run_recipe("finetune_squad", *flags, tmp_path / "run", "--steps", 1, "--batch-size", 4, "--sequence-length", 16)
     scores = read_json(tmp_path / "run" / "metrics.json")
-    assert (scores["version"], scores["dev"]["HasAns_total"], scores["dev"]["NoAns_total"]) == ("2.0", 4, 1)
+    assert (scores["task"]["version"], scores["dev"]["HasAns_total"], scores["dev"]["NoAns_total"]) == ("2.0", 4, 1)
     assert "paper" not in capsys.readouterr().out.split("to learn from")[1]
 
 

@@ -46,7 +46,7 @@ def average_models(models):
     values = {name: [ops.cast(one[name], "float32") for one in outputs] for name in outputs[0]}
     means = {name: _mean(name, is_multi_label, each) for name, each in values.items()}
     ensemble = BertModel(inputs, means, name="ensemble")
-    for name in ("task", "config", "pretrained", "num_labels", "multi_label"):
+    for name in ("task", "config", "pretrained", "num_labels", "multi_label", "token_outputs"):
         if hasattr(models[0], name):
             setattr(ensemble, name, getattr(models[0], name))
     return ensemble

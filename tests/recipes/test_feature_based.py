@@ -9,8 +9,8 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
 from kbert.models.feature_tagger import SETTINGS
-from kbert.tasks.features import dataset as feature_data
 from kbert.tasks.features import extract as features
+from kbert.tasks.features import train as feature_data
 
 SETTING = "weighted-sum-last-four"
 

@@ -2,14 +2,14 @@
 
     python recipes/feature_based_ner.py --train eng.train --dev eng.testa --init runs/tiny --output runs/features
 
-The six settings of the table: embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
-weighted-sum-all; --setting runs one of them, all by default. The encoder reads whole documents (see finetune_ner.py for
-the files) once: the hidden states of each word's first token are written to features/ in --output, and all settings
-learn from these. --train-sentences 2000 learns from the first 2,000 sentences. The paper gives no learning rate and no
-epochs; here it is Adam, its rate falling linearly to 0.
+The six feature modes of the table: embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
+weighted-sum-all; --feature-mode runs one of them, all by default. The encoder reads whole documents (see
+finetune_ner.py for the files) once: the hidden states of each word's first token are written to features/ in --output,
+and all modes learn from these. --train-sentences 2000 learns from the first 2,000 sentences. The paper gives no
+learning rate and no epochs; here it is Adam, its rate falling linearly to 0.
 
---output receives a folder for each setting (tagger.keras, predictions.txt, metrics.json) and, when all six are there,
-metrics.json with the table. The same command resumes: features and settings that are finished are not made again.
+--output receives a folder for each mode (tagger.keras, predictions.txt, metrics.json) and, when all six are there,
+metrics.json with the table. The same command resumes: features and modes that are finished are not made again.
 features/ takes words x layers x hidden x 2 bytes and may be deleted at the end.
 """
 
@@ -29,9 +29,7 @@ from flags import (
     settings_of,
 )
 
-from kbert.models.feature_tagger import SETTINGS
-
-PAPER = dict(zip(SETTINGS, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # BERT-base, F1 on CoNLL-2003's dev
+from kbert.models.feature_tagger import FEATURE_MODES
 
 
 def parse_arguments(argv):
@@ -40,7 +38,7 @@ def parse_arguments(argv):
     add_tag_flags(parser)
     add = parser.add_argument
     add("--train-sentences", metavar="N", type=positive_int, help="learn from the first N alone")
-    add("--setting", choices=("all", *SETTINGS), default="all", help="(default: all)")
+    add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="(default: all)")
     add("--units", metavar="N", type=positive_int, default=768, help="of each LSTM and direction (default: 768)")
     add("--dropout", metavar="X", type=rate, default=0.1, help="of the BiLSTM (default: 0.1)")
     add("--checkpoint-every", metavar="STEPS", type=positive_int, default=100, help="(default: 100)")
@@ -50,19 +48,11 @@ def parse_arguments(argv):
     return parser.parse_args(argv)
 
 
-def print_table(done):
-    """The paper's figures beside ours."""
-    print(f"\n{'F1 on dev, feature-based':<28}{'paper, BERT-base':>18}{'this run':>12}{'minutes':>10}")
-    for setting, published in PAPER.items():
-        ours = f"{100 * done[setting]['dev']['f1']:.1f}" if setting in done else "-"
-        minutes = f"{done[setting]['minutes']:.1f}" if setting in done else "-"
-        print(f"{setting:<28}{published:>18.1f}{ours:>12}{minutes:>10}")
-
-
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
         import kbert
+        from kbert.tasks.features.table import describe_scores
         from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
         from kbert.training.hardware import choose_hardware
         from kbert.training.run_directory import open_run
@@ -74,18 +64,22 @@ def main(argv=None):
         hardware = choose_hardware("one", args.precision)
         outputs, length = ("hidden_states",), args.sequence_length
         encoder = kbert.load_pretrained(args.init, task="encoder", outputs=outputs, sequence_length=length)
-        about = {"settings": settings_of(args, "setting"), "inputs": inputs_of(args), "recipe": "feature_based_ner.py"}
+        about = {
+            "settings": settings_of(args, "feature_mode"),
+            "inputs": inputs_of(args),
+            "recipe": "feature_based_ner.py",
+        }
         run = open_run(args.output, overwrite=args.overwrite, **about)
     print(hardware.describe())
     print(f"{len(train):,} sentences to learn from, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
     names = ("epochs", "steps", "batch_size", "learning_rate", "units", "dropout", "seed", "checkpoint_every")
     training = FeatureTraining(**{name: getattr(args, name) for name in names})
-    modes = SETTINGS if args.setting == "all" else (args.setting,)
+    modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)
     more = {"sequence_length": length, "training": training} | about
     done = train_feature_taggers(encoder, {"train": train, "dev": dev}, tags, run.path, modes, **more)
-    print_table(done)
-    metrics = {"settings": done, "train_examples": len(train)}
-    if len(done) == len(SETTINGS):
+    print(f"\n{describe_scores(done)}")
+    metrics = {"feature_modes": done, "train_examples": len(train)}
+    if len(done) == len(FEATURE_MODES):
         run.finish(metrics)
     if args.json:
         print(json.dumps(metrics))

@@ -10,9 +10,15 @@ from kbert.corpus.compressed import DAMAGED, open_decompressed
 
 # What the two modules raise for damaged archives: their own errors, and whatever else wrong numbers lead to.
 BROKEN = (
-    *DAMAGED, tarfile.TarError, zipfile.BadZipFile, RuntimeError, ValueError, LookupError, ArithmeticError,
+    *DAMAGED,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
     struct.error,
-)  # fmt: skip
+)
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _LARGEST_HEADER = 1 << 20  # bytes of a member's long name or attributes, which are read whole
 _HEADERS = (

@@ -10,9 +10,15 @@ DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what reading a dama
 _CHUNK = 1 << 16
 _XZ_MEMORY = 1 << 28  # bytes; `xz -9` needs 65 MB, a crafted file may ask for 4 GB
 _OTHERS = {  # formats that would be read as text
-    b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4", b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a": "RAR",
-    b"\x1f\x9d": "compress", b"\x5d\x00\x00": "LZMA", b"%PDF-": "PDF", b"PAR1": "Parquet",
-}  # fmt: skip
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!\x1a": "RAR",
+    b"\x1f\x9d": "compress",
+    b"\x5d\x00\x00": "LZMA",
+    b"%PDF-": "PDF",
+    b"PAR1": "Parquet",
+}
 
 
 def open_decompressed(path):

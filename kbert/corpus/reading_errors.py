@@ -13,8 +13,11 @@ class UnreadableInput(ValueError):
 
 
 _OF_FILES = {
-    "ValueError": UnreadableInput, "OSError": OSError, "FileNotFoundError": OSError, "PermissionError": OSError,
-}  # fmt: skip
+    "ValueError": UnreadableInput,
+    "OSError": OSError,
+    "FileNotFoundError": OSError,
+    "PermissionError": OSError,
+}
 
 
 @contextlib.contextmanager

@@ -19,17 +19,33 @@ _ANEW = "Prepare the records anew."
 _COUNTS = ("documents", "sentences", "tokens")
 _MOST = 2**31 - 1  # of anything in a shard: its numbers are int32
 _SHARD = {
-    "name": str, "held_out": bool, "first_document": int, "documents": int, "sentences": int, "tokens": int,
-    "tokens_sha256": str, "index_sha256": str,
-}  # fmt: skip
+    "name": str,
+    "held_out": bool,
+    "first_document": int,
+    "documents": int,
+    "sentences": int,
+    "tokens": int,
+    "tokens_sha256": str,
+    "index_sha256": str,
+}
 _PARTS = {
-    "format": str, "token_type": str, "vocabulary": dict, "tokenizer": dict, "settings": dict, "counts": dict,
-    "versions": dict, "shards": list, "sha256": str,
-}  # fmt: skip
+    "format": str,
+    "token_type": str,
+    "vocabulary": dict,
+    "tokenizer": dict,
+    "settings": dict,
+    "counts": dict,
+    "versions": dict,
+    "shards": list,
+    "sha256": str,
+}
 _TOKENIZER = {
-    "lowercase": bool, "strip_accents": bool | None, "split_on_cjk": bool, "max_word_length": int,
+    "lowercase": bool,
+    "strip_accents": bool | None,
+    "split_on_cjk": bool,
+    "max_word_length": int,
     "special_tokens_in_text": bool,
-}  # fmt: skip
+}
 
 
 def read_manifest(directory) -> dict:

@@ -254,14 +254,16 @@ class _Writer:
         )
 
     def _finish(self):
-        manifest = signed({
-            "format": FORMAT,
-            "token_type": self.token_type,
-            **self.made_by,
-            "counts": self._counts(),
-            "versions": {"python": platform.python_version(), **versions(_PACKAGES)},
-            "shards": self.done["shards"],
-        })  # fmt: skip
+        manifest = signed(
+            {
+                "format": FORMAT,
+                "token_type": self.token_type,
+                **self.made_by,
+                "counts": self._counts(),
+                "versions": {"python": platform.python_version(), **versions(_PACKAGES)},
+                "shards": self.done["shards"],
+            }
+        )
         write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
         _write(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
         (self.directory / UNFINISHED).unlink(missing_ok=True)

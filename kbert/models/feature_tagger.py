@@ -9,7 +9,7 @@ from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.scalar_mix import ScalarMix
 from kbert.layers.task_head import TaskHead
 
-SETTINGS = (  # of the paper's table 7, in its order
+FEATURE_MODES = (  # of the paper's table 7, in its order
     "embeddings",
     "second-to-last",
     "last",
@@ -19,19 +19,19 @@ SETTINGS = (  # of the paper's table 7, in its order
 )
 
 
-def setting_layers(setting, num_layers):
-    """Which hidden states a setting reads, as numbers from 0 (the embeddings) to L (the last layer).
+def feature_layers(mode, num_layers):
+    """Which hidden states a feature mode reads, as numbers from 0 (the embeddings) to L (the last layer).
 
     Args:
-        setting: one of `SETTINGS`.
+        mode: one of `FEATURE_MODES`.
         num_layers: L. An encoder of fewer than four layers has its "last four" in all of them.
 
     Raises:
-        ValueError: another setting.
+        ValueError: another feature mode.
 
     Example::
 
-        setting_layers("concat-last-four", 12)  # (9, 10, 11, 12)
+        feature_layers("concat-last-four", 12)  # (9, 10, 11, 12)
     """
     last_four = tuple(range(max(1, num_layers - 3), num_layers + 1))
     layers = {
@@ -42,16 +42,16 @@ def setting_layers(setting, num_layers):
         "concat-last-four": last_four,
         "weighted-sum-all": tuple(range(1, num_layers + 1)),
     }
-    if setting not in layers:
-        raise ValueError(f"setting_layers: `setting` must be one of {SETTINGS}. Received: {setting!r}")
-    return layers[setting]
+    if mode not in layers:
+        raise ValueError(f"feature_layers: `mode` must be one of {FEATURE_MODES}. Received: {mode!r}")
+    return layers[mode]
 
 
-def feature_tagger(setting, num_layers, hidden_dim, num_labels, *, units=768, dropout=0.1):
+def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropout=0.1):
     """Two bidirectional LSTMs and a linear layer on fixed features of words.
 
     Args:
-        setting: one of `SETTINGS`: how the K layers of `setting_layers` become one vector a word: as they stand, one
+        mode: one of `FEATURE_MODES`: how the K layers of `feature_layers` become one vector a word: as they stand, one
             behind the other ("concat…"), or their learned weighted sum ("weighted-sum…").
         num_layers, hidden_dim: L and H of the encoder.
         num_labels: N.
@@ -69,10 +69,10 @@ def feature_tagger(setting, num_layers, hidden_dim, num_labels, *, units=768, dr
 
         model = feature_tagger("concat-last-four", num_layers=6, hidden_dim=384, num_labels=9)
     """
-    count = len(setting_layers(setting, num_layers))
+    count = len(feature_layers(mode, num_layers))
     features = keras.Input((None, count, hidden_dim), name="features")
     mask = keras.Input((None,), dtype="bool", name="mask")
-    if setting.startswith("weighted-sum"):
+    if mode.startswith("weighted-sum"):
         x = ScalarMix(name="weighted_layers")(features)  # [B, T, H]
     else:
         x = keras.layers.Reshape((-1, count * hidden_dim), name="concat")(features)  # [B, T, K * H]

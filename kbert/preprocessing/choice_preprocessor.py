@@ -80,9 +80,14 @@ class ChoicePreprocessor(Preprocessor):
         a_start = 1 + tf.gather(tf.cast(prompts.row_starts(), tf.int32), prompt_of)
         b_start = 1 + tf.size(values[1]) + tf.cast(choices.row_starts(), tf.int32)
         return pack_ranges(
-            tf.concat(values, axis=0), a_start, a_length, b_start, b_length, sequence_length=self.sequence_length,
+            tf.concat(values, axis=0),
+            a_start,
+            a_length,
+            b_start,
+            b_length,
+            sequence_length=self.sequence_length,
             **self.special_ids,
-        )  # fmt: skip
+        )
 
     def compute_output_spec(self, inputs):
         return self.batch_spec(*inputs["choices"].shape)

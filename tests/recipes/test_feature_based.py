@@ -1,4 +1,4 @@
-"""The feature-based approach: features written once, six settings, and a run taken up between them."""
+"""The feature-based approach: features written once, six feature modes, and a run taken up between them."""
 
 import json
 
@@ -8,11 +8,11 @@ from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
-from kbert.models.feature_tagger import SETTINGS
+from kbert.models.feature_tagger import FEATURE_MODES
 from kbert.tasks.features import extract as features
 from kbert.tasks.features import train as feature_data
 
-SETTING = "weighted-sum-last-four"
+MODE = "weighted-sum-last-four"
 
 
 @pytest.fixture(scope="module")
@@ -25,22 +25,42 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, output, *more):
-    return ("--train", home / "train.txt", "--dev", home / "dev.txt", "--init", home / "init", "--output", output,
-            "--sequence-length", 16, "--units", 7, "--batch-size", 8, "--learning-rate", 0.05, "--steps", 40,
-            "--checkpoint-every", 10, *more)  # fmt: skip
+    return (
+        "--train",
+        home / "train.txt",
+        "--dev",
+        home / "dev.txt",
+        "--init",
+        home / "init",
+        "--output",
+        output,
+        "--sequence-length",
+        16,
+        "--units",
+        7,
+        "--batch-size",
+        8,
+        "--learning-rate",
+        0.05,
+        "--steps",
+        40,
+        "--checkpoint-every",
+        10,
+        *more,
+    )
 
 
 @pytest.mark.slow
-def test_a_setting_broken_off_goes_on_exactly(home, tmp_path, monkeypatch, capsys):
-    setting = ("--setting", SETTING)
-    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "whole", *setting))
-    straight = read_json(tmp_path / "whole" / SETTING / "metrics.json")
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "whole" / SETTING / "history.jsonl").open()]
+def test_a_mode_broken_off_resumes_exactly(home, tmp_path, monkeypatch, capsys):
+    mode = ("--feature-mode", MODE)
+    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "whole", *mode))
+    straight = read_json(tmp_path / "whole" / MODE / "metrics.json")
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "whole" / MODE / "history.jsonl").open()]
     assert len(losses) == 4 and losses[-1] < 0.8 * losses[0] and straight["layers"] == [1]
-    assert not (tmp_path / "whole" / "metrics.json").exists()  # five settings are missing
+    assert not (tmp_path / "whole" / "metrics.json").exists()  # five modes are missing
     printed = capsys.readouterr().out
     rows = {line[:28].strip(): line[28:].split() for line in printed.splitlines()}
-    assert rows[SETTING][:2] == ["95.9", f"{100 * straight['dev']['f1']:.1f}"]
+    assert rows[MODE][:2] == ["95.9", f"{100 * straight['dev']['f1']:.1f}"]
     assert rows["concat-last-four"] == ["96.1", "-", "-"]
     stored = np.load(tmp_path / "whole" / "features" / "train.npy")
     assert len(stored) == sum(len(words) for words, _ in tagged_sentences(40))
@@ -48,25 +68,25 @@ def test_a_setting_broken_off_goes_on_exactly(home, tmp_path, monkeypatch, capsy
     with monkeypatch.context() as patch:
         patch.setattr(feature_data, "feature_dataset", lambda *a, **k: whole(*a, **k).take(19))
         with pytest.raises(ValueError, match="ended after step 19"):
-            run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *setting))
+            run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *mode))
         patch.setattr(feature_data, "feature_dataset", whole)
         patch.setattr(features, "window_states", None)  # the features are not made again
-        run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *setting))
+        run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *mode))
     assert "resuming from the checkpoint of step 10 of 40" in capsys.readouterr().out
-    assert read_json(tmp_path / "run" / SETTING / "metrics.json")["dev"] == straight["dev"]
+    assert read_json(tmp_path / "run" / MODE / "metrics.json")["dev"] == straight["dev"]
 
 
 @pytest.mark.slow
-def test_all_settings(home, tmp_path, capsys):
-    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--setting", "embeddings"))
+def test_all_modes(home, tmp_path, capsys):
+    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--feature-mode", "embeddings"))
     first = (tmp_path / "run" / "embeddings" / "metrics.json").read_bytes()
     capsys.readouterr()
     run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--json"))
     assert (tmp_path / "run" / "embeddings" / "metrics.json").read_bytes() == first
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == metrics
-    assert set(metrics["settings"]) == set(SETTINGS)
-    assert all(one["dev"]["f1"] > 0 for one in metrics["settings"].values())
+    assert set(metrics["feature_modes"]) == set(FEATURE_MODES)
+    assert all(one["dev"]["f1"] > 0 for one in metrics["feature_modes"].values())
 
 
 def test_windows_beyond_the_position_table_are_an_error(home, tmp_path):
@@ -78,8 +98,19 @@ def test_windows_beyond_the_position_table_are_an_error(home, tmp_path):
 @pytest.mark.parametrize("align", ["tokens", "words"])
 def test_features_in_files(home, tmp_path, align):
     (tmp_path / "texts.txt").write_text("the good film .\r\n\nunly a " + "dull song " * 12)
-    common = ("--model", home / "init", "--input", tmp_path / "texts.txt", "--layers", -1, 0, "--align", align,
-              "--sequence-length", 16)  # fmt: skip
+    common = (
+        "--model",
+        home / "init",
+        "--input",
+        tmp_path / "texts.txt",
+        "--layers",
+        -1,
+        0,
+        "--align",
+        align,
+        "--sequence-length",
+        16,
+    )
     run_recipe("extract_features", *common, "--output", tmp_path / "f.jsonl")
     run_recipe("extract_features", *common, "--output", tmp_path / "f.npz", "--batch-size", 2)
     rows = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text("utf-8").splitlines()]

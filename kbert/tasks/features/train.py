@@ -8,7 +8,7 @@ import time
 import keras
 
 from kbert.files import explain_full_disk, read_json
-from kbert.models.feature_tagger import SETTINGS, feature_tagger, setting_layers
+from kbert.models.feature_tagger import FEATURE_MODES, feature_layers, feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
@@ -45,7 +45,7 @@ def train_feature_taggers(
     texts: dict[str, TaggedText],
     tags,
     directory,
-    modes=SETTINGS,
+    modes=FEATURE_MODES,
     *,
     sequence_length: int = 128,
     settings=None,
@@ -71,14 +71,14 @@ def train_feature_taggers(
     Source: Devlin et al. 2018, section 5.3 and table 7.
     """
     directory, done = pathlib.Path(directory), {}
-    for mode in SETTINGS:
+    for mode in FEATURE_MODES:
         path = directory / mode
         if (path / METRICS).exists():
             done[mode] = read_json(path / METRICS)
         elif mode in modes:
             _write_features(encoder, texts, directory / "features", sequence_length)
             _LOGGER.info("%s", mode)
-            run = open_run(path, (settings or {}) | {"setting": mode}, inputs=inputs, recipe=recipe)
+            run = open_run(path, (settings or {}) | {"feature_mode": mode}, inputs=inputs, recipe=recipe)
             done[mode] = _train(mode, run, texts, tags, encoder.config, training)
     return done
 
@@ -95,7 +95,7 @@ def _write_features(encoder, texts, directory, sequence_length):
 
 
 def _train(mode, run, texts, tags, config, options):
-    start, layers = time.perf_counter(), setting_layers(mode, config.num_layers)
+    start, layers = time.perf_counter(), feature_layers(mode, config.num_layers)
     train, dev = (
         FeatureSentences(run.path.parent / "features" / f"{name}.npy", texts[name], tags, layers) for name in texts
     )

@@ -11,7 +11,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from kbert import BertEncoder
 from kbert.files import FullDisk
 from kbert.layers.scalar_mix import ScalarMix
-from kbert.models.feature_tagger import SETTINGS, feature_tagger, setting_layers
+from kbert.models.feature_tagger import FEATURE_MODES, feature_layers, feature_tagger
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.tasks.features.dataset import FeatureSentences, feature_dataset, predict_tags
 from kbert.tasks.features.extract import check_layers, text_features, write_word_features
@@ -113,13 +113,18 @@ def test_batches_of_sentences(cache):
         FeatureSentences(cache, TAGGED.take(range(2)), ["O"], [0])
 
 
-def test_settings_are_the_papers():
-    assert [setting_layers(setting, 12) for setting in SETTINGS] == [
-        (0,), (11,), (12,), (9, 10, 11, 12), (9, 10, 11, 12), tuple(range(1, 13)),
-    ]  # fmt: skip
-    assert setting_layers("weighted-sum-last-four", 2) == (1, 2)
-    with pytest.raises(ValueError, match="`setting` must be one of"):
-        setting_layers("first", 12)
+def test_feature_modes_are_the_papers():
+    assert [feature_layers(mode, 12) for mode in FEATURE_MODES] == [
+        (0,),
+        (11,),
+        (12,),
+        (9, 10, 11, 12),
+        (9, 10, 11, 12),
+        tuple(range(1, 13)),
+    ]
+    assert feature_layers("weighted-sum-last-four", 2) == (1, 2)
+    with pytest.raises(ValueError, match="`mode` must be one of"):
+        feature_layers("first", 12)
 
 
 def test_weighted_layers_are_elmos():
@@ -134,12 +139,12 @@ def test_weighted_layers_are_elmos():
 
 
 @pytest.mark.filterwarnings("error:Layer:UserWarning")  # a mask that a layer drops without saying so
-@pytest.mark.parametrize("setting", ["concat-last-four", "weighted-sum-all"])
-def test_padding_changes_nothing(setting, cache):
+@pytest.mark.parametrize("mode", ["concat-last-four", "weighted-sum-all"])
+def test_padding_changes_nothing(mode, cache):
     keras.utils.set_random_seed(3)
-    model = feature_tagger(setting, 2, 12, 2, units=5)
-    sentences = FeatureSentences(cache, TAGGED, ["O", "B-X"], setting_layers(setting, 2))
-    assert model.get_layer("lstm_0").count_params() == 2 * 4 * 5 * (12 * (2 if "concat" in setting else 1) + 5 + 1)
+    model = feature_tagger(mode, 2, 12, 2, units=5)
+    sentences = FeatureSentences(cache, TAGGED, ["O", "B-X"], feature_layers(mode, 2))
+    assert model.get_layer("lstm_0").count_params() == 2 * 4 * 5 * (12 * (2 if "concat" in mode else 1) + 5 + 1)
     together = predict_tags(model, sentences, ["O", "B-X"], batch_size=4)
     assert together == predict_tags(model, sentences, ["O", "B-X"], batch_size=1)
     assert [len(tags) for tags in together] == [3, 1, 20, 2]

@@ -1,4 +1,4 @@
-"""What a person looks at."""
+"""Shows what a model is trained on and what it predicts."""
 
 from kbert.lazy import lazy_exports
 

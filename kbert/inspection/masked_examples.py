@@ -1,4 +1,4 @@
-"""A few held-out examples as text: what was there, what the model was shown, what it put there.
+"""A few held-out examples as text: the original, the masked input and the model's guesses.
 
 Shapes: B batch, S sequence, P predictions.
 """
@@ -16,14 +16,14 @@ from kbert.training.resume import is_chief
 class MaskedExamples(keras.callbacks.Callback):
     """Writes held-out examples to TensorBoard's Text tab while a masked language model trains.
 
-    One table a time, with the masked pieces in bold: the original text, the corrupted input, and the text with the
-    model's best guess at every masked place, wrong guesses in italics behind a ✗.
+    Each time it writes a table, with the masked tokens in bold: the original text, the corrupted input, and the text
+    with the model's best guess at every masked position, wrong guesses in italics after a ✗.
 
     Args:
         tokenizer: `BertTokenizer`, for its `vocabulary` and `pad_id`.
         batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
         log_dir: path; the same as that of `TensorBoardScalars`.
-        examples: int, how many rows of the batch to show.
+        examples: int, the number of rows of the batch to show.
         every: int, in epochs of `fit` (windows of `fit_steps`).
 
     Example::
@@ -57,7 +57,7 @@ class MaskedExamples(keras.callbacks.Callback):
             writer.close()
 
     def table(self) -> str:
-        """The examples as a Markdown table, with the model's guesses of now."""
+        """The examples as a Markdown table, with the model's current guesses."""
         logits = keras.ops.convert_to_numpy(self.model(self.inputs, training=False)["mlm_logits"])  # [B, P, V]
         guesses = logits.argmax(axis=-1)  # [B, P]
         lines = ["| | masked pieces in **bold**, wrong guesses ✗ *in italics* |", "|---|---|"]
@@ -91,9 +91,9 @@ class MaskedExamples(keras.callbacks.Callback):
         )
 
     def _piece(self, token_id):
-        """A word piece, as TensorBoard's Markdown shows it: what could be markup is a character reference.
+        """A token for TensorBoard's Markdown: characters that could be markup become character references.
 
-        (Python-Markdown knows few backslashes, and TensorBoard allows few tags: none of them strikes through.)
+        (Python-Markdown knows few backslash escapes, and TensorBoard allows few tags, none for strikethrough.)
         """
         piece = self.vocabulary[token_id] if token_id < len(self.vocabulary) else f"[{token_id}]"
         return "".join(f"&#{ord(char)};" if char in string.punctuation else char for char in piece)

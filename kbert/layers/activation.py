@@ -10,8 +10,8 @@ from keras import ops
 def activation_function(name: str) -> Callable:
     """The function of this name (`kbert.config.ACTIVATIONS`), to be called as ``function(x, training=...)``.
 
-    Both forms of the GELU are met in the wild for the same weights: Google's code computes the tanh form, its first
-    release and Hugging Face's port the erf form.
+    Both forms of the GELU are in use for the same weights: Google's code computes the tanh form, its first release and
+    Hugging Face's port the erf form.
 
     Raises:
         ValueError: an unknown name.

@@ -1,4 +1,4 @@
-"""Who may look at whom, as numbers to add to the attention scores.
+"""Which token may attend to which, as numbers to add to the attention scores.
 
 Shapes: B batch, S sequence.
 """
@@ -6,16 +6,15 @@ Shapes: B batch, S sequence.
 import keras
 from keras import ops
 
-_FORBIDDEN = -10000.0  # Google's value: finite, so that a row of nothing but padding stays free of NaN
+_FORBIDDEN = -10000.0  # Google's value: finite, so that a row of padding only does not become NaN
 
 
 @keras.saving.register_keras_serializable("kbert")
 class AttentionBias(keras.layers.Layer):
     """0 where a token may attend to another one and -10000 where not, computed once for all blocks.
 
-    Keys that are padding are hidden from every query. Queries that are padding are not masked: what comes out at
-    padding has no meaning and is not used. In packed rows a token sees only its own part. With ``causal`` it sees
-    nothing to its right.
+    Padding is masked as a key of every query, but not as a query: outputs at padding have no meaning and are not used.
+    In packed rows a token attends only to its own part. With ``causal`` it attends to nothing on its right.
 
     Args:
         causal: left-to-right attention.

@@ -1,4 +1,4 @@
-"""Word piece, segment and position: the sum that enters the encoder.
+"""Token, segment and position embeddings: the input of the encoder.
 
 Shapes: B batch, S sequence, H hidden.
 """
@@ -32,7 +32,7 @@ class EmbeddingBlock(keras.layers.Layer):
 
     Raises:
         ValueError: a sequence longer than the position table, as soon as its length is known: when the model is built,
-            or at the first call. Where TensorFlow learns it only as the graph runs it is an ``InvalidArgumentError``.
+            or at the first call. An ``InvalidArgumentError`` if TensorFlow knows it only when the graph runs.
 
     Source: section 3, figure 2; Google's ``modeling.py``, ``embedding_postprocessor``.
 

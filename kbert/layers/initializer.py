@@ -4,10 +4,10 @@ import keras
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
-    """A fresh normal initialiser cut at two standard deviations.
+    """A new normal initialiser, truncated at two standard deviations.
 
-    Fresh, because a Keras initialiser draws its seed when it is made: one object used for two variables of one shape
-    would give both the same values.
+    A Keras initialiser draws its seed when it is made: one object used for two variables of the same shape would give
+    both the same values.
 
     Source: Google's ``modeling.py``, ``create_initializer``.
     """

@@ -1,4 +1,4 @@
-"""Layer normalisation as BERT does it.
+"""Layer normalisation with BERT's epsilon.
 
 Shapes: ... any leading axes, R their product, H hidden.
 """
@@ -36,7 +36,7 @@ class LayerNorm(keras.layers.LayerNormalization):
         if other := sorted(kwargs.keys() - {"name", "dtype", "trainable"}):
             raise ValueError(
                 f"LayerNorm: expected epsilon, name, dtype or trainable. Received: {other}; for another normalisation "
-                "take keras.layers.LayerNormalization."
+                "use keras.layers.LayerNormalization."
             )
         super().__init__(epsilon=epsilon, **kwargs)
 

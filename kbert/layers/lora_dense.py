@@ -11,11 +11,11 @@ from kbert.keras_compat import untrack_variable
 
 @keras.saving.register_keras_serializable("kbert")
 class LoraDense(keras.layers.Dense):
-    """`keras.layers.Dense`, whose low-rank matrices (`enable_lora`) are saved as they are and cost little to train.
+    """`keras.layers.Dense` whose low-rank matrices (`enable_lora`) are saved separately and are cheap to train.
 
     With LoRA the layer computes ``x W + (alpha / r) (x A) B + bias`` with A [H, r] and B [r, N]. Keras' layer adds A B
     to the kernel W first, so that a step computes the gradient of a whole kernel; and it saves that sum and sets A and
-    B to zero on loading, from where they can learn no more.
+    B to zero on loading, where the gradients of both are zero and training cannot continue.
 
     Private: `_kernel`, the variable, where ``kernel`` is the sum of both (Keras 3.15).
 
@@ -87,7 +87,7 @@ class LoraDense(keras.layers.Dense):
         for name, variable in self._stored().items():
             if name in store.keys():
                 variable.assign(store[name])
-            elif name == "lora_kernel_b":  # of a layer without LoRA: its outputs, with A as it is, so that B can learn
+            elif name == "lora_kernel_b":  # saved without LoRA: A stays random, so that B can learn
                 variable.assign(ops.zeros_like(variable))
 
     def _stored(self):

@@ -1,4 +1,4 @@
-"""Scores of choices that are not there.
+"""Masks the scores of absent choices.
 
 Shapes: B batch, C choices, S sequence.
 """
@@ -6,16 +6,16 @@ Shapes: B batch, C choices, S sequence.
 import keras
 from keras import ops
 
-ABSENT = -1e9  # a score that no probability survives, and finite
+ABSENT = -1e9  # finite, and its probability is 0
 
 
 @keras.saving.register_keras_serializable("kbert")
 class MaskChoices(keras.layers.Layer):
-    """Gives choices without a single token the score -1e9, so that questions with fewer choices can share a batch.
+    """Gives choices without tokens the score -1e9, so that questions with different numbers of choices share a batch.
 
     Loss, gradient and probability of such a choice are 0.
 
-    Inputs: ``scores`` float [B, C]; ``padding_mask`` bool [B, C, S], False all along the row of an absent choice.
+    Inputs: ``scores`` float [B, C]; ``padding_mask`` bool [B, C, S], False everywhere in the row of an absent choice.
 
     Outputs: [B, C].
 

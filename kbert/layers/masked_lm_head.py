@@ -1,4 +1,4 @@
-"""From hidden states at masked places to a score for each word piece.
+"""From hidden states at masked positions to a score for each token of the vocabulary.
 
 Shapes: B batch, S sequence, H hidden, P predictions, V vocabulary.
 """
@@ -16,10 +16,10 @@ from kbert.layers.layer_norm import LayerNorm
 class MaskedLMHead(keras.layers.Layer):
     """Gathers the masked positions, then dense(H) → activation → LayerNorm → scores over the vocabulary + bias.
 
-    Gathering comes first: the scores are by far the widest tensor of BERT, and only P of S rows are wanted.
+    Gathering comes first because the scores are by far the widest tensor of BERT, and only P of S rows are needed.
 
     Args:
-        token_embedding: the encoder's `TokenEmbedding`, whose table is the output table (tied); None: one of its own.
+        token_embedding: the encoder's `TokenEmbedding`, whose table is also the output table (tied); None: untied.
         vocabulary_size: V, where `token_embedding` is None.
         activation: a name of `kbert.config.ACTIVATIONS`.
         layer_norm_epsilon: of the normalisation, 1e-12 here too.
@@ -52,7 +52,7 @@ class MaskedLMHead(keras.layers.Layer):
         super().__init__(**kwargs)
         if (token_embedding is None) == (vocabulary_size is None):
             raise ValueError(
-                "MaskedLMHead: give `token_embedding` for a tied output table or `vocabulary_size` for one of its own. "
+                "MaskedLMHead: give `token_embedding` for a tied output table or `vocabulary_size` for an untied one. "
                 f"Received: token_embedding={token_embedding}, vocabulary_size={vocabulary_size}"
             )
         self.token_embedding = token_embedding

@@ -9,7 +9,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kbert")
 class MergeChoices(keras.layers.Layer):
-    """Folds the choices into the batch axis, so that the encoder sees plain rows.
+    """Merges the axis of choices into the batch axis, so that the encoder receives plain rows.
 
     Inputs: [B, C, S], any dtype.
 

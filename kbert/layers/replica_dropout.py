@@ -5,15 +5,15 @@ import keras
 
 @keras.saving.register_keras_serializable("kbert")
 class ReplicaDropout(keras.layers.Layer):
-    """`keras.layers.Dropout`, but with a mask of its own on every replica of a `tf.distribute` strategy.
+    """`keras.layers.Dropout` with a different mask on every replica of a `tf.distribute` strategy.
 
-    Keras mirrors the state of its seed generators, so that its own layer drops the same places on all replicas: with R
-    replicas the noise of a batch would be that of a batch R times smaller. Here the number of the replica goes into the
-    seed. Other backends than TensorFlow use `keras.random.dropout`.
+    Keras mirrors the state of its seed generators, so that its own layer drops the same positions on all replicas: with
+    R replicas the noise of a batch would be that of a batch R times smaller. Here the replica's number is part of the
+    seed. Backends other than TensorFlow use `keras.random.dropout`.
 
     Args:
-        rate: share of the values set to zero in training; the others are scaled by 1 / (1 - rate). On TensorFlow it is
-            rounded to a multiple of 2^-16.
+        rate: fraction of the values set to zero in training; the others are scaled by 1 / (1 - rate). On TensorFlow it
+            is rounded to a multiple of 2^-16.
         seed: integer, or None for a random one.
 
     Inputs: a float tensor of any shape.
@@ -63,8 +63,8 @@ def _replica_dropout(x, rate, seed):
         # repeat at this step what replica 0 draws at the next.
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
         seed = seed + tf.stack([replica * 7919, 0])
-    # 16 random bits decide about a value: half the random numbers of a float each. The rate that these bits can express
-    # differs from the one asked for by 1 / 2^17 at most; the scale is that of the rate applied.
+    # 16 random bits decide about a value: half of what a random float takes. The rate that these bits can express
+    # differs from the one given by at most 1 / 2^17; the scale is that of the rate applied.
     dropped = min(round(rate * 2**16), 2**16 - 1)
     size = tf.size(x)
     words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)

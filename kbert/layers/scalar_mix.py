@@ -11,7 +11,7 @@ from keras import ops
 class ScalarMix(keras.layers.Layer):
     """The weighted sum of K hidden states of a word: softmax of K learned numbers, times a learned scale.
 
-    At the start all layers weigh the same and the scale is 1.
+    Initially all layers have the same weight and the scale is 1.
 
     Inputs: float [..., K, H].
 

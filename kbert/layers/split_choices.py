@@ -1,4 +1,4 @@
-"""One score a row, back to one row of scores a question.
+"""One score per row, back to one row of scores per question.
 
 Shapes: B batch, C choices, S sequence.
 """

@@ -24,7 +24,7 @@ class TaskHead(keras.layers.Layer):
     Outputs: float32 [..., N].
 
     Raises:
-        ValueError: `units` is no positive integer.
+        ValueError: `units` is not a positive integer.
 
     Source: section 3.2 and appendix B; Google's ``run_classifier.py``, ``run_squad.py`` and ``run_pretraining.py``.
 
@@ -55,7 +55,7 @@ class TaskHead(keras.layers.Layer):
         return ops.cast(self.dense(self.dropout(inputs, training=training)), "float32")  # [..., N]
 
     def compute_mask(self, inputs, previous_mask):
-        return None  # scores end the mask of an LSTM before them: which of them count, the sample weights say
+        return None  # the mask of an LSTM below ends here: the sample weights say which scores count
 
     def compute_output_spec(self, inputs, training=False):
         return keras.KerasTensor((*inputs.shape[:-1], self.units), dtype="float32")

@@ -1,4 +1,4 @@
-"""The table of word pieces, read in both directions.
+"""The token embeddings, used for input and output.
 
 Shapes: ... any leading axes, H hidden, V vocabulary.
 """
@@ -10,7 +10,7 @@ from kbert.layers.initializer import truncated_normal
 
 @keras.saving.register_keras_serializable("kbert")
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
-    """The word-piece table [V, H]: ids to vectors and, with ``reverse=True``, vectors to one score for each word piece.
+    """The embedding table [V, H]: ids to vectors and, with ``reverse=True``, vectors to a score for each token.
 
     `keras.layers.ReversibleEmbedding` with BERT's names and initialiser. `quantize("int8")` leaves it as it is.
 
@@ -25,7 +25,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
     Outputs: float vectors [..., H], or scores [..., V]; in the compute dtype.
 
     An id outside [0, V) is an error on TensorFlow's CPU (``InvalidArgumentError`` naming the id); on accelerators,
-    under XLA and on JAX nothing checks it: the vector is zero, or that of another id.
+    under XLA and on JAX it is not checked: the vector is zero, or that of another id.
 
     Source: section 3, "Input/Output Representations"; the tied output table is that of Google's ``run_pretraining.py``.
 

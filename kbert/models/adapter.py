@@ -1,4 +1,4 @@
-"""What a model with LoRA has learnt, as a small file: an archive of arrays (npz) and a description."""
+"""What a model with LoRA has learned, as a small file: an archive of arrays (npz) and a description."""
 
 import hashlib
 import json
@@ -15,11 +15,11 @@ _DESCRIPTION = "adapter.json"
 
 
 def save_adapter(model, path) -> None:
-    """Writes LoRA's matrices and the variables behind the encoder; of the encoder itself a hash.
+    """Writes LoRA's matrices, the variables after the encoder, and a hash of the encoder itself.
 
     Args:
         model: one of kbert's models, with LoRA.
-        path: of the file.
+        path: the file to write.
 
     Raises:
         ValueError: a model without LoRA.
@@ -34,15 +34,15 @@ def save_adapter(model, path) -> None:
 
 
 def load_adapter(model, path) -> None:
-    """Gives a model with the base's weights what `save_adapter` wrote.
+    """Loads what `save_adapter` wrote into a model that has the weights of the base.
 
     Args:
         model: one of kbert's models, without LoRA or with LoRA of the same layers, rank and alpha.
-        path: of the file.
+        path: the file to read.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: a damaged file, or one of another kind of model, head or base; the model is as it was.
+        ValueError: a damaged file, or one of another kind of model, head or base; the model is left unchanged.
     """
     path = pathlib.Path(path)
     if not path.is_file():

@@ -14,8 +14,7 @@ from kbert.models.bert_model import BertModel
 def average_models(models):
     """One model whose outputs are the means of several models' outputs.
 
-    Of ``logits`` the mean is taken of the probabilities (and given as logits again), of scores and of
-    start and end logits of themselves.
+    ``logits`` are averaged as probabilities (and returned as logits again); scores and start and end logits directly.
 
     Args:
         models: kbert models of the same task, inputs and outputs; at least one. They are not copied.
@@ -27,8 +26,8 @@ def average_models(models):
     Raises:
         ValueError: no model, or models that differ in task, inputs or outputs.
 
-    Source: Devlin et al. 2018, section 4.2, footnote 4: the ensemble is 7 systems of other pre-training checkpoints and
-    fine-tuning seeds.
+    Source: Devlin et al. 2018, section 4.2, footnote 4: the ensemble is 7 systems with different pre-training
+    checkpoints and fine-tuning seeds.
 
     Example::
 

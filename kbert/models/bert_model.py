@@ -24,24 +24,24 @@ class BertModel(CompatibleModel):
     Attributes of every model:
         config: the `BertConfig` of its encoder.
         encoder: its `BertEncoder`.
-        task: what it does, one word of design.md's list.
+        task: what it does, one of the words in `kbert.pipelines.registry`.
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
         pretrained: None, or what `kbert.load_pretrained` found beside the weights (tokenizer, settings). A plain Python
             object: Keras neither tracks nor saves it.
 
-    A batch with a key too few or too many is an error that names the key.
+    A batch with a missing or an unknown key is an error that names the key.
 
-    `compile()` takes the paper's optimizer and the task's losses and metrics (`default_optimizer`, `default_loss`,
-    `default_metrics`); each can be replaced. Keras' losses and metrics by name read logits, which all outputs for
-    classes are (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and `test_on_batch` refuse labels that
-    no class has, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
+    `compile()` uses the paper's optimizer and the task's losses and metrics (`default_optimizer`, `default_loss`,
+    `default_metrics`) unless others are given. All outputs for classes are logits, and Keras' losses and metrics given
+    by name read them as such (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and `test_on_batch`
+    refuse labels that are not a class, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
     """
 
     task: str
     token_outputs: tuple[str, ...] = ()
 
     def __init__(self, inputs, outputs, dtype=None, name=None, trainable=True):
-        # All that there is: a functional model of Keras swallows arguments that it does not know.
+        # No other arguments: a functional model of Keras silently ignores those that it does not know.
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         self.dtype_policy = keras.dtype_policies.get(dtype)
 
@@ -66,17 +66,17 @@ class BertModel(CompatibleModel):
     def default_optimizer(self) -> keras.optimizers.Optimizer:
         """The optimizer of `compile()`: `kbert.AdamW` at 5e-5, the middle of what the paper fine-tunes with.
 
-        The rate is constant, as `compile` does not know for how many steps `fit` will run. For the paper's schedule,
+        The rate is constant because `compile` does not know for how many steps `fit` will run. For the paper's schedule
         pass ``AdamW(WarmupLinearDecay(peak, warmup_steps, total_steps))``.
         """
         return AdamW(5e-5)
 
     def default_loss(self) -> dict[str, keras.losses.Loss]:
-        """The losses of `compile()` by output, newly made; none where the task has none, as an encoder's."""
+        """New objects for the losses of `compile()`, by output; None for a model without losses, such as an encoder."""
         return {}
 
     def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
-        """The metrics of `compile()` by output, newly made; they count with the sample weights."""
+        """New objects for the metrics of `compile()`, by output; they use the sample weights."""
         return {}
 
     def compile(
@@ -88,15 +88,15 @@ class BertModel(CompatibleModel):
         weighted_metrics="auto",
         **kwargs,
     ):
-        """`keras.Model.compile`, with defaults of the paper.
+        """`keras.Model.compile`, with the paper's defaults.
 
         Args:
             optimizer: "auto" is `default_optimizer`.
             loss: "auto" is `default_loss`; None is no loss, as in Keras.
             loss_weights, metrics: as in Keras.
-            weighted_metrics: "auto" is `default_metrics` where `loss` is "auto" and no `metrics` are given, else none:
-                labels for another loss may have another form.
-            **kwargs: what `keras.Model.compile` takes besides: run_eagerly, steps_per_execution, jit_compile ...
+            weighted_metrics: "auto" is `default_metrics` if `loss` is "auto" and no `metrics` are given, otherwise
+                none: labels for another loss may have another form.
+            **kwargs: other arguments of `keras.Model.compile`: run_eagerly, steps_per_execution, jit_compile ...
 
         Raises:
             ValueError: a loss or metric that would take logits for probabilities.
@@ -125,7 +125,7 @@ class BertModel(CompatibleModel):
         return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
-        if not kwargs.get("_use_cached_eval_dataset"):  # else it is `fit` that calls, which has checked them
+        if not kwargs.get("_use_cached_eval_dataset"):  # otherwise `fit` calls, which has checked them
             x = self._checked(x, y, kwargs.get("sample_weight"))
         return super().evaluate(x, y, *args, **kwargs)
 
@@ -136,7 +136,7 @@ class BertModel(CompatibleModel):
         return super().test_on_batch(self._checked(x, y, sample_weight), y, sample_weight, *args, **kwargs)
 
     def _checked(self, x, y=None, sample_weight=None):
-        """`x`, where no wrong label can be seen; a dataset so that it finds its own."""
+        """`x` itself if its labels are right; a dataset is returned with checks added to it."""
         if hasattr(x, "element_spec") and hasattr(x, "map"):
             return checked_dataset(self, x)
         if y is not None:
@@ -144,12 +144,12 @@ class BertModel(CompatibleModel):
         return x
 
     def quantize(self, mode=None, config=None, **kwargs):
-        """`keras.Model.quantize` to int8: dense layers, segments and positions; the word-piece table stays as it is.
+        """`keras.Model.quantize` to int8: dense layers, segments and positions; the token embeddings stay as they are.
 
-        A quantised model is saved in kbert's format or as ``.keras``, exported and predicts; it cannot be trained.
+        A quantised model can predict, be exported, and be saved in kbert's format or as ``.keras``, but not be trained.
 
         Raises:
-            ValueError: another mode; nothing has been changed then.
+            ValueError: another mode; the model is then left unchanged.
         """
         default = keras.quantizers.Int8QuantizationConfig().get_config()
         if mode != "int8" or (config is not None and config.get_config() != default):
@@ -165,36 +165,36 @@ class BertModel(CompatibleModel):
             super().quantize(mode, **kwargs)
 
     def enable_lora(self, rank, alpha=None, layers=("query", "value")):
-        """Freezes the encoder and lets low-rank matrices learn in its place; compile the model after this.
+        """Freezes the encoder and trains low-rank matrices in its place; compile the model afterwards.
 
-        At the start outputs are what they were. What is behind the encoder, a task's head, learns as before. A model
-        with LoRA is saved as ``.keras`` with its matrices; exports and `kbert.save_pretrained` merge them;
-        `save_adapter` writes them and the head alone.
+        Initially the outputs do not change. A task's head on the encoder is trained as before. A model with LoRA is
+        saved as ``.keras`` with its matrices; exports and `kbert.save_pretrained` merge them; `save_adapter` writes
+        only the matrices and the head.
 
         Args:
             rank: r, of the matrices A [H, r] and B [r, N] of a layer.
-            alpha: what A B is multiplied by, times r; None: r.
+            alpha: A B is multiplied by alpha / r; None: r.
             layers: some of ``query, key, value, attention/output, intermediate, feed_forward/output``.
 
         Raises:
-            ValueError: a rank, alpha or layer that cannot be; a model that has LoRA, or is quantised.
+            ValueError: an invalid rank, alpha or layer; a model that already has LoRA, or is quantised.
 
         Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models".
         """
         enable_lora(self, rank, alpha, layers)
 
     def merge_lora(self):
-        """Adds what LoRA has learnt to the encoder's kernels: a model without LoRA, all of which can learn.
+        """Adds LoRA's matrices to the encoder's kernels and removes them; the whole encoder is then trainable.
 
-        Outputs stay what they were up to rounding. Compile the model after this.
+        Outputs stay the same up to rounding. Compile the model afterwards.
         """
         merge_lora(self)
 
     def save_adapter(self, path):
-        """Writes what learns (LoRA's matrices and the head), small, with a hash of what does not.
+        """Writes LoRA's matrices and the head to a small file, with a hash of the frozen weights.
 
         Args:
-            path: of the file, such as ``sst2.adapter.npz``.
+            path: the file to write, such as ``sst2.adapter.npz``.
 
         Raises:
             ValueError: a model without LoRA.
@@ -202,14 +202,16 @@ class BertModel(CompatibleModel):
         save_adapter(self, path)
 
     def load_adapter(self, path):
-        """Gives this model the LoRA and the head of `save_adapter`; outputs are then those of the model saved.
+        """Loads LoRA's matrices and the head that `save_adapter` wrote; outputs are then those of the saved model.
 
         Args:
-            path: of the file. The model has the base's weights, and no LoRA or one of the same layers and rank.
+            path: the file to read. The model must have the weights of the base, and no LoRA or LoRA of the same layers
+                and rank.
 
         Raises:
             FileNotFoundError: no such file.
-            ValueError: damaged, of another kind of model, or of other base weights; the model stays as it was.
+            ValueError: a file that is damaged, of another kind of model, or of other base weights; the model is left
+                unchanged.
         """
         load_adapter(self, path)
 
@@ -226,7 +228,7 @@ class BertModel(CompatibleModel):
             )
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """`keras.Model.export`, but LoRA is merged, and in a TensorFlow SavedModel every weight is stored once."""
+        """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once."""
         if lora_layers(self):
             return merged(self).export(filepath, format, verbose, input_signature, **kwargs)
         if format != "tf_saved_model" or keras.backend.backend() != "tensorflow":
@@ -264,5 +266,5 @@ class BertModel(CompatibleModel):
 
     @classmethod
     def deserialize_arguments(cls, config: dict) -> dict:
-        """The constructor's arguments out of what `get_config` wrote."""
+        """The constructor's arguments from the result of `get_config`."""
         return {name: deserialize(value) if name == "encoder" else value for name, value in config.items()}

@@ -1,4 +1,4 @@
-"""Labels that no class has, found before a model learns or is judged by them.
+"""Finds labels that are not a class before a model is trained or evaluated on them.
 
 Shapes: B batch, S sequence, C choices, N classes.
 """
@@ -11,14 +11,14 @@ from kbert.optim.losses import ClassificationLoss, SpanLoss
 
 
 def check_targets(model, inputs, labels, weights=None):
-    """Raises a ValueError for labels in arrays that are no class of their output, or no number where it is a score.
+    """Raises a ValueError for labels in arrays that are not a class of their output, or, for a score, not a number.
 
-    With kbert's losses a label may be -1, "no label"; where its weight is 0 it may be anything. An output whose loss
-    reads no class numbers is not checked.
+    With kbert's losses a label may be -1, "no label"; a label of weight 0 may be anything. An output whose loss does
+    not read class numbers is not checked.
 
     Args:
         model: a compiled model of kbert.
-        inputs: the batch, a dict of arrays, whose S positions or C choices are the classes of some outputs.
+        inputs: the batch, a dict of arrays; its S positions or C choices are the classes of some outputs.
         labels, weights: as `fit` takes them: arrays, or dicts of arrays by output.
 
     Example::
@@ -42,7 +42,7 @@ def check_targets(model, inputs, labels, weights=None):
 
 
 def checked_dataset(model, dataset):
-    """A tf.data.Dataset that checks its batches as `check_targets` does, while they are made: InvalidArgumentError."""
+    """A tf.data.Dataset that checks its batches like `check_targets`, raising InvalidArgumentError as it is read."""
     import tensorflow as tf
 
     @tf.autograph.experimental.do_not_convert
@@ -59,7 +59,7 @@ def checked_dataset(model, dataset):
 
 
 def _targets(model, labels, weights=None):
-    """Yields (output, labels, weights, loss) of the outputs whose labels can be wrong."""
+    """Yields (output, labels, weights, loss) of the outputs whose labels can be checked."""
     losses, outputs = getattr(model, "loss", None), sorted(model.output)
     if isinstance(losses, (list, tuple)):
         losses = dict(zip(outputs, losses, strict=False))  # in the order in which Keras takes a dict's entries
@@ -74,7 +74,7 @@ def _targets(model, labels, weights=None):
 
 
 def _wrong(model, name, inputs, values, weight, loss):
-    """(where a label is wrong, the labels, how many classes there are; None: they are numbers)."""
+    """(where labels are wrong, the labels, the number of classes, or None for a score)."""
     values = keras.ops.convert_to_tensor(values)
     if name == "score":
         is_wrong = keras.ops.logical_not(keras.ops.isfinite(keras.ops.cast(values, "float32")))
@@ -82,7 +82,7 @@ def _wrong(model, name, inputs, values, weight, loss):
     number = limit = model.output[name].shape[-1] or keras.ops.shape(inputs["token_ids"])[1]  # N, or S or C
     if isinstance(loss, SpanLoss) and len(values.shape) == 2 and values.shape[1] == 2:
         values, limit = values[:, 0], values[:, 1]
-    if not isinstance(loss, ClassificationLoss):  # Keras' own, which fails on such a label whatever its weight
+    if not isinstance(loss, ClassificationLoss):  # Keras' own loss, which fails on such a label whatever its weight
         return wrong_labels(values, limit, ignored=loss.get_config()["ignore_class"]), values, number
     weight = broadcast_weights(weight, values)
     is_wrong = wrong_labels(values, limit, weight)
@@ -92,7 +92,7 @@ def _wrong(model, name, inputs, values, weight, loss):
 
 
 def _is_absent(padding_mask, values, weight):
-    """bool, of each label: whether it is a choice without a token."""
+    """bool, for each label: whether it is a choice without tokens."""
     ops = keras.ops
     is_there = ops.any(ops.cast(padding_mask, "bool"), axis=-1)  # [B, C]
     last = ops.shape(is_there)[1] - 1

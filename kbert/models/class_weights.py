@@ -1,4 +1,4 @@
-"""Class weights as sample weights: Keras takes no `class_weight` where labels are keyed by output.
+"""Class weights as sample weights: Keras accepts no `class_weight` if labels are keyed by output.
 
 Shapes: B batch, S sequence, N classes.
 """
@@ -14,14 +14,14 @@ def apply_class_weight(model, x, y, sample_weight, class_weight):
         model: a kbert model with one output for classes.
         x: the inputs, or a tf.data.Dataset of (inputs, labels) or (inputs, labels, weights).
         y: labels [B] or [B, S], class numbers, or a dict of them by output; None for a dataset.
-        sample_weight: as `fit` takes it; multiplied with the classes' weights.
-        class_weight: dict of class number → weight; classes that are not named weigh 1.
+        sample_weight: as `fit` takes it; multiplied by the weights of the classes.
+        class_weight: dict of class number → weight; other classes have weight 1.
 
     Returns:
         (x, sample_weight).
 
     Raises:
-        ValueError: several outputs, no classes, a class that there is not, a weight that is no finite number from 0 on.
+        ValueError: several outputs, no classes, an unknown class, or a weight that is negative or not finite.
     """
     table = _table(model, class_weight)
     if hasattr(x, "element_spec") and hasattr(x, "map"):
@@ -42,7 +42,7 @@ def _weighted(model, table, inputs, labels, sample_weight=None):
             f"Received: labels of shape {tuple(ids.shape)}"
         )
     ids = keras.ops.cast(ids, "int32")
-    weights = keras.ops.take(table, keras.ops.clip(ids, 0, len(table) - 1), axis=0)  # of -1, no label, any does
+    weights = keras.ops.take(table, keras.ops.clip(ids, 0, len(table) - 1), axis=0)  # any weight does for -1, no label
     given = sample_weight.get(name) if isinstance(sample_weight, dict) else sample_weight
     if given is not None:
         weights = weights * keras.ops.cast(given, "float32")

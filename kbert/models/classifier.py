@@ -20,8 +20,8 @@ class BertClassifier(BertModel):
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         num_labels: N.
-        multi_label: whether each of the N labels is on or off for itself (a sigmoid each, binary cross-entropy, labels
-            [B, N] of 0 and 1), instead of one of them (softmax, cross-entropy, labels [B]).
+        multi_label: True: each of the N labels is on or off independently (sigmoids, binary cross-entropy, labels
+            [B, N] of 0 and 1). False: each text has one of them (softmax, cross-entropy, labels [B]).
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
         dtype: dtype policy of a new encoder.
 

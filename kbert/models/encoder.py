@@ -22,17 +22,17 @@ class BertEncoder(BertModel):
     Args:
         config: `BertConfig`.
         outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return.
-        num_parts: K, for packed rows (several sequences in one row, each seeing only itself); None for plain rows.
+        num_parts: K, for packed rows (several sequences in one row, each attending only to itself); None: plain rows.
         pooler: whether there is a pooler; without one there is no ``pooled_output``.
         dtype: dtype policy, such as ``"mixed_bfloat16"``; the global one by default.
 
-    Inputs, a dict; S is free, up to ``config.max_sequence_length``:
+    Inputs: a dict; S may vary, up to ``config.max_sequence_length``:
         token_ids, segment_ids: int32 [B, S].
         padding_mask: bool [B, S], True at tokens.
         position_ids, part_ids: int32 [B, S], for packed rows only; part 0 is padding, parts count from 1.
 
-    Outputs, a dict, in the compute dtype:
-        sequence_output: [B, S, H], the last block's. Values at padding have no meaning.
+    Outputs: a dict, in the compute dtype:
+        sequence_output: [B, S, H], of the last block. Values at padding have no meaning.
         pooled_output: [B, H], dense + tanh of [CLS]; packed [B, K, H], zeros for a part that a row does not hold.
         hidden_states: L + 1 of [B, S, H], the embeddings first.
         attention_probs: L of [B, A, S, S] (float32, before dropout).
@@ -101,7 +101,7 @@ class BertEncoder(BertModel):
         self.pooler = pool
 
     def with_outputs(self, *outputs) -> "BertEncoder":
-        """An encoder with these outputs that shares this one's layers: training either changes both.
+        """An encoder with these outputs that shares the layers of this one: training either changes both.
 
         Args:
             *outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return.
@@ -131,12 +131,12 @@ class BertEncoder(BertModel):
         return self
 
     def __dir__(self):
-        # Keras finds what to save by walking dir(): it would follow `encoder` round in circles.
+        # Keras finds what to save by walking dir(): it would follow `encoder` in an endless loop.
         return [name for name in super().__dir__() if name != "encoder"]
 
     @property
     def token_embedding(self):
-        """The `TokenEmbedding` layer: the word-piece table."""
+        """The `TokenEmbedding` layer."""
         return self.embeddings.token_embedding
 
     def get_config(self):
@@ -154,7 +154,10 @@ class BertEncoder(BertModel):
 
 
 class _WithProbs(keras.layers.Layer):
-    """An encoder block with its attention probabilities: Keras' graphs hold a layer to its first number of outputs."""
+    """An encoder block with its attention probabilities.
+
+    A layer in Keras' graphs keeps the number of outputs of its first call, so the block itself cannot return both.
+    """
 
     def __init__(self, block, **kwargs):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""The tagger of the feature-based approach: an LSTM over what a frozen encoder says of each word.
+"""The tagger of the feature-based approach: an LSTM over a frozen encoder's features of each word.
 
 Shapes: B batch, T words, K layers, H hidden, N labels, L layers of the encoder.
 """
@@ -24,7 +24,7 @@ def feature_layers(mode, num_layers):
 
     Args:
         mode: one of `FEATURE_MODES`.
-        num_layers: L. An encoder of fewer than four layers has its "last four" in all of them.
+        num_layers: L. For an encoder of fewer than four layers, "last four" means all.
 
     Raises:
         ValueError: another feature mode.
@@ -51,15 +51,15 @@ def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropo
     """Two bidirectional LSTMs and a linear layer on fixed features of words.
 
     Args:
-        mode: one of `FEATURE_MODES`: how the K layers of `feature_layers` become one vector a word: as they stand, one
-            behind the other ("concat…"), or their learned weighted sum ("weighted-sum…").
+        mode: one of `FEATURE_MODES`: how the K layers of `feature_layers` become one vector per word: concatenated
+            ("concat…") or as a learned weighted sum ("weighted-sum…").
         num_layers, hidden_dim: L and H of the encoder.
         num_labels: N.
         units: of each LSTM, in each direction.
         dropout: rate before each LSTM and before the linear layer.
 
     Returns:
-        Functional `keras.Model`. Inputs: ``features`` float32 [B, T, K, H], ``mask`` bool [B, T], False behind the end.
+        Functional `keras.Model`. Inputs: ``features`` float32 [B, T, K, H], ``mask`` bool [B, T], False beyond the end.
         Outputs: ``logits`` float32 [B, T, N].
 
     Source: Devlin et al. 2018, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the

@@ -2,7 +2,7 @@
 
 import keras
 
-_FROM_LOGITS = {  # functions that read probabilities where they are not told otherwise, and their classes
+_FROM_LOGITS = {  # functions that read probabilities by default, and their classes
     "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy",
     "categorical_crossentropy": "CategoricalCrossentropy",
     "binary_crossentropy": "BinaryCrossentropy",
@@ -15,7 +15,7 @@ _ACCURACY = ("acc", "accuracy")
 
 
 def losses_from_logits(losses):
-    """Losses by name become those that read logits; what would take logits for probabilities is an error.
+    """Losses given by name become those that read logits; a loss that would take logits for probabilities is an error.
 
     Args:
         losses: as `keras.Model.compile` takes them: a name, a function, a loss, or lists and dicts of these.
@@ -35,7 +35,7 @@ def losses_from_logits(losses):
 
 
 def metrics_from_logits(metrics, outputs):
-    """The same for metrics; "binary_accuracy", and "accuracy" of outputs with one logit each, count a logit above 0.
+    """The same for metrics; for "binary_accuracy", and "accuracy" of single logits, a logit above 0 means "on".
 
     Args:
         metrics: as `keras.Model.compile` takes them.
@@ -71,7 +71,7 @@ def _from_logits(identifier, module):
     found = module.get(identifier)
     name = getattr(found, "__name__", type(found).__name__)
     if not getattr(found, "__module__", "").startswith("keras."):
-        return identifier  # the user's own
+        return identifier  # defined by the user
     if name in _OF_PROBABILITIES:
         raise ValueError(
             f"compile: {name} compares probabilities, and the model's outputs are logits. Compute it of their softmax."

@@ -10,16 +10,16 @@ TARGETS = ("query", "key", "value", "attention/output", "intermediate", "feed_fo
 
 
 def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
-    """Freezes a model's encoder and gives its projections low-rank matrices that learn in their place.
+    """Freezes a model's encoder and gives its projections low-rank matrices that are trained in their place.
 
     Args:
-        model: one of kbert's models; heads behind its encoder stay as they are, and learn.
+        model: one of kbert's models; the heads on its encoder stay trainable.
         rank: r.
         alpha: the change is (alpha / r) A B; None: r.
-        layers: some of `TARGETS`, of every block.
+        layers: some of `TARGETS`, in every block.
 
     Raises:
-        ValueError: a rank, alpha or layer that cannot be; a model that has LoRA, or is quantised.
+        ValueError: an invalid rank, alpha or layer; a model that already has LoRA, or is quantised.
     """
     caller = f"{type(model).__name__}.enable_lora"
     if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
@@ -41,7 +41,7 @@ def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
 
 
 def freeze_encoder(model) -> None:
-    """Freezes each variable of the encoder; the matrices that LoRA adds to its layers learn."""
+    """Freezes each variable of the encoder; the matrices that LoRA adds to its layers are trainable."""
     for variable in model.encoder.weights:
         variable.trainable = False
 
@@ -52,7 +52,7 @@ def lora_layers(model) -> dict[str, list]:
 
 
 def add_lora(model, layers: dict[str, list]) -> None:
-    """Gives a newly built model the low-rank matrices that `lora_layers` names; what learns stays as it is.
+    """Gives a newly built model the low-rank matrices that `lora_layers` names; what is trainable does not change.
 
     Raises:
         ValueError: a layer that the model does not have.
@@ -61,12 +61,12 @@ def add_lora(model, layers: dict[str, list]) -> None:
     for path, (rank, alpha) in layers.items():
         if path not in known:
             raise ValueError(f"`lora_layers`: the model has no layer {path!r} that can have LoRA.")
-        if not known[path].lora_enabled:  # else it came with the encoder
+        if not known[path].lora_enabled:  # otherwise it came with the encoder
             known[path].enable_lora(rank, alpha)
 
 
 def merge_lora(model) -> None:
-    """Adds what LoRA has learnt to the kernels and removes its matrices; all of the encoder can learn again."""
+    """Adds LoRA's matrices to the kernels and removes them; the whole encoder is trainable again."""
     layers = [layer for layer in dense_layers(model) if layer.lora_enabled]
     for layer in layers:
         layer.merge_lora()
@@ -75,7 +75,7 @@ def merge_lora(model) -> None:
 
 
 def merged(model):
-    """The model itself; one with LoRA as a copy in which it is merged, without changing the model.
+    """The model itself, or, of a model with LoRA, a copy in which it is merged.
 
     Example::
 

@@ -18,16 +18,16 @@ from kbert.optim.metrics import WeightedAccuracy
 
 @keras.saving.register_keras_serializable("kbert")
 class BertMultipleChoice(BertModel):
-    """Each choice is read as a row of its own; one vector scores its pooled [CLS], and the best of the C scores wins.
+    """Encodes each choice as a separate row; one learned vector scores its pooled [CLS], and the highest score wins.
 
-    A choice whose row is padding throughout is none: its score is -1e9.
+    A row that is all padding is not a choice: its score is -1e9.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
         dtype: dtype policy of a new encoder.
 
-    Inputs: the keys of `BertEncoder` with an axis of choices, [B, C, S]; C and S are free.
+    Inputs: the keys of `BertEncoder` with an axis of choices, [B, C, S]; C and S may vary.
 
     Outputs: float32 ``logits`` [B, C].
 

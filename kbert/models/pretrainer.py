@@ -23,7 +23,7 @@ class BertPretrainer(BertModel):
         encoder: `BertConfig`, or a `BertEncoder` to share.
         next_sentence: whether there is a next-sentence head; without it the task is ``masked_lm``.
         masked_lm: whether there is a masked-LM head; without it the task is ``next_sentence``.
-        tied: whether the output table of the masked LM is the word-piece table.
+        tied: whether the output table of the masked LM is the table of token embeddings.
         num_parts: K, for packed rows.
         head_activation, head_layer_norm_epsilon: of the masked-LM head; the config's by default. (KerasHub's head has
             the erf GELU and 1e-5 on an encoder with the tanh GELU and 1e-12.)
@@ -39,8 +39,8 @@ class BertPretrainer(BertModel):
         ValueError: neither head; an encoder without an output that a head reads; a `dtype` or `num_parts` that is not
             the encoder's.
 
-    A copy with new weights is ``BertPretrainer.from_config(model.get_config())``; `keras.models.clone_model` copies
-    layer by layer and would untie the table.
+    For a copy with new weights use ``BertPretrainer.from_config(model.get_config())``: `keras.models.clone_model`
+    copies layer by layer and would untie the table.
 
     Source: section 3.1; Google's ``run_pretraining.py``.
 

@@ -30,7 +30,7 @@ class BertRegressor(BertModel):
         TypeError: `encoder` is neither a config nor an encoder.
         ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's.
 
-    Source: section 4.1, STS-B (GLUE's task of degrees; mean squared error).
+    Source: section 4.1, STS-B (mean squared error).
 
     Example::
 

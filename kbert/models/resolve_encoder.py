@@ -1,4 +1,4 @@
-"""The encoder that a task model stands on."""
+"""The encoder of a task model."""
 
 import keras
 
@@ -7,7 +7,7 @@ from kbert.models.encoder import BertEncoder
 
 
 def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
-    """The encoder a task model stands on: the one given, or a new one of this config.
+    """The encoder of a task model: the one given, or a new one with this config.
 
     Args:
         config_or_encoder: `BertConfig` or `BertEncoder`; an encoder is shared, not copied.
@@ -17,7 +17,7 @@ def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
 
     Raises:
         TypeError: neither a config nor an encoder.
-        ValueError: an encoder that lacks an output the task needs, or that was built otherwise than asked for here.
+        ValueError: an encoder that lacks an output the task needs, or was built with another `dtype` or `num_parts`.
     """
     if isinstance(config_or_encoder, BertConfig):
         return BertEncoder(

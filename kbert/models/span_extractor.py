@@ -17,8 +17,8 @@ from kbert.optim.metrics import SpanAccuracy
 class BertSpanExtractor(BertModel):
     """Encoder, then a start and an end score for every token; no dropout on the head.
 
-    All positions get a score, question and padding too: [CLS] stands for "no answer", and what may be answered is for
-    the answers to decide.
+    All positions get a score, question and padding too. [CLS] means "no answer"; `kbert.answers.spans` decides which
+    spans are allowed.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.

@@ -31,7 +31,7 @@ class BertTagger(BertModel):
         TypeError: `encoder` is neither a config nor an encoder.
         ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's.
 
-    Source: section 5.3 (a word is labelled at its first word piece; the others carry no weight in the loss).
+    Source: section 5.3 (a word is labelled at its first token; its other tokens have weight 0 in the loss).
 
     Example::
 

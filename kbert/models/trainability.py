@@ -1,4 +1,4 @@
-"""Which parts of a model learn, as plain data: layer by layer, and where they differ from their layer, variables."""
+"""Which layers of a model are trainable, as plain data, and which variables differ from their layer."""
 
 import keras
 
@@ -6,11 +6,11 @@ from kbert.keras_compat import all_layers, layer_variables
 
 
 def trainability(model) -> list[list]:
-    """The steps that freeze and unfreeze a new model's layers and variables as this model's are.
+    """The steps that freeze and unfreeze the layers and variables of a new model like those of this one.
 
     Returns:
-        Pairs [path, trainable], in the order in which they are to be set: setting a layer sets all that is in it. The
-        model itself is "", its encoder "encoder". Empty: all of it learns.
+        Pairs [path, trainable], in the order in which they are to be set: setting a layer sets everything in it. The
+        model itself is "", its encoder "encoder". Empty: everything is trainable.
     """
     layers = [layer for layer in all_layers(model) if layer.weights]
     state, steps = {id(layer): True for layer in layers}, []
@@ -30,7 +30,7 @@ def trainability(model) -> list[list]:
 
 
 def set_trainability(model, steps: list[list]) -> None:
-    """Lets all of a model learn, then freezes and unfreezes what `trainability` says.
+    """Makes a whole model trainable, then freezes and unfreezes what `trainability` says.
 
     Raises:
         ValueError: a path that the model does not have.
@@ -46,10 +46,10 @@ def set_trainability(model, steps: list[list]) -> None:
 
 
 def set_trainable(part, value: bool) -> None:
-    """Freezes or unfreezes a variable, or a layer with all that is in it, whatever it was before.
+    """Freezes or unfreezes a variable, or a layer with everything in it, whatever its state.
 
-    On TensorFlow ``layer.trainable = True`` does nothing where the layer's own value is True already, although layers
-    inside it may be frozen: tf.Module passes over an assignment of the same object.
+    On TensorFlow ``layer.trainable = True`` does nothing if the layer's own value is True already, although layers
+    inside it may be frozen: tf.Module ignores an assignment of the same object.
     """
     if not isinstance(part, keras.layers.Layer):
         part.trainable = value

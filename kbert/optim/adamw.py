@@ -23,13 +23,13 @@ class AdamW(keras.optimizers.Optimizer):
         v = beta_2 * v + (1 - beta_2) * g * g
         w = w - learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * w)
 
-    Every weight is decayed but those whose path contains one of `exclude_from_decay`: LayerNorm's gamma and beta, and
-    biases. So the embeddings and the heads' kernels are decayed, as in the original. A gradient that comes as indexed
-    slices (an embedding lookup) is made dense first: decay and moments reach every row.
+    Every weight is decayed except those whose path contains one of `exclude_from_decay`: LayerNorm's gamma and beta,
+    and biases. The embeddings and the heads' kernels are therefore decayed, as in the original. A gradient that comes
+    as indexed slices (an embedding lookup) is made dense first, so that decay and moments reach every row.
 
-    Under `tf.distribute` Keras clips each replica's share of the gradient, so that the threshold depends on their
-    number. Here `clip_scope="global"` clips what the replicas sum to: any number of them gives the update of one.
-    `clip_scope="replica"` is the original's way: each replica's own gradient is clipped, and the clipped ones summed.
+    Under `tf.distribute` Keras clips each replica's share of the gradient, so that the threshold depends on the number
+    of replicas. Here `clip_scope="global"` clips the sum over the replicas: any number of them gives the update of one.
+    `clip_scope="replica"` does as the original: each replica's own gradient is clipped, and the results are summed.
 
     Args:
         learning_rate: float or `LearningRateSchedule`, such as `WarmupLinearDecay`.
@@ -41,19 +41,19 @@ class AdamW(keras.optimizers.Optimizer):
         global_clipnorm: float, or None for no clipping.
         clip_scope: "global" or "replica".
         layer_decay: float in (0, 1], the factor of the learning rate from one layer to the one below: 1 for the pooler
-            and all behind the encoder, `layer_decay` for its last block, ... and layer_decay^(L + 1) for the
-            embeddings, where L is the number of blocks up to the last that learns. None: the same rate for all. (It
-            is not the paper's: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
-        **kwargs: what every Keras optimizer takes: gradient_accumulation_steps, use_ema ...
+            and everything after the encoder, `layer_decay` for its last block, ... and layer_decay^(L + 1) for the
+            embeddings, where L is the number of blocks up to the last trainable one. None: the same rate for all. (Not
+            from the BERT paper: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
+        **kwargs: arguments of every Keras optimizer: gradient_accumulation_steps, use_ema ...
 
     Attributes:
         gradient_norm: float32 variable [], the global norm before clipping at the last step (with
             `clip_scope="replica"` that of the first replica); exists once built.
         first_non_finite: int32 variable [], the first update whose `gradient_norm` was infinite or NaN, counted from
-            1; 0: none; exists once built.
+            1, or 0 if there was none; exists once built.
 
     Raises:
-        ValueError: an unknown `clip_scope`, a number outside its range, another way of clipping.
+        ValueError: an unknown `clip_scope`, a number outside its range, or another kind of clipping.
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
 
@@ -107,7 +107,7 @@ class AdamW(keras.optimizers.Optimizer):
         self._factors = _layer_factors([_path(variable) for variable in variables], self.layer_decay)
 
     def is_decayed(self, variable) -> bool:
-        """Whether weight decay reaches this variable."""
+        """Whether weight decay applies to this variable."""
         return not any(part in _path(variable) for part in self.exclude_from_decay)
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
@@ -142,7 +142,7 @@ class AdamW(keras.optimizers.Optimizer):
         tf.__internal__.distribute.interim.maybe_merge_call(update_everywhere, strategy, grads, *scalars)
 
     def _sum_and_clip(self, grads):
-        """The gradients summed over replicas, and the number to multiply them by so that their norm is in bounds."""
+        """The gradients summed over replicas, and the factor that brings their norm within bounds."""
         replicas = count_replicas()
         if replicas == 1 or self.clip_scope == "global":
             grads = sum_over_replicas(grads)
@@ -211,7 +211,7 @@ def _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, la
 
 
 def _layer_factors(paths, layer_decay):
-    """What the learning rate of each variable is multiplied by."""
+    """The factor of each variable's learning rate."""
     if layer_decay is None:
         return [1.0] * len(paths)
     blocks = [found and int(found[1]) for found in map(_BLOCK.search, paths)]
@@ -227,7 +227,7 @@ def _path(variable):
 
 
 def _read(variable):
-    """A variable's value as a tensor: on TensorFlow `ops.convert_to_tensor` leaves a variable what it is."""
+    """A variable's value as a tensor: on TensorFlow `ops.convert_to_tensor` returns the variable itself."""
     value = variable.value if isinstance(variable, keras.Variable) else variable
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -270,7 +270,7 @@ def _plain(decay, beta_1, beta_2, epsilon):
 
 @functools.cache
 def _compiled(decay, beta_1, beta_2, epsilon):
-    """The same update as one fused kernel: on a CPU less than half the time, as it is bound by memory."""
+    """The same update as one fused kernel: on a CPU it takes less than half the time, being bound by memory."""
     import tensorflow as tf
 
     return tf.function(_plain(decay, beta_1, beta_2, epsilon), jit_compile=True)
@@ -289,7 +289,7 @@ def _is_worth_compiling(gradient):
 
 @functools.cache
 def _can_compile():
-    """Whether this TensorFlow compiles a function by itself; some builds are without the compiler."""
+    """Whether this TensorFlow can compile a function with XLA; some builds lack the compiler."""
     import tensorflow as tf
 
     with tf.init_scope():

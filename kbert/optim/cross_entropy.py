@@ -3,18 +3,18 @@
 A loss and a metric that call this on the same logits build the same operations, which TensorFlow's graph optimiser and
 XLA then compute once.
 
-Glossary: B batch, P predictions, N labels or vocabulary; "..." is any number of axes.
+Shapes: B batch, P predictions, N labels or vocabulary; "..." is any number of axes.
 """
 
 import keras
 from keras import ops
 
-IGNORED_LABEL = -1  # "no label here": it has no part in a loss or a metric
-_IMPOSSIBLE = 1e8  # an nll that only a class with a masked logit (-1e9) has: an absent choice, a position of padding
+IGNORED_LABEL = -1  # "no label here": ignored by losses and metrics
+_IMPOSSIBLE = 1e8  # only a class with a masked logit (-1e9) has a larger nll: an absent choice, a position of padding
 
 
 def cross_entropy(labels, logits, weights=None):
-    """Negative log-likelihood of each label, and the weight it counts with.
+    """Negative log-likelihood and weight of each label.
 
     Args:
         labels: integers [...]; -1 means that there is none. [..., 1] is taken as [...].
@@ -22,9 +22,9 @@ def cross_entropy(labels, logits, weights=None):
         weights: floats [...], or with fewer trailing axes than the labels, or None for ones.
 
     Returns:
-        (nll, weights), both float32 [...], the weights 0 and the nll finite where there is no label. The nll is NaN
-        where a label that counts is neither -1 nor in [0, N), or is a class with a masked logit (an absent choice), so
-        that no loss passes over it.
+        (nll, weights), both float32 [...]; where there is no label the weight is 0 and the nll finite. The nll is NaN
+        where a label of non-zero weight is neither -1 nor in [0, N), or is a class with a masked logit (an absent
+        choice), so that no loss hides it.
     """
     logits = ops.cast(logits, "float32")  # [..., N]
     labels, weights, is_wrong = labels_and_weights(labels, logits, weights)
@@ -34,13 +34,13 @@ def cross_entropy(labels, logits, weights=None):
 
 
 def labels_and_weights(labels, logits, weights=None):
-    """What counts in a loss or metric of integer labels.
+    """Integer labels and their weights, as a loss or metric uses them.
 
     Returns:
         (labels int32 [...], all of them in [0, N); weights float32 [...], 0 where the label given was -1; is_wrong bool
         [...], see `wrong_labels`).
     """
-    num_labels = ops.shape(logits)[-1]  # positions of a batch that was cut to its longest row are no static number
+    num_labels = ops.shape(logits)[-1]  # not static for the positions of a batch that was trimmed to its longest row
     labels = _comparable(labels)
     if len(labels.shape) == len(logits.shape) and labels.shape[-1] == 1:
         labels = ops.squeeze(labels, axis=-1)
@@ -51,16 +51,16 @@ def labels_and_weights(labels, logits, weights=None):
 
 
 def on_or_off(labels, logits, weights=None):
-    """What counts in a loss or metric of labels that are on or off, each for itself.
+    """Labels that are on or off independently, and their weights, as a loss or metric uses them.
 
     Args:
-        labels: numbers [..., N], -1 where it is not known.
+        labels: numbers [..., N], -1 where a label is not known.
         logits: floats [..., N].
         weights: floats [...] or [..., N], or None for ones.
 
     Returns:
         (labels, logits, weights; float32 [..., N], the weights 0 where a label is not known; is_wrong bool [..., N]:
-        whether a label that counts is no number in [0, 1]).
+        whether a label of non-zero weight is outside [0, 1]).
     """
     labels, logits = ops.cast(labels, "float32"), ops.cast(logits, "float32")
     weights = broadcast_weights(weights, logits) * ops.cast(labels != IGNORED_LABEL, "float32")
@@ -70,13 +70,13 @@ def on_or_off(labels, logits, weights=None):
 
 
 def wrong_labels(labels, num_labels, weights=None, ignored=IGNORED_LABEL):
-    """bool [...]: whether a label that counts is neither a class, an integer in [0, N), nor the one to ignore.
+    """bool [...]: whether a label of non-zero weight is neither a class (an integer in [0, N)) nor `ignored`.
 
     Args:
         labels: numbers [...].
         num_labels: N, or an N for each label.
         weights: [...]; a label of weight 0 does not count. None: all count.
-        ignored: the label that says that there is none; None: there always is one.
+        ignored: the label that means "no label"; None: every label must be a class.
     """
     labels = _comparable(labels)
     is_class = ops.logical_and(labels >= 0, labels < ops.cast(num_labels, labels.dtype))
@@ -97,9 +97,9 @@ def _comparable(labels):
 
 
 def without_padding(labels, logits):
-    """Positions [B] and logits [B, S], padding's at -1e9, from [B, 2] (position, length); [B] is no change.
+    """Positions [B] and logits [B, S], those of padding at -1e9, from [B, 2] (position, length); [B] stays as it is.
 
-    A position behind its row's end becomes S, which is no position.
+    A position beyond the end of its row becomes S, which no row has.
     """
     if len(labels.shape) < 2 or labels.shape[-1] != 2:
         return labels, logits
@@ -122,8 +122,9 @@ def broadcast_weights(weights, values):
 
 
 def check_labels(labels, num_labels, name="labels"):
-    """Raises a ValueError unless every label is an integer in [0, num_labels), -1 not among them: for data in which
-    every example has a label, before training starts.
+    """Raises a ValueError unless every label is an integer in [0, num_labels).
+
+    It checks, before training starts, data in which every example must have a label: -1 is an error too.
     """
     labels = keras.ops.convert_to_numpy(labels)
     if labels.dtype.kind not in "iu":

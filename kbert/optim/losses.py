@@ -1,9 +1,9 @@
-"""The losses BERT is trained with, in float32 and as means over the whole batch, also where replicas share it.
+"""The losses BERT is trained with, in float32 and as means over the whole batch, also if replicas share it.
 
-Keras divides a loss by the number of replicas and adds up their gradients, which is right only where each replica has
-the same sum of weights. These losses divide by the sum over all replicas instead, so that two replicas train as one.
+Keras divides a loss by the number of replicas and adds up their gradients, which is right only if each replica has the
+same sum of weights. These losses divide by the sum over all replicas instead, so that two replicas train like one.
 
-Glossary: B batch, S sequence, P predictions, C choices, N labels, V vocabulary; "..." is any number of axes.
+Shapes: B batch, S sequence, P predictions, C choices, N labels, V vocabulary; "..." is any number of axes.
 """
 
 import keras
@@ -16,10 +16,10 @@ from kbert.optim.replicas import count_replicas, sum_over_replicas
 class WeightedMeanLoss(keras.losses.Loss):
     """Base of the losses here: (sum of weight * value) / (sum of weights + `epsilon`) over the global batch.
 
-    Under `tf.distribute` the gradient is this replica's share of that mean's, and the value, once Keras has averaged
-    it over replicas, is the mean itself, also where the last batch is split unevenly.
+    Under `tf.distribute` the gradient is this replica's share of the gradient of that mean, and the value, once Keras
+    has averaged it over replicas, is the mean itself, even if the last batch is split unevenly.
 
-    There is no choice of `reduction` or `dtype`, which Keras' losses have: they compute this mean, in float32.
+    Unlike Keras' losses these have no `reduction` and `dtype`: they always compute this mean, in float32.
 
     Subclasses define `values_and_weights`.
     """
@@ -49,9 +49,9 @@ class WeightedMeanLoss(keras.losses.Loss):
 class ClassificationLoss(WeightedMeanLoss):
     """Weighted mean cross-entropy of integer labels: classification, tagging (by token), multiple choice.
 
-    The label -1 means "no label" and is left out of both sums, as is one of weight 0; with no label at all the loss is
-    0. Any other label outside [0, N) makes the loss NaN: a compiled step cannot raise an error, and this value ends a
-    run of kbert's. (`fit` of kbert's models finds such labels before, wherever it can see them.)
+    The label -1 means "no label"; it is excluded from both sums, like labels of weight 0. Without any label the loss is
+    0. Any other label outside [0, N) makes the loss NaN: a compiled step cannot raise an error, and kbert's training
+    stops at a NaN. (`fit` of kbert's models finds such labels beforehand if it can read them.)
 
     Inputs:
         y_true: integers [...].
@@ -127,9 +127,9 @@ class MaskedLanguageModelLoss(ClassificationLoss):
 class SpanLoss(ClassificationLoss):
     """Half the mean cross-entropy of one end of the answer; used on both ends it adds up to their mean.
 
-    With positions alone all S logits count, padding too, as in the original. With each row's length beside its position
-    those of padding are left out, so that a batch cut to its longest row has the loss of the padded one. A position
-    behind the row's end (or beyond S) makes the loss NaN, -1 is no position: see `ClassificationLoss`.
+    With positions alone, all S logits count, padding too, as in the original. With each row's length beside its
+    position, those of padding are excluded, so that a batch trimmed to its longest row has the loss of the padded one.
+    A position beyond the row's end (or S) makes the loss NaN; -1 means "no position": see `ClassificationLoss`.
 
     Inputs:
         y_true: positions [B], or [B, 2] (position, length of the row).
@@ -155,9 +155,9 @@ class SpanLoss(ClassificationLoss):
 
 @keras.saving.register_keras_serializable("kbert")
 class MultiLabelLoss(WeightedMeanLoss):
-    """Weighted mean binary cross-entropy of every label of a row, each on or off for itself.
+    """Weighted mean binary cross-entropy of the labels of each row, which are on or off independently.
 
-    The label -1 means "not known" and is left out of both sums; any other number outside [0, 1] makes the loss NaN.
+    The label -1 means "not known" and is excluded from both sums; any other number outside [0, 1] makes the loss NaN.
 
     Inputs:
         y_true: numbers [B, N], 1 = on, 0 = off; between them a probability.
@@ -182,7 +182,7 @@ class MultiLabelLoss(WeightedMeanLoss):
 
 @keras.saving.register_keras_serializable("kbert")
 class RegressionLoss(WeightedMeanLoss):
-    """Weighted mean squared error of one number per example; a label that is no number (NaN) makes it NaN.
+    """Weighted mean squared error of one number per example; a NaN among the labels makes it NaN.
 
     Inputs:
         y_true: floats [B].

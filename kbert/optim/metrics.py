@@ -1,8 +1,8 @@
-"""Metrics as sums over everything seen, divided once at the end: right for partial batches and for replicas.
+"""Metrics that sum over all batches and divide once at the end: correct for partial batches and for replicas.
 
-They count with sample weights, so they go into `model.compile(weighted_metrics=...)`.
+They use sample weights, so pass them as `model.compile(weighted_metrics=...)`.
 
-Glossary: B batch, P predictions, N labels, V vocabulary; "..." is any number of axes.
+Shapes: B batch, P predictions, N labels, V vocabulary; "..." is any number of axes.
 """
 
 import keras
@@ -18,7 +18,7 @@ from kbert.optim.cross_entropy import (
 
 
 class WeightedMean(keras.metrics.Mean):
-    """Base of the metrics here: (sum of weight * value) / (sum of weights), 0 before anything was seen.
+    """Base of the metrics here: (sum of weight * value) / (sum of weights), 0 before the first batch.
 
     Subclasses define `values_and_weights`.
     """
@@ -41,9 +41,10 @@ class WeightedMean(keras.metrics.Mean):
 class CrossEntropy(WeightedMean):
     """Mean negative log-likelihood over all labels seen, in nats: the masked-LM loss of a whole evaluation.
 
-    NaN once it has seen a label that is neither -1 nor a class.
+    NaN after a label that is neither -1 nor a class.
 
-    (A loss that Keras reports is a mean of batches' means, each batch counting the same however many labels it has.)
+    (The loss that Keras reports is a mean of the batches' means, in which each batch counts the same, however many
+    labels it has.)
 
     Inputs:
         y_true: integers [...], -1 = no label.
@@ -64,7 +65,7 @@ class CrossEntropy(WeightedMean):
 
 @keras.saving.register_keras_serializable("kbert")
 class Perplexity(CrossEntropy):
-    """exp of the mean negative log-likelihood over all labels seen, at most e^88 (float32 ends there); 0 before any.
+    """exp of the mean negative log-likelihood over all labels, at most e^88 (the limit of float32); 0 before the first.
 
     Inputs: as `CrossEntropy`.
 
@@ -83,7 +84,7 @@ class Perplexity(CrossEntropy):
 
 @keras.saving.register_keras_serializable("kbert")
 class WeightedAccuracy(WeightedMean):
-    """Share of labels that have the highest logit; a label that is neither -1 nor a class counts as missed.
+    """Fraction of labels that have the highest logit; a label that is neither -1 nor a class counts as wrong.
 
     Inputs:
         y_true: integers [...], -1 = no label.
@@ -106,7 +107,7 @@ class WeightedAccuracy(WeightedMean):
 
 @keras.saving.register_keras_serializable("kbert")
 class SpanAccuracy(WeightedAccuracy):
-    """Share of answers whose start (or end) has the highest logit.
+    """Fraction of answers whose start (or end) has the highest logit.
 
     Inputs:
         y_true: positions [B], or [B, 2] with each row's length, as `kbert.optim.losses.SpanLoss`.
@@ -124,7 +125,7 @@ class SpanAccuracy(WeightedAccuracy):
 
 @keras.saving.register_keras_serializable("kbert")
 class MultiLabelAccuracy(WeightedMean):
-    """Share of the labels of all rows, each on or off for itself, that are what a probability above 0.5 says.
+    """Fraction of all labels, each on or off, that agree with "probability above 0.5".
 
     Inputs:
         y_true: numbers [B, N], 1 = on, 0 = off, -1 = not known.
@@ -147,7 +148,7 @@ class MultiLabelAccuracy(WeightedMean):
 
 @keras.saving.register_keras_serializable("kbert")
 class SquaredError(WeightedMean):
-    """Mean squared error over all examples seen.
+    """Mean squared error over all examples.
 
     Inputs:
         y_true: floats [B].

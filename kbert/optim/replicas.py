@@ -1,10 +1,10 @@
-"""What the losses and the optimizer need to know of data-parallel replicas (`tf.distribute`); one replica elsewhere."""
+"""Data-parallel replicas (`tf.distribute`), for the losses and the optimizer; one replica on other backends."""
 
 import keras
 
 
 def count_replicas() -> int:
-    """How many replicas run this step together; 1 outside a replica's step and on other backends than TensorFlow."""
+    """How many replicas run this step together; 1 outside a replica's step and on backends other than TensorFlow."""
     if keras.backend.backend() != "tensorflow":
         return 1
     import tensorflow as tf
@@ -15,7 +15,7 @@ def count_replicas() -> int:
 
 
 def sum_over_replicas(values):
-    """The sum over all replicas of each tensor in a list, on every replica; the list itself where there is one."""
+    """The sum over all replicas of each tensor in a list, on every replica; the list itself if there is only one."""
     if count_replicas() == 1:
         return values
     import tensorflow as tf

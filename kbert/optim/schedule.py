@@ -13,11 +13,11 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         peak * t / warmup_steps          while t < warmup_steps
         peak * (1 - t / total_steps)     from then on; 0 from total_steps on
 
-    So the first step's learning rate is 0, and at the end of the warm-up it jumps down: for 1,000,000 steps with
-    10,000 of warm-up from 0.9999 * peak to 0.99 * peak.
+    The learning rate of the first step is 0, and at the end of the warm-up it drops: for 1,000,000 steps with 10,000 of
+    warm-up, from 0.9999 * peak to 0.99 * peak.
 
     Args:
-        peak: float, the learning rate the warm-up rises towards.
+        peak: float, the learning rate that the warm-up rises to.
         warmup_steps: int >= 0.
         total_steps: int, at least `warmup_steps`.
 
@@ -26,7 +26,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     Outputs: float32 [].
 
     Raises:
-        ValueError: numbers no schedule can have.
+        ValueError: a negative number, or `total_steps` below 1 or `warmup_steps`.
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
 

@@ -1,4 +1,4 @@
-"""A learning rate that does not depend on how long the run is."""
+"""A learning rate that does not depend on the length of the run."""
 
 import keras
 from keras import ops
@@ -6,7 +6,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kbert")
 class WarmupConstant(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0, then the peak for ever: a run can be extended, as no step depends on the number of steps.
+    """Linear warm-up from 0, then constant at the peak: a run can be extended, since it depends on no total.
 
     Args:
         peak: float, the learning rate after the warm-up.
@@ -17,7 +17,7 @@ class WarmupConstant(keras.optimizers.schedules.LearningRateSchedule):
     Outputs: float32 of its shape.
 
     Raises:
-        ValueError: numbers no schedule can have.
+        ValueError: a negative number.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The members of tar and zip archives, one stream at a time; an archive that is cut off is an error, not an end."""
+"""The members of tar and zip archives, one stream at a time; a truncated archive is an error."""
 
 import contextlib
 import struct
@@ -33,11 +33,11 @@ _HEADERS = (
 def archive_members(path) -> Iterator[tuple[str, object]] | None:
     """(name, binary stream) of each file in an archive, recognised by its first bytes; None for other files.
 
-    The members of a tar archive, compressed or not, come in its order, those of a zip sorted by name. Each stream must
-    be used up before the next one is asked for.
+    The members of a tar archive, compressed or not, come in its order, those of a zip sorted by name. Read each stream
+    to its end before asking for the next one.
 
     Raises:
-        One of `BROKEN`, at once or later: the archive is damaged, encrypted, or compressed in a way that is not read.
+        One of `BROKEN`, at once or later: the archive is damaged, encrypted, or compressed in an unsupported way.
     """
     with open_decompressed(path) as stream:
         start = _read_fully(stream, tarfile.BLOCKSIZE)
@@ -59,7 +59,7 @@ def _is_tar(start):
     try:
         tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
     except tarfile.EOFHeaderError:
-        return True  # an archive of nothing
+        return True  # an empty archive
     except tarfile.HeaderError:
         return False
     return True
@@ -72,7 +72,7 @@ def _zip_members(path):
                 continue
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 # Python decompresses the others in pieces without bound.
-                raise zipfile.BadZipFile(f"expected members stored or deflated, {member.filename} is neither")
+                raise zipfile.BadZipFile(f"expected stored or deflated members; {member.filename} is neither")
             with archive.open(member) as stream:
                 yield member.filename, stream
 
@@ -91,8 +91,8 @@ def _tar_members(path):
 def _check_rest(stream):
     """Reads everything after the end mark, so that the checksums of the compression are checked.
 
-    The last record may be filled up with anything, unless there is no member. Anything else than zeros after it would
-    be skipped silently: a second archive, or a text that begins with zeros.
+    The last record may be padded with anything, unless the archive is empty. Anything but zeros after it would be
+    skipped silently: a second archive, or a text that begins with zeros.
     """
     position = stream.tell()
     if position > tarfile.BLOCKSIZE:
@@ -100,11 +100,11 @@ def _check_rest(stream):
         stream.read(-(position + block) % tarfile.RECORDSIZE + block)
     while rest := stream.read(1 << 20):
         if rest.strip(b"\0"):
-            raise tarfile.ReadError("there is more after the end of the archive")
+            raise tarfile.ReadError("there is data after the end of the archive")
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose damaged header is an error. `tarfile` takes it for the end of the archive."""
+    """A member for which a damaged header is an error; `tarfile` treats one as the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf, encoding, errors):

@@ -1,4 +1,4 @@
-"""Compressed files as streams of bounded memory, in which nothing is skipped silently."""
+"""Compressed files as streams with bounded memory, which skip nothing silently."""
 
 import bz2
 import gzip
@@ -22,17 +22,17 @@ _OTHERS = {  # formats that would be read as text
 
 
 def open_decompressed(path):
-    """A binary stream of a file's content, of gzip, bzip2 and xz (recognised by their first bytes) decompressed.
+    """A binary stream of a file's content; gzip, bzip2 and xz (recognised by their first bytes) are decompressed.
 
     Raises:
         ValueError: a format that is not supported.
-        OSError: no such file, or no permission. What `DAMAGED` lists, also while reading: it is damaged.
+        OSError: no such file, or no permission. The errors of `DAMAGED`, also while reading: the file is damaged.
     """
     with open(path, "rb") as file:
         start = file.read(8)
     for magic, name in _OTHERS.items():
         if start.startswith(magic):
-            raise ValueError(f"{path} is {name}, which is not read. Give plain text, gzip, bzip2, xz, tar or zip.")
+            raise ValueError(f"{path} is {name}, which is not supported. Give plain text, gzip, bzip2, xz, tar or zip.")
     if start.startswith(b"\x1f\x8b"):
         return gzip.open(path, "rb")
     if start.startswith(b"BZh"):

@@ -1,4 +1,4 @@
-"""Files of a corpus: patterns → paths → texts, one line at a time, whatever they are packed in."""
+"""Files of a corpus: patterns → paths → texts, one line at a time, also from compressed files and archives."""
 
 import glob
 import io
@@ -13,10 +13,10 @@ LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
 
 
 def find_files(patterns):
-    """The files that paths and glob patterns name, sorted, each once; all are looked at before any is read.
+    """The files that paths and glob patterns match, sorted and without duplicates; all are checked before any is read.
 
     Args:
-        patterns: a path or glob pattern (`**` crosses directories), or a list of them.
+        patterns: a path or glob pattern (`**` matches across directories), or a list of them.
 
     Raises:
         ValueError: a pattern that matches no file, a directory, a file that cannot be opened or decompressed, UTF-16,
@@ -28,16 +28,16 @@ def find_files(patterns):
         found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
         files = [path for path in found if not os.path.isdir(path)]
         if not files and found:
-            raise ValueError(f"{pattern} is a directory. A corpus is files: give a pattern such as {pattern}/*.txt")
+            raise ValueError(f"{pattern} is a directory. Expected files: give a pattern such as {pattern}/*.txt")
         if not files:
             raise ValueError(f"No file matches {pattern!r}. Give the path of a text file or a glob pattern in quotes.")
         paths.update(files)
     if not paths:
-        raise ValueError("The corpus names no file. Received: an empty list of patterns.")
+        raise ValueError("Expected at least one path or pattern. Received: an empty list of patterns.")
     for path in paths:
         _check(path)
     if all(os.path.getsize(path) == 0 for path in paths):
-        raise ValueError(f"The corpus is empty: {_some(paths)} hold no bytes.")
+        raise ValueError(f"The corpus is empty: {_some(paths)} have no content.")
     return sorted(paths)
 
 
@@ -46,8 +46,8 @@ def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
 
     Gzip, bzip2, xz, tar (compressed or not) and zip are recognised by content. Lines end at "\n" only and come without
     it; a byte order mark is removed; bytes that are not UTF-8 become U+FFFD, which the tokenizer deletes as it
-    does NUL. Each `lines` must be used up before the next text is asked for. Memory is bounded by the longest line that
-    is allowed, 8 MiB, whatever the files decompress to.
+    does NUL. Read each `lines` to its end before asking for the next text. Memory is bounded by the longest line
+    allowed, 8 MiB, whatever the files decompress to.
 
     Raises:
         ValueError: while reading, if the file is damaged or a line is longer; names the file (and the line).
@@ -85,7 +85,7 @@ def _read_line(reader, name, number):
     if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
         raise ValueError(
             f"{name}, line {number}: expected text in lines of at most {LONGEST_LINE:,} bytes. Received: a longer one. "
-            "Put line ends into it, where a sentence or paragraph ends."
+            "Add line ends after sentences or paragraphs."
         )
     return line
 
@@ -103,7 +103,7 @@ def _damaged(name, error):
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, ValueError) and str(name) in reason:  # says all there is to say
         return reason
-    return f"Cannot read {name}: {reason}. The file is damaged, cut short, or not to be read by this user."
+    return f"Cannot read {name}: {reason}. The file is damaged, truncated, or not readable by this user."
 
 
 def _some(paths):

@@ -11,7 +11,7 @@ from kbert.corpus.sentences import split_sentences
 
 FORMATS = ("auto", "lines", "prose", "wikiextractor")
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 2000, 1 << 18
-_NARROWEST_COLUMN = 40  # characters; shorter lines of equal length are rather sentences
+_NARROWEST_COLUMN = 40  # characters; shorter lines of equal length are probably sentences
 _LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor: it is a paragraph
 _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
 _LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
@@ -35,12 +35,12 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
     Returns:
         Iterator of documents: non-empty lists of non-empty sentences (str). A document ends where its file ends, and
-        after 20,000 sentences or 8 million characters. Where the tags of a WikiExtractor file do not match (an unclosed
-        document, text outside of documents), all text is kept, and a UserWarning names the file and the line.
+        after 20,000 sentences or 8 million characters. If the tags of a WikiExtractor file do not match (an unclosed
+        document, text outside of documents), all text is kept, and a UserWarning names the file and line.
 
     Raises:
-        ValueError: as `find_files`, at once; for a damaged file or a line above 8 MiB, when it is read; at the end, if
-            there was no sentence.
+        ValueError: as `find_files`, immediately; for a damaged file or a line above 8 MiB, when it is read; at the end,
+            if there were no sentences.
 
     Example::
 
@@ -51,10 +51,10 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
 
 def iterate_documents(files, format="auto", language="en"):
-    """`read_documents` for files that `find_files` has found, in the order given.
+    """As `read_documents`, for files that `find_files` has found, in the given order.
 
     Raises:
-        ValueError: another `format`; while reading, as `read_documents`.
+        ValueError: an unknown `format`; while reading, as `read_documents`.
     """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
@@ -62,10 +62,10 @@ def iterate_documents(files, format="auto", language="en"):
 
 
 def detect_format(lines):
-    """Which format a text is in, judged by its first 2,000 lines.
+    """Detects the format of a text from its first 2,000 lines.
 
-    "wikiextractor" if it opens with `<doc `. "prose" if more than a tenth of its lines hold several sentences, or
-    break off in a sentence where a column is full. "lines" otherwise.
+    "wikiextractor" if it starts with `<doc `; "prose" if more than a tenth of its lines hold several sentences, or are
+    wrapped at a full column in mid-sentence; otherwise "lines".
     """
     lines = [line.strip() for line in lines]
     full = [line for line in lines if line]
@@ -102,7 +102,7 @@ def _documents(files, format, language):
                 yield document
     if not found:
         raise ValueError(
-            f"The corpus holds no sentence. Read: {len(files)} file(s), the first {files[0]}, as {format}."
+            f"The corpus contains no sentences. Read: {len(files)} file(s), the first {files[0]}, as {format}."
         )
 
 
@@ -117,7 +117,7 @@ def _sample(lines):
 
 
 def _gather(sentences):
-    """Documents out of a stream of sentences, in which None ends a document. Long ones are divided."""
+    """Documents from a stream of sentences in which None ends a document. Long documents are divided."""
     document, size = [], 0
     for sentence in sentences:
         if sentence is not None:
@@ -141,7 +141,7 @@ def _read_prose(lines, language, name):
 
 
 def _paragraphs(lines):
-    """Joins wrapped lines. A line end is a paragraph's end beside an empty line or a line too long to be wrapped."""
+    """Joins wrapped lines. A paragraph ends at an empty line, and at a line that is too long to be a wrapped one."""
     block, characters = [], 0
     for line in lines:
         line = line.strip()
@@ -156,12 +156,12 @@ def _paragraphs(lines):
 
 
 def _read_wikiextractor(lines, language, name):
-    opened = warned = 0  # lines, counted from 1: of the document that is read; of what a warning is about
+    opened = warned = 0  # line numbers, from 1: of the current document; of what a warning is about
     title = False
     for number, line in enumerate(lines, 1):
         fault = None
         if line.startswith("<doc "):
-            fault = opened and f"a <doc>, although that of line {opened:,} is not closed"
+            fault = opened and f"a <doc>, but the one of line {opened:,} is not closed"
             opened, title = number, True
             yield None
         elif line.startswith("</doc>"):
@@ -177,16 +177,16 @@ def _read_wikiextractor(lines, language, name):
             warned = number
             _warn_of_tags(name, number, fault)
     if opened and not warned:
-        _warn_of_tags(name, opened, "a <doc> that is not closed where the file ends: is it cut short?")
+        _warn_of_tags(name, opened, "a <doc> that is not closed at the end of the file: is the file truncated?")
 
 
 def _warn_of_tags(name, line, fault):
-    message = f"{name}, line {line:,}: {fault}. All text is kept; no further faults of this file are reported."
+    message = f"{name}, line {line:,}: {fault}. All text is kept; further faults of this file are not reported."
     warnings.warn(message, stacklevel=3)
 
 
 def _prose_sentences(line, language):
-    """The finished sentences of a paragraph: none of a heading or list item; an unfinished last one is skipped."""
+    """The complete sentences of a paragraph: none of a heading or list item; an incomplete last one is skipped."""
     if "<" in line:
         line = _TAG.sub(" ", line)
     if "&" in line:
@@ -195,7 +195,7 @@ def _prose_sentences(line, language):
     if not line or _MARKUP.match(line) or (line.endswith(".") and line.count(" ") < _HEADING_WORDS and len(line) < 60):
         return []
     sentences = split_sentences(line, language)
-    return [s for s in sentences if _FINISHED.search(s) and (" " in s or not s.isascii())]  # "12." is no sentence
+    return [s for s in sentences if _FINISHED.search(s) and (" " in s or not s.isascii())]  # "12." is not a sentence
 
 
 _READERS = {"lines": _read_lines, "prose": _read_prose, "wikiextractor": _read_wikiextractor}

@@ -1,4 +1,4 @@
-"""Token pools: some ten thousand tokenised sentences with their documents, the unit sentence pairs are drawn in.
+"""Token pools: tens of thousands of tokenised sentences with their documents, within which sentence pairs are drawn.
 
 Shapes: n sentences, d documents, t tokens of a pool.
 """
@@ -56,7 +56,7 @@ def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
         documents: function without arguments that returns an iterator over (epoch, number, sentences): int, int, list
             of str. A pool never mixes epochs.
         tokenizer: `kbert.BertTokenizer`.
-        pool_sentences: a pool is closed when it holds so many (or 8 MB of text); a document is never divided.
+        pool_sentences: a pool is closed when it has this many (or 8 MB of text); a document is never divided.
 
     Returns:
         tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.

@@ -1,4 +1,4 @@
-"""Errors of files that are read inside a dataset, as if they were read outside."""
+"""Errors of files that are read inside a dataset, raised as if the files were read outside of it."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ _IN_PYTHON = re.compile(r"(\w+(?:Error|Exception)): ([^\n]*)\nTraceback \(most r
 
 
 class UnreadableInput(ValueError):
-    """A file that a dataset reads is damaged; the message names it."""
+    """A file that a dataset reads is damaged; the message names the file."""
 
 
 _OF_FILES = {
@@ -22,10 +22,11 @@ _OF_FILES = {
 
 @contextlib.contextmanager
 def reading_errors():
-    """Raises a ValueError or OSError of a dataset's Python code (a damaged shard, a corpus cut short) by its message.
+    """Raises a ValueError or OSError of a dataset's Python code (a damaged shard, a truncated corpus) with its own
+    message.
 
     A ValueError becomes an `UnreadableInput`. TensorFlow reports both as `tf.errors.InvalidArgumentError` or
-    `UnknownError`, within a traceback as text. Other errors pass unchanged.
+    `UnknownError` whose message contains a traceback. Other errors pass unchanged.
 
     Example::
 

@@ -2,7 +2,7 @@
 
 A records directory holds
 
-    manifest.json       what made it, the counts, for each shard its size and SHA-256; at its end its own SHA-256
+    manifest.json       settings, counts, size and SHA-256 of each shard; at its end its own SHA-256
     vocab.txt           the vocabulary
     train-00000.tokens  token ids, little-endian uint16 (int32 beyond 65,536 tokens), one sentence after the other
     train-00000.index   little-endian int32: n, d, the n sentences' lengths in tokens, the d documents' in sentences
@@ -26,8 +26,8 @@ from kbert.text.vocabulary import read_vocabulary
 class Records:
     """A records directory, checked and open for reading.
 
-    Opening checks the manifest, the vocabulary, the size of every file, and every index wholly. The tokens of a shard
-    are checked each time it is read: their SHA-256, and that no id lies beyond the vocabulary.
+    Opening checks the manifest, the vocabulary, the size of every file, and the whole of every index. The tokens of a
+    shard are checked each time it is read: their SHA-256, and that every id is in the vocabulary.
 
     Args:
         directory: written by `write_records` or recipes/prepare_records.py.
@@ -61,7 +61,7 @@ class Records:
         return BertTokenizer(self.directory / VOCABULARY, **self.manifest["tokenizer"], **kwargs)
 
     def check_tokenizer(self, tokenizer):
-        """Raises ValueError unless the tokenizer makes the ids that the records hold."""
+        """Raises ValueError unless the tokenizer gives the ids of these records."""
         expected = self.manifest["vocabulary"]
         if tokenizer.vocabulary_size != expected["size"]:
             raise ValueError(
@@ -82,7 +82,7 @@ class Records:
             )
 
     def check_hashes(self):
-        """Reads every shard and raises ValueError for the first that is not what was written."""
+        """Reads every shard and raises ValueError for the first damaged one."""
         for shard in self.manifest["shards"]:
             read_index(self.directory, shard)
             self._read_tokens(shard)
@@ -91,7 +91,7 @@ class Records:
         """The `TokenPool` of a shard, by its number (int or int scalar tensor), in graph or eagerly.
 
         Raises:
-            ValueError: the shard is damaged; in a dataset a `tf.errors.OpError` that holds the same sentence (see
+            ValueError: the shard is damaged; in a dataset a `tf.errors.OpError` with the same message (see
                 `kbert.corpus.reading_errors`).
         """
         return self._pool(shard, held_out, with_tokens=True)
@@ -144,7 +144,7 @@ class Records:
             raise ValueError(f"{path} is missing, which {self.directory / MANIFEST} lists. Prepare the records anew.")
         if path.stat().st_size != expected:
             raise ValueError(
-                f"{path} is damaged or cut short: expected {expected:,} bytes. Received: {path.stat().st_size:,} "
+                f"{path} is damaged or truncated: expected {expected:,} bytes. Received: {path.stat().st_size:,} "
                 "bytes. Prepare the records anew."
             )
 
@@ -153,7 +153,7 @@ def read_index(directory, shard):
     """The index of a shard: (lengths of its sentences in tokens [n], of its documents in sentences [d]), int32.
 
     Raises:
-        ValueError: it is not what was written, or contradicts the manifest.
+        ValueError: it is damaged, or contradicts the manifest.
     """
     path = directory / f"{shard['name']}.index"
     numbers = np.frombuffer(_read_hashed(path, shard["index_sha256"]), "<i4")
@@ -182,5 +182,5 @@ def is_records(path):
 
 
 def vocabulary_hash(vocabulary):
-    """SHA-256 of the tokens, one a line."""
+    """SHA-256 of the tokens, one per line."""
     return hashlib.sha256("\n".join(vocabulary).encode("utf-8", "surrogatepass")).hexdigest()

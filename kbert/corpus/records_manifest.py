@@ -1,7 +1,7 @@
 """The manifest of a records directory: what it must hold, so that a reader can rely on every number in it.
 
-It ends with the SHA-256 of the rest, so that no change goes unseen; beyond that every field is checked, since a change
-may come with a new hash.
+It ends with the SHA-256 of the rest, so that every change is detected. In addition every field is checked, since a
+changed file may come with a matching hash.
 """
 
 import hashlib
@@ -52,17 +52,17 @@ def read_manifest(directory) -> dict:
     """The manifest of finished records, checked.
 
     Raises:
-        ValueError: no directory, no or unfinished records, another format, and whatever is no manifest that
-            `write_records` could have written; the message names the file.
+        ValueError: no directory, no records or unfinished ones, another format, or a manifest that `write_records`
+            could not have written; the message names the file.
     """
     directory = pathlib.Path(directory)
     path = directory / MANIFEST
     if not directory.is_dir():
         raise ValueError(
-            f"There are no records: {os.fspath(directory)} is no directory. See recipes/prepare_records.py."
+            f"There are no records: {os.fspath(directory)} is not a directory. See recipes/prepare_records.py."
         )
     if (directory / UNFINISHED).is_file():
-        raise ValueError(f"{directory} is unfinished. Give the same prepare_records.py command again; it resumes.")
+        raise ValueError(f"{directory} is unfinished. Run the same prepare_records.py command again; it resumes.")
     try:
         manifest = read_json(path)
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def check_shards(shards, path) -> None:
             _refuse(path, f"{where}: an object", shard)
         _check_fields(shard, _SHARD, path, where)
         kind = KINDS[shard["held_out"]]
-        name = f"{kind}-{numbers[kind]:05d}"  # leaves no way out of the directory, and none to list a shard twice
+        name = f"{kind}-{numbers[kind]:05d}"  # allows no path outside of the directory, and no shard listed twice
         if shard["name"] != name:
             _refuse(path, f"{where}: the name {name!r}", shard["name"])
         if not 1 <= shard["documents"] <= shard["sentences"] <= shard["tokens"] <= _MOST:

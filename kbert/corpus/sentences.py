@@ -6,14 +6,14 @@ def split_sentences(text, language="en"):
 
     The work is done by sentencex (Wikimedia's segmenter, about 300 languages): abbreviations ("Mr.", "U.S.", "e.g."),
     initials, decimals and quoted speech do not end a sentence. tensorflow_text's StateBasedSentenceBreaker breaks after
-    every full stop ("Mr. | Smith", "3. | 5 million") and is some fifty times slower.
+    every full stop ("Mr. | Smith", "3. | 5 million") and is about fifty times slower.
 
     Args:
         text: str, one paragraph. Line ends inside it count as spaces.
         language: ISO 639-1 code; decides the abbreviations and the full stops.
 
     Returns:
-        list of str, stripped, none empty; nothing but white space is lost.
+        list of str, stripped, none empty; only white space is lost.
 
     Example::
 

@@ -54,11 +54,11 @@ def write_records(
 ):
     """Tokenises documents once and writes them as `Records`.
 
-    Documents are gathered until they fill `shuffle_shards` shards, put in a random order, and written: so a shard,
-    within which pairs are drawn and instances shuffled, holds documents from far apart in the corpus. Files are written
-    under a temporary name and renamed. A killed run leaves complete shards and unfinished.json; the same call
-    resumes (documents are read again, not tokenised again) and ends with the same bytes. Where the records are
-    complete, it does nothing. Progress is logged.
+    Documents are collected until they fill `shuffle_shards` shards, shuffled, and written. So each shard, within which
+    pairs are drawn and instances shuffled, has documents from distant parts of the corpus. Files are written under a
+    temporary name and renamed. A killed run leaves complete shards and unfinished.json; the same call resumes
+    (documents are read again, not tokenised again) and ends with the same bytes. If the records are complete, it does
+    nothing. Progress is logged.
 
     Args:
         documents: iterable of documents (lists of str), the same each time, as `kbert.corpus.documents.read_documents`
@@ -71,14 +71,14 @@ def write_records(
         seed: of the order of the documents.
         settings: JSON-able description of the corpus, for the manifest; an unfinished run is resumed only if
             it is the same.
-        overwrite: remove records that are there, finished or not.
+        overwrite: delete existing records, finished or not.
 
     Returns:
         `Records`.
 
     Raises:
-        ValueError: the directory holds other things, or records of other settings; no documents, or none for training;
-            a bad share or size.
+        ValueError: the directory holds other files, or records with other settings; no documents, or none for training;
+            an invalid share or size.
 
     Example::
 
@@ -117,7 +117,7 @@ class _Writer:
         self.done = {"documents_read": 0, "rounds": 0, "shards": []}
 
     def open(self, overwrite):
-        """Looks at the directory; returns whether the records are there already."""
+        """Checks the directory; returns whether the records are already complete."""
         names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
         ours = [n for n in names if n in _STATE or n.startswith(("train-", "held-out-")) or is_partial(n)]
         others = sorted(set(names) - set(ours) - set(_RECIPE))
@@ -126,7 +126,7 @@ class _Writer:
                 f"{self.directory} holds other files ({', '.join(others[:3])}). Records need a directory of their own."
             )
         if overwrite:
-            for name in sorted(ours, key=lambda name: name not in _STATE):  # first what would make records of the rest
+            for name in sorted(ours, key=lambda name: name not in _STATE):  # first the files that mark it as records
                 (self.directory / name).unlink()
             return False
         if not ours:
@@ -136,8 +136,8 @@ class _Writer:
         there = read_manifest(self.directory) if finished else self._read_unfinished()
         if _resolved(there) != _resolved(self.made_by):
             raise ValueError(
-                f"{self.directory} holds {'records' if finished else 'an unfinished run'} of other settings: "
-                f"{_difference(there, self.made_by)}. Give those, another directory, or `overwrite` to remove them."
+                f"{self.directory} holds {'records' if finished else 'an unfinished run'} with other settings: "
+                f"{_difference(there, self.made_by)}. Give the same settings, another directory, or `overwrite`."
             )
         if not finished:
             self.done = there["done"]
@@ -150,17 +150,17 @@ class _Writer:
             state = read_json(path)
             check_signature(state, path)
         except ValueError as error:
-            raise ValueError(f"{error} Give `overwrite` to begin again.") from None
+            raise ValueError(f"{error} Give `overwrite` to start again.") from None
         return state
 
     def _check_done(self):
-        """Raises ValueError unless the shards that were complete still are: it is cheap beside tokenising."""
+        """Raises ValueError unless the completed shards are still complete; this is cheap compared with tokenising."""
         check_shards(self.done["shards"], self.directory / UNFINISHED)
         for shard in self.done["shards"]:
             for suffix in ("tokens", "index"):
                 path = self.directory / f"{shard['name']}.{suffix}"
                 if not path.is_file() or sha256(path) != shard[f"{suffix}_sha256"]:
-                    raise ValueError(f"{path} is missing or damaged. Give `overwrite` to begin again.")
+                    raise ValueError(f"{path} is missing or damaged. Give `overwrite` to start again.")
 
     def write(self, documents):
         start = self.done["documents_read"]
@@ -192,7 +192,7 @@ class _Writer:
         if gathered:
             self._write_round(gathered, held, int(read))
         if not self.done["shards"]:
-            raise ValueError("The corpus holds no document with a token: there is nothing to write.")
+            raise ValueError("The corpus has no document with a token: there is nothing to write.")
         if all(shard["held_out"] for shard in self.done["shards"]):
             raise ValueError(
                 f"All {self.done['documents_read']:,} documents are held out at held_out={self.held_out}, none is "
@@ -294,7 +294,7 @@ def _write(path, content):
 
 
 def _resolved(made_by):
-    """What the records are defined by, where two spellings of a tokenizer's settings may mean the same."""
+    """The settings that define the records, with different spellings of the same tokenizer settings made equal."""
     return made_by["vocabulary"], resolve_settings(made_by["tokenizer"]), made_by["settings"]
 
 

@@ -1,12 +1,11 @@
 """Batches that are only as long as their longest row: no padding to 128 tokens for sentences of 20.
 
-Preprocessors make batches of a static length S. Here a batch loses the columns in which every row is padding: all of
-them, or down to the smallest of a few fixed lengths, so that a compiler meets few shapes. Masked positions have no
-weight in attention and none in the loss, so every row's outputs stay what they were (up to the order of floating-point
-sums).
+Preprocessors make batches of a static length S. Here columns in which every row is padding are removed: all of them, or
+down to one of a few fixed lengths, so that a compiler sees few shapes. Padding has no weight in attention or in the
+loss, so the outputs of every row stay the same (up to the order of floating-point sums).
 
-The order of the rows may help: for evaluation they are sorted by length; for training, on request, the rows of a window
-of batches are dealt out to its batches by length.
+Ordering the rows saves more padding: for evaluation they are sorted by length; for training, optionally, the rows of a
+window of batches are assigned to its batches by length.
 
 Shapes: B batch, C choices, S sequence, n rows.
 """
@@ -17,12 +16,12 @@ import tensorflow as tf
 from kbert.stateless_random import fold_in, permutation
 
 PADDINGS = ("longest", "bucket", "full")
-BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # what a compiler meets
-# Entries with a column for every position, [..., S]: of every model's batch, and of preprocessors that make windows.
+BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # the shapes that a compiler sees
+# Entries with a value per position, [..., S]: of every model's batch, and of preprocessors that make windows.
 BY_TOKEN = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")
 _OF_WINDOWS = ("window_token", "is_max_context", "token_starts", "token_ends")
-_FEWEST_ROWS = 64  # and its multiples are shared evenly by replicas
-_MULTIPLE = 4  # what "longest" is rounded up to
+_FEWEST_ROWS = 64  # and its multiples divide evenly among replicas
+_MULTIPLE = 4  # "longest" is rounded up to a multiple of this
 _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 
@@ -32,16 +31,16 @@ def trim_padding(batch, padding="longest", also=()):
 
     Args:
         batch: dict with ``padding_mask`` bool [..., S] (False on padding). Entries by token, such as ``token_ids``, are
-            cut with it; they are known by name, whatever the shape of others. Other entries are unchanged.
+            cut with it; they are recognised by name, whatever the shapes of others. Other entries are unchanged.
         padding: "longest": to a multiple of 4, and at least 4; "bucket": to the smallest of `BUCKETS`, for compiled
             models; "full": not at all, for a TPU.
         also: names of further entries [..., S] to cut, such as labels by token.
 
     Returns:
-        The dict with [..., S'], S' <= S not static (but for "full").
+        The dict with [..., S'], S' <= S, not static (except for "full").
 
     Raises:
-        ValueError: another `padding`; a name of `also` that the batch does not hold.
+        ValueError: an unknown `padding`; a name in `also` that the batch does not have.
 
     Example::
 
@@ -66,7 +65,7 @@ def trim_padding(batch, padding="longest", also=()):
 
 
 def padding_for(model) -> str:
-    """The `padding` for a model's batches: on a TPU one shape, where XLA compiles the model few, else any.
+    """The `padding` for a model's batches: one shape on a TPU, a few shapes if XLA compiles the model, otherwise any.
 
     Example::
 
@@ -78,9 +77,9 @@ def padding_for(model) -> str:
 
 
 def limit_batch_size(batch_size, rows) -> int:
-    """A batch size that the number of rows needs, a multiple of 64 where it is less than `batch_size`.
+    """The batch size that the number of rows needs: `batch_size`, or a smaller multiple of 64.
 
-    Last batches are filled up; this keeps a batch size far beyond the rows from filling memory.
+    Last batches are filled up; this prevents a batch size far above the number of rows from using up memory.
 
     Example::
 
@@ -90,7 +89,7 @@ def limit_batch_size(batch_size, rows) -> int:
 
 
 def text_sizes(columns) -> np.ndarray:
-    """How long each row's texts are, in characters: near enough to the number of tokens to sort by, and free.
+    """The length of each row's texts in characters: close enough to the number of tokens for sorting, and cheap.
 
     Args:
         columns: lists of n strings, or of n lists of strings.
@@ -106,7 +105,7 @@ def text_sizes(columns) -> np.ndarray:
 
 
 def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
-    """The order of evaluation: (row numbers by falling size, its inverse permutation).
+    """The order of evaluation: (row numbers by descending size, the inverse permutation).
 
     The longest come first, so that a batch too large for memory fails at once. ``outputs[inverse]`` restores the order.
 
@@ -123,16 +122,16 @@ def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
 def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data.Dataset:
     """Groups the rows of every window of batches by length, and shuffles the batches.
 
-    Batches of rows of like length need little padding. The price is that a batch is no longer drawn at random from all
-    rows, only its window is. Batch n is a function of the rows, `seed` and n alone.
+    Batches of rows of similar length need little padding. The disadvantage: a batch is no longer drawn at random from
+    all rows, only its window is. Batch n is a function only of the rows, `seed` and n.
 
     Args:
-        rows: function (start_step) -> dataset of row numbers, endless, beginning with the rows of batch `start_step`.
+        rows: function (start_step) -> infinite dataset of row numbers, starting with the rows of batch `start_step`.
         sizes: ints [n], the tokens of each row.
         batch_size, seed, start_step: of the run; as for `kbert.tasks.classification.dataset.training_dataset`.
 
     Returns:
-        tf.data.Dataset of row numbers [B], beginning with batch `start_step`.
+        tf.data.Dataset of row numbers [B], starting with batch `start_step`.
     """
     size = window_size(len(sizes), batch_size)
     sizes = tf.constant(sizes, tf.int32)
@@ -149,7 +148,7 @@ def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data
 
 
 def window_size(count: int, batch_size: int) -> int:
-    """The batches among which rows are dealt out by length, of `count` rows in all."""
+    """The number of batches in a window, for `count` rows in all."""
     return min(_LARGEST_WINDOW, max(1, count // batch_size // _WINDOWS_IN_EPOCH))
 
 

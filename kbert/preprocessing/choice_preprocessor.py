@@ -15,10 +15,10 @@ from kbert.text.packing import content_length, pack_ranges, truncated_lengths
 class ChoicePreprocessor(Preprocessor):
     """Tokenises a prompt and its choices, and packs a row ``[CLS] prompt [SEP] choice [SEP]`` for each choice.
 
-    What does not fit is cut from the end of the longer of the two, as in every pair of texts; a choice is cut only when
-    it is the longer one. Questions with fewer choices than others of the batch are filled up with empty strings: a
-    string without a token, empty or blank, is no choice, its row is padding throughout, and `kbert.BertMultipleChoice`
-    gives it no probability.
+    A pair that does not fit loses tokens at the end of the longer text, as every pair of texts does; a choice is only
+    truncated if it is the longer one. Questions with fewer choices than others in the batch are filled up with empty
+    strings. A string without tokens, empty or blank, is not a choice: its whole row is padding, and
+    `kbert.BertMultipleChoice` gives it no probability.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -26,8 +26,8 @@ class ChoicePreprocessor(Preprocessor):
         **kwargs: name, dtype, trainable.
 
     Inputs:
-        inputs: dict of ``prompt``, strings [B], and ``choices``, strings [B, C]; C is free. Lists of choices may differ
-            in length. Other entries are ignored.
+        inputs: dict of ``prompt``, strings [B], and ``choices``, strings [B, C]; C may vary. Lists of choices may
+            differ in length. Other entries are ignored.
 
     Outputs:
         dict of ``token_ids`` int32 [B, C, S], ``segment_ids`` int32 [B, C, S], ``padding_mask`` bool [B, C, S].
@@ -71,11 +71,11 @@ class ChoicePreprocessor(Preprocessor):
         return batch
 
     def _pack(self, prompts, choices, prompt_of):
-        """Packs every choice with its prompt, whose tokens are there once: [B * C, S]."""
+        """Packs every choice with its prompt, which is tokenised only once: [B * C, S]."""
         a_length = tf.gather(tf.cast(prompts.row_lengths(), tf.int32), prompt_of)  # [B * C]
         b_length = tf.cast(choices.row_lengths(), tf.int32)
         a_length, b_length = truncated_lengths(a_length, b_length, content_length(self.sequence_length, 2))
-        filler = tf.fill([1], tf.cast(self.tokenizer.pad_id, tf.int32))  # keeps gathers legal without a single token
+        filler = tf.fill([1], tf.cast(self.tokenizer.pad_id, tf.int32))  # keeps gathers valid if there are no tokens
         values = [filler, tf.cast(prompts.values, tf.int32), tf.cast(choices.values, tf.int32)]
         a_start = 1 + tf.gather(tf.cast(prompts.row_starts(), tf.int32), prompt_of)
         b_start = 1 + tf.size(values[1]) + tf.cast(choices.row_starts(), tf.int32)

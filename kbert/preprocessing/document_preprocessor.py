@@ -15,10 +15,10 @@ from kbert.text.packing import content_length, pack_ranges
 
 @keras.saving.register_keras_serializable("kbert")
 class DocumentPreprocessor(Preprocessor):
-    """Packs every window of each text into ``[CLS] window [SEP]``, so that nothing of a long text is cut off.
+    """Packs every window of each text into ``[CLS] window [SEP]``, so that long texts are not truncated.
 
-    A text that fits is one row, as `TextPreprocessor` makes it; a longer one becomes several. The answers pool what the
-    model says of a text's windows (``window_pooling="mean"`` or ``"max"``).
+    A text that fits is one row, as `TextPreprocessor` makes it; a longer one becomes several. The answers pool the
+    model's outputs for a text's windows (``window_pooling="mean"`` or ``"max"``).
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -28,15 +28,15 @@ class DocumentPreprocessor(Preprocessor):
 
     Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
-        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
-            graph, before memory is taken for them. None: no limit.
+        max_windows: int, the maximum number of windows of all texts together; more raise an InvalidArgumentError in the
+            graph, before memory is allocated for them. None: no limit.
 
     Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
         text each window belongs to, ascending; ``text`` string [B].
 
     Raises:
-        ValueError: a missing column, a single string, a length or stride that is no positive integer.
+        ValueError: a missing column, a single string, a length or stride that is not a positive integer.
         TypeError: a column that does not hold strings.
 
     Example::

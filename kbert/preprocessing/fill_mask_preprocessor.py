@@ -13,18 +13,18 @@ from kbert.text.packing import content_length, pack_ranges
 
 @keras.saving.register_keras_serializable("kbert")
 class FillMaskPreprocessor(Preprocessor):
-    """Tokenises texts in which ``[MASK]`` stands for a token to guess, and finds the masks.
+    """Tokenises texts in which ``[MASK]`` marks a token to predict, and finds the masks.
 
-    A text that does not fit loses its end. Where the cut would leave no mask although the text has one, the part around
-    its first mask is taken instead. The first `max_masks` masks of what is kept are answered, and counted; a text
-    without any is legal and has count 0.
+    A text that does not fit is truncated at its end. If this would remove all of its masks, the part around its first
+    mask is kept instead. The first `max_masks` masks of the kept part are answered and counted; a text without masks is
+    valid and has count 0.
 
     Args:
-        tokenizer: `kbert.BertTokenizer`; one that reads no special tokens in the text is replaced by one that does.
+        tokenizer: `kbert.BertTokenizer`; one without `special_tokens_in_text` is replaced by one with it.
         sequence_length: S, static.
-        max_masks: M, static: the most masks of a text that are answered.
-        special_tokens_in_text: what the model's tokenizer does for other tasks, which is stored with the model; None:
-            as `tokenizer`.
+        max_masks: M, static: the maximum number of masks of a text that are answered.
+        special_tokens_in_text: the option of the model's tokenizer for other tasks, which is stored with the model;
+            None: as `tokenizer`.
         **kwargs: name, dtype, trainable.
 
     Inputs:
@@ -99,7 +99,7 @@ class FillMaskPreprocessor(Preprocessor):
         }
 
     def settings(self):
-        settings = super().settings()  # of the model, which other tasks use too: this one always reads [MASK]
+        settings = super().settings()  # of the model, for other tasks: this preprocessor always reads [MASK]
         settings["tokenizer"]["special_tokens_in_text"] = self.special_tokens_in_text
         return settings
 

@@ -1,4 +1,4 @@
-"""Limits on what one request may hold, checked in graph.
+"""Limits on the size of a request, checked in graph.
 
 Shapes: B texts.
 """
@@ -7,9 +7,9 @@ import tensorflow as tf
 
 
 def at_most(value, limit, what, advice, tensors):
-    """`tensors`, once `value` is known to be at most `limit`; else the graph ends with an InvalidArgumentError.
+    """`tensors`, after a check that `value` is at most `limit`; otherwise the graph raises an InvalidArgumentError.
 
-    What is made of the returned tensors is computed after the check: a request beyond the limit costs nothing more.
+    Everything computed from the returned tensors runs after the check: a request beyond the limit costs nothing more.
 
     Args:
         value: integer scalar tensor.

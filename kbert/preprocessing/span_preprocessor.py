@@ -17,21 +17,21 @@ from kbert.text.packing import content_length, pack_ranges
 class SpanPreprocessor(Preprocessor):
     """Packs each question with every window of its context into ``[CLS] question [SEP] window [SEP]``.
 
-    A context that does not fit becomes several rows, overlapping windows of it: W is not B. A question longer than
-    `max_query_length` loses its end; where S is so small that no token of the context would fit, it loses more, until
-    one does. Empty questions and contexts are legal: such a context has one window without content.
+    A context that does not fit becomes several rows, its overlapping windows; so W may be larger than B. A question
+    longer than `max_query_length` is truncated at its end, and further if S is so small that no token of the context
+    would fit. Empty questions and contexts are valid: an empty context has one window without content.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
         sequence_length: S, static; at least 5.
         doc_stride: tokens from one window's start to the next one's.
-        max_query_length: the most tokens of a question that are read.
+        max_query_length: the maximum number of tokens of a question.
         **kwargs: name, dtype, trainable.
 
     Inputs:
         inputs: dict with the string columns ``question`` and ``context`` [B].
-        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
-            graph, before memory is taken for them. None: no limit.
+        max_windows: int, the maximum number of windows of all texts together; more raise an InvalidArgumentError in the
+            graph, before memory is allocated for them. None: no limit.
 
     Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S];
@@ -42,7 +42,7 @@ class SpanPreprocessor(Preprocessor):
         `window_token` is -1; and ``context`` string [B], for the answers to be cut from.
 
     Raises:
-        ValueError: a missing column, a single string, a length, stride or limit that is no positive integer.
+        ValueError: a missing column, a single string, a length, stride or limit that is not a positive integer.
         TypeError: columns that do not hold strings.
 
     Source: Devlin et al. 2018, section 4.2; google-research/bert run_squad.py, ``convert_examples_to_features``.
@@ -79,7 +79,7 @@ class SpanPreprocessor(Preprocessor):
         tokens = window_tokens(row, start, length, max_tokens)  # [W, S - 3]
         is_max = max_context(row, start, length, max_tokens)
         tokens, is_max = self._after_question(tokens, is_max, query_length)  # [W, S]
-        first = 1 + tf.size(question_ids.values)  # after one filler, which keeps gathers legal without any token
+        first = 1 + tf.size(question_ids.values)  # after one filler, which keeps gathers valid if there are no tokens
         batch = pack_ranges(
             tf.concat([[self.tokenizer.pad_id], question_ids.values, context_ids.values], 0),
             1 + tf.cast(tf.gather(question_ids.row_starts(), row), tf.int32),

@@ -20,9 +20,9 @@ def string_columns(inputs, names, owner, matrices=()):
         list of string tensors [B] (of `matrices` [B, C]), in the order of `names`.
 
     Raises:
-        ValueError: a missing column, a single string, a shape that is not a column's, columns of different lengths, an
-            element (such as None) that is not a string; the message names it.
-        TypeError: a tensor or array that holds no strings.
+        ValueError: a missing column, a single string, a wrong shape, columns of different lengths, an element (such as
+            None) that is not a string; the message names it.
+        TypeError: a tensor or array that does not hold strings.
     """
     if not isinstance(inputs, dict):
         if len(names) > 1:

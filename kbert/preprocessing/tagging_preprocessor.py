@@ -1,4 +1,4 @@
-"""Texts of any length → words, and the windows of tokens that a tagger reads them in.
+"""Texts of any length → words, and windows of their tokens for a tagger.
 
 Shapes: B texts, t words of the longest text, W windows of all texts, S sequence, w words of all texts.
 """
@@ -19,26 +19,26 @@ _CELLS_PER_TOKEN = 16
 
 @keras.saving.register_keras_serializable("kbert")
 class TaggingPreprocessor(Preprocessor):
-    """Splits texts into words and packs their tokens into windows ``[CLS] … [SEP]``, for a label on every word.
+    """Splits texts into words and packs their tokens into windows ``[CLS] … [SEP]``, to label every word.
 
-    A text that is longer than a window is read in several, which overlap; the windows of all texts make one batch. A
-    word is labelled at its first token, in the window where that token has most context. So a text may be of any
-    length, and a word too: of one that is longer than a window the first tokens are seen. A word without a token
+    A text that is longer than a window is divided into several overlapping ones; the windows of all texts make one
+    batch. A word is labelled at its first token, in the window where that token has the most context. So texts may have
+    any length, and words too: of a word that is longer than a window the first tokens are used. A word without tokens
     (characters that BERT deletes) is read as [UNK].
 
-    Training reads words that are split already: `windows`.
+    Training uses texts that are already split into words: `windows`.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
         sequence_length: S, static.
-        doc_stride: tokens from one window's start to the next one's; None: half a window, the middle half of each
-            window then is what counts.
+        doc_stride: tokens from one window's start to the next one's; None: half a window, so that the middle half of
+            each window counts.
         **kwargs: name, dtype, trainable.
 
     Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
-        max_windows: int, the most windows that all texts may have together; more are an InvalidArgumentError of the
-            graph, before memory is taken for them. None: no limit.
+        max_windows: int, the maximum number of windows of all texts together; more raise an InvalidArgumentError in the
+            graph, before memory is allocated for them. None: no limit.
 
     Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
@@ -49,7 +49,7 @@ class TaggingPreprocessor(Preprocessor):
         int32 [B, t], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
 
     Raises:
-        ValueError: a missing column, a single string, a sequence length too short for text, a stride that is no
+        ValueError: a missing column, a single string, a sequence length too short for text, a stride that is not a
             positive integer.
         TypeError: a column that does not hold strings.
 
@@ -95,7 +95,7 @@ class TaggingPreprocessor(Preprocessor):
         }
 
     def windows(self, words):
-        """The batch of texts that come as words: what a call gives, but for ``text`` and the offsets in it.
+        """The batch of texts that are already words: as a call gives it, without ``text`` and the offsets in it.
 
         Args:
             words: ragged string [B, None].
@@ -105,12 +105,12 @@ class TaggingPreprocessor(Preprocessor):
         return {**batch, "words": words.to_tensor("")}
 
     def _limit_cells(self, columns, max_windows):
-        """The ragged columns, once [B, t] is known to be small: one long text fills many short rows."""
+        """The ragged columns, after a check that [B, t] is small: one long text makes every short row long."""
         if max_windows is None:
             return columns
         shape = columns[0].bounding_shape(out_type=tf.int64)  # [B, t]
-        what = "places of words (texts times the words of the longest one)"
-        advice = "Send long texts by themselves, or export the model with a larger max_request_tokens."
+        what = "word positions (texts times the words of the longest one)"
+        advice = "Send long texts separately, or export the model with a larger max_request_tokens."
         limit = _CELLS_PER_TOKEN * max_windows * self.sequence_length
         values = at_most(tf.reduce_prod(shape), limit, what, advice, [column.values for column in columns])
         return [column.with_values(value) for column, value in zip(columns, values, strict=True)]

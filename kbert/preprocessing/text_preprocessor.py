@@ -1,4 +1,4 @@
-"""Strings → batch, for everything that reads one text or a pair of texts.
+"""Strings → batch, for every task with one text or a pair of texts.
 
 Shapes: B batch, S sequence.
 """
@@ -14,10 +14,10 @@ from kbert.text.packing import content_length, pack
 class TextPreprocessor(Preprocessor):
     """Tokenises texts and packs them into ``[CLS] text [SEP]`` or ``[CLS] text [SEP] text_pair [SEP]``.
 
-    The one definition of this step: the training data, `Pipeline.predict` and the exported SavedModel run this layer.
-    It works eagerly, in tf.data and on symbolic inputs. A text that does not fit loses its end; of a pair the longer
-    text does, token by token (see `kbert.text.packing.pack`). An empty text is legal; bytes that are no UTF-8 are read
-    as the tokenizer reads them.
+    This is the only definition of this step: the training data, `Pipeline.predict` and the exported SavedModel run this
+    layer. It works eagerly, in tf.data and on symbolic inputs. A text that does not fit is truncated at its end; of a
+    pair the longer text is, token by token (see `kbert.text.packing.pack`). Empty texts are valid; bytes that are not
+    UTF-8 are treated as the tokenizer does.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -26,8 +26,8 @@ class TextPreprocessor(Preprocessor):
         **kwargs: name, dtype, trainable.
 
     Inputs:
-        inputs: dict of string columns [B]: ``text``, and ``text_pair`` if `pair`; single texts may come without the
-            dict. All columns tensors, or all NumPy arrays or lists. Other entries are ignored.
+        inputs: dict of string columns [B]: ``text``, and ``text_pair`` if `pair`; single texts may be passed without
+            the dict. All columns are tensors, or all are NumPy arrays or lists. Other entries are ignored.
 
     Outputs:
         dict of ``token_ids`` int32 [B, S], ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S].

@@ -1,4 +1,4 @@
-"""Long texts → overlapping windows of tokens, in graph: what question answering, tagging and long documents share.
+"""Long texts → overlapping windows of tokens, in graph; for question answering, tagging and long documents.
 
 Shapes: B texts, W windows of all of them, c content positions of a window, t content tokens of all texts.
 """
@@ -10,12 +10,13 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
     """Cuts texts of tokens into windows, as the original's SQuAD code does.
 
     A window holds up to `max_content_tokens` tokens; the next one begins ``min(max_content_tokens, doc_stride)`` tokens
-    later; the window that reaches the end of its text is its last. A text without a token gets one empty window, so
-    that every text is answered.
+    later; the first window that reaches the end of the text is its last. A text without tokens gets one empty window,
+    so that every text has an answer.
 
     Args:
         lengths: integers [B], tokens of each text.
-        max_content_tokens: integers [B], or one for all: the most tokens of a window; below 1 counts as 1.
+        max_content_tokens: integers [B], or one for all: the maximum number of tokens in a window; values below 1 count
+            as 1.
         doc_stride: int, tokens from one window's start to the next one's; at least 1.
 
     Returns:
@@ -46,7 +47,7 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
 
 
 def window_tokens(window_row, window_start, window_length, sequence_length):
-    """Which token of the flat batch (all texts' tokens, one after the other) stands at each content position.
+    """The token of the flat batch (the tokens of all texts in order) at each content position.
 
     Args:
         window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
@@ -68,10 +69,10 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
 
 
 def max_context(window_row, window_start, window_length, sequence_length):
-    """In which of its windows each token has the most context: the one whose prediction counts.
+    """For each token, the window in which it has the most context and whose prediction counts.
 
-    The context of a token in a window is the smaller of its numbers of neighbours, min(left, right), plus 0.01 times
-    the window's length; of windows with equal context the first has the token.
+    The context of a token in a window is min(tokens on its left, tokens on its right) plus 0.01 times the window's
+    length; of windows with equal context the first one is taken.
 
     Args:
         window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.

@@ -25,7 +25,7 @@ from kbert.pretraining.pairs import PairTable, count_pairs, sentence_pairs
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.packing import pack_ranges
 
-_SHARDS, _ROWS = 2, 3  # apart from other uses of the same seed
+_SHARDS, _ROWS = 2, 3  # keep these draws independent of other uses of the same seed
 _EVALUATION_SEED = 0x6B62657274  # one held-out set for all training seeds
 _ROWS_AT_ONCE = 512
 _FOREVER = 2**62
@@ -68,22 +68,22 @@ def pretraining_dataset(
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.
-        max_predictions: P, the most masks of a row; the original has 80 for 512 tokens.
+        max_predictions: P, the maximum number of masks in a row; the original uses 80 for 512 tokens.
         seed: decides everything that is random; unused with `evaluation`.
         start_step: number of batches to skip. From records by counting pairs, about 100 million tokens a second; text
             is read and tokenised again, but not packed and masked.
-        epochs: how often each document is visited; None: without end. Rows of the last epoch that do not fill a batch
-            are dropped.
-        evaluation: the held-out documents instead of the others: once, in order, always with the same pairs and
-            masks, made at once and kept in memory. Rows that fill the last batch have weight 0.
-        batches: how many batches to give, at most.
+        epochs: how often each document is visited; None: infinitely often. Rows of the last epoch that do not fill a
+            batch are dropped.
+        evaluation: whether to give the held-out documents instead of the others: once, in order, always with the same
+            pairs and masks, built immediately and kept in memory. Rows that fill up the last batch have weight 0.
+        batches: the maximum number of batches.
         held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text. Records
-            have theirs already.
+            have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
         short_sequence_rate, random_next_rate: see `kbert.pretraining.pairs.sentence_pairs`.
         mask_rate, mask_token_rate, keep_rate, random_token_rate, whole_word: see `TokenMasking`.
         entity_ids: function from the token ids of sentences (ragged [n, None]) to int32 ids of the same shape (0 = no
-            entity), run in graph: an entity is masked whole.
+            entity), run in graph: an entity is masked as a whole.
         format, language: of a text corpus.
         pool_sentences: how many sentences of text are held in memory, to draw random next sentences from and to
             shuffle.
@@ -95,8 +95,8 @@ def pretraining_dataset(
 
     Raises:
         ValueError: before any long work: no or empty files, damaged records or records of another vocabulary, a
-            sequence length that is too short, nothing held out. Damage found later ends the iteration with a
-            `tf.errors.OpError`, which `kbert.corpus.reading_errors` makes a ValueError that names the file.
+            sequence length that is too short, no held-out documents. Damage found later ends the iteration with a
+            `tf.errors.OpError`, which `kbert.corpus.reading_errors` turns into a ValueError that names the file.
 
     Source: Devlin et al. 2018, sections 3.1 and A.2; google-research/bert create_pretraining_data.py.
 
@@ -169,7 +169,7 @@ def text_documents(source, format, language, seed, epochs, evaluation, held_out)
         source, format, language, seed, epochs, evaluation, held_out: as of `pretraining_dataset`.
 
     Raises:
-        ValueError: no or empty files, a bad share, no document for training or evaluation.
+        ValueError: no or empty files, an invalid share, no document for training or evaluation.
     """
     files = find_files(source)
     if not 0 <= held_out < 1:
@@ -199,7 +199,7 @@ def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
     shards = len(records.held_out if evaluation else records.training)
     if not shards:
         kind = "held-out" if evaluation else "training"
-        raise ValueError(f"{records.directory} has no {kind} documents. Prepare it with another share held out.")
+        raise ValueError(f"{records.directory} has no {kind} documents. Prepare them with another held-out share.")
 
     def epoch_and_shard(position):
         epoch, number = position // shards, tf.cast(position % shards, tf.int32)
@@ -229,7 +229,7 @@ def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
 
 
 def _token_columns(pool, entity_ids):
-    """The columns of a pool with one value a token: token ids and, if wanted, entity ids."""
+    """The columns of a pool with one value per token: token ids and, if given, entity ids."""
     if entity_ids is None:
         return {"token_ids": pool.token_ids}
     sentences = tf.RaggedTensor.from_row_lengths(tf.cast(pool.token_ids, tf.int32), pool.sentence_lengths)
@@ -288,6 +288,6 @@ def _filled(batch, batch_size):
 def _with_options(dataset):
     options = tf.data.Options()
     options.deterministic = True
-    # Every worker makes the whole batch and takes its part: files are not the unit that could be shared out.
+    # Every worker makes the whole batch and takes its part, because batches cannot be divided by files.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options)

@@ -1,4 +1,4 @@
-"""What a pre-training pipeline makes, measured on its batches.
+"""Statistics of a pre-training dataset, measured on its batches.
 
 Shapes: B batch, S sequence, P predictions.
 """
@@ -17,15 +17,15 @@ def dataset_statistics(dataset, tokenizer, batches=200):
     Args:
         dataset: of (inputs, labels, sample_weight).
         tokenizer: `kbert.BertTokenizer`.
-        batches: how many are looked at.
+        batches: how many to read.
 
     Returns:
         dict of floats and ints: `sequences`; `random_next_share`, the share of pairs whose second segment is random
         (None without next sentences); `masks_per_sequence`, its smallest and largest value; `mask_token_rate`,
         `keep_rate`, `random_token_rate` of the masks (a random token that happens to be the right one counts as kept);
-        `tokens_per_sequence`; `padding_share`; `unknown_share` of the tokens that are no mask; `tokens_per_second`
-        made, padding not counted, and `nominal_tokens_per_second`, padding counted, both without the first batch, in
-        which the pipeline starts.
+        `tokens_per_sequence`; `padding_share`; `unknown_share`, the share of [UNK] among the tokens that are not
+        masked; `tokens_per_second` without padding and `nominal_tokens_per_second` with padding, both without the first
+        batch, during which the pipeline starts.
 
     Raises:
         ValueError: the dataset gives no batch, or reads a damaged file.
@@ -67,7 +67,7 @@ def dataset_statistics(dataset, tokenizer, batches=200):
 
 
 def format_report(report):
-    """The report as lines for a person."""
+    """The report as readable lines."""
     of = report.__getitem__
     lines = [
         f"sequences looked at   {of('sequences'):,}",

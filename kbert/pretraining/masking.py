@@ -1,4 +1,4 @@
-"""Dynamic masking of whole batches: which tokens the masked language model has to guess.
+"""Dynamic masking of whole batches: which tokens the masked language model has to predict.
 
 Shapes: B batch, S sequence, P predictions, V vocabulary, u units (tokens, words or entities) of a row, at most S.
 """
@@ -19,8 +19,8 @@ class TokenMasking(keras.layers.Layer):
     """Chooses tokens and replaces them by [MASK], themselves or random tokens, as BERT's pre-training does.
 
     A row of n tokens ([CLS] and [SEP] counted) gets ``min(max_predictions, max(1, round(n * mask_rate)))`` masks
-    (rounded half to even), fewer if it has fewer candidates. Candidates are all tokens but [CLS], [SEP] and padding;
-    [UNK] is one. Each chosen token becomes, independently, [MASK] with probability `mask_token_rate`, itself with
+    (rounded half to even), fewer if it has fewer candidates. Candidates are all tokens except [CLS], [SEP] and padding,
+    including [UNK]. Each chosen token becomes, independently, [MASK] with probability `mask_token_rate`, itself with
     `keep_rate`, and a token drawn from the whole vocabulary (special and unused ones included) with
     `random_token_rate`.
 
@@ -28,16 +28,16 @@ class TokenMasking(keras.layers.Layer):
 
     - by default every token is a unit;
     - with `whole_word` every word is, "##" pieces joined to the token before them;
-    - with `entity_ids` every unbroken run of one positive id is: an entity is masked whole or not at all, and never if
-      it is longer than the row's number of masks. Tokens outside of entities are units as above; a word does not reach
-      into or out of an entity.
+    - with `entity_ids` every unbroken run of one positive id is: an entity is masked as a whole or not at all, and
+      never if it is longer than the row's number of masks. Tokens outside of entities are units as above; a word does
+      not extend across the border of an entity.
 
     The result is a function of `keys` alone, row by row: the same whatever the batch, its size or its padding.
-    All is done on whole batches with core ops, eagerly, in tf.data, inside a model, or under XLA.
+    It works on whole batches with core ops: eagerly, in tf.data, inside a model, or under XLA.
 
     Args:
         tokenizer: `kbert.BertTokenizer`; gives the special ids, the vocabulary size and the "##" pieces.
-        max_predictions: P, the most masks a row can have.
+        max_predictions: P, the maximum number of masks in a row.
         mask_rate: float in (0, 1], of all tokens.
         mask_token_rate, keep_rate, random_token_rate: floats, of the chosen tokens; they add up to 1.
         whole_word: whether words are units.
@@ -55,7 +55,7 @@ class TokenMasking(keras.layers.Layer):
         [B, P] (ascending, then 0), the original ids int32 [B, P] (then 0), and float32 [B, P] (1 for a mask, then 0).
 
     Raises:
-        ValueError: rates that are no probabilities or do not add up to 1; a batch without the entries above.
+        ValueError: rates that are not probabilities or do not add up to 1; a batch without the entries above.
 
     Source: Devlin et al. 2018, section 3.1 and appendix A.1; google-research/bert create_pretraining_data.py.
 
@@ -141,7 +141,7 @@ class TokenMasking(keras.layers.Layer):
         return tf.minimum(tf.clip_by_value(wanted, 1, self.max_predictions), candidates)
 
     def _unit_starts(self, token_ids, is_candidate, entity_ids):
-        """Where a new unit begins, bool [B, S]."""
+        """Where new units begin, bool [B, S]."""
         is_first = is_candidate & (tf.cumsum(tf.cast(is_candidate, tf.int32), axis=1) == 1)
         starts = tf.ones_like(is_candidate)
         if self.whole_word:

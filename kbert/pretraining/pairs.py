@@ -1,11 +1,11 @@
 """Sentence pairs for next-sentence prediction: the original's algorithm for all documents of a pool at once.
 
-The original goes through a document chunk by chunk, and makes a pair of each chunk of sentences. Where a chunk ends
-depends on draws, so the loop looks sequential. Here each draw is keyed by (seed, epoch, document, first sentence of the
-chunk): the chunk that would start at sentence i, and where the next one would start, are functions of i, computed for
-every sentence of the pool. The chunks that are used are those reachable from the documents' first sentences, which
-pointer doubling finds in log2(longest document) steps. No two chunks of a document start at the same sentence, so all
-draws are independent, as the original's are.
+The original goes through a document chunk by chunk, and makes a pair from each chunk of sentences. The end of a chunk
+depends on random draws, so the loop looks sequential. Here each draw is keyed by (seed, epoch, document, first sentence
+of the chunk): the chunk that would start at sentence i, and where the next one would start, are functions of i,
+computed for every sentence of the pool. The chunks in use are those reachable from the first sentences of the
+documents; pointer doubling finds them in log2(longest document) steps. No two chunks of a document start at the same
+sentence, so all draws are independent, as the original's are.
 
 Shapes: n sentences, d documents of a pool, p pairs.
 """
@@ -17,7 +17,7 @@ import tensorflow as tf
 from kbert.stateless_random import fold_in, random_integers, uniform
 from kbert.text.packing import truncated_lengths
 
-_PAIRS = 1  # apart from other uses of the same seed
+_PAIRS = 1  # keep these draws independent of other uses of the same seed
 _TARGET, _SIZE, _SPLIT, _NEXT, _DOCUMENT, _START, _FRONT_A, _FRONT_B, _EXAMPLE = range(9)
 _DRAWS = 10  # of a document other than the current one
 
@@ -41,14 +41,14 @@ class PairTable(NamedTuple):
 def sentence_pairs(
     pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5, next_sentence=True
 ) -> PairTable:
-    """Draws the pairs that one visit to each document of the pool gives.
+    """Draws the pairs of one visit to each document of the pool.
 
-    Once a document, a target length is drawn: `max_tokens`, or with probability `short_sequence_rate` between 2 and
+    Once per document, a target length is drawn: `max_tokens`, or with probability `short_sequence_rate` between 2 and
     `max_tokens`. Sentences are added to a chunk until it reaches the target or the document ends. Its first sentences,
-    a random number of them, are A. B is the others, or, with probability `random_next_rate` and always if there are no
-    others, sentences from a random position of a random document (up to 10 draws for another one than this) up to the
-    target; the others are then used again for the next chunk. A pair longer than `max_tokens` loses tokens from the
-    longer segment (B if equal), each from the front or the back by a fair coin.
+    a random number of them, are A. B is the rest of the chunk, or, with probability `random_next_rate` and always if
+    there is no rest, sentences from a random position in a random document up to the target length (up to 10 draws
+    until it is not the current document); the rest is then used again for the next chunk. A pair longer than
+    `max_tokens` loses tokens of the longer segment (B if equal), each at the front or the back by a fair coin.
 
     The random document is drawn from the pool, not from the whole corpus as in the original: memory stays bounded.
 
@@ -82,7 +82,7 @@ def sentence_pairs(
 
 
 def count_pairs(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5, next_sentence=True):
-    """How many pairs `sentence_pairs` makes, int32 scalar, without a look at the tokens."""
+    """How many pairs `sentence_pairs` makes, int32 scalar; does not read the tokens."""
     chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     return tf.size(chunks.first)
 

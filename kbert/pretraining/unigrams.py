@@ -43,14 +43,14 @@ def unigram_baseline(counts, evaluation):
     """Loss and accuracy of predicting each masked token of a held-out set by token frequencies alone.
 
     Args:
-        counts: integers [V], `token_counts` of the training documents. One is added to each, so that a token never seen
-            has a probability too.
+        counts: integers [V], `token_counts` of the training documents. One is added to each, so that unseen tokens have
+            a probability, too.
         evaluation: dataset of (inputs, labels, sample_weight), `pretraining_dataset(..., evaluation=True)`.
 
     Returns:
-        dict: `cross_entropy`, mean over the masked tokens, in nats, what the MLM loss is to be compared with;
-        `accuracy` of always saying the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`,
-        their number.
+        dict: `cross_entropy`, mean over the masked tokens, in nats, to compare with the MLM loss; `accuracy` of always
+        predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number of
+        masked tokens.
 
     Raises:
         ValueError: no masked token.

@@ -1,18 +1,18 @@
-"""Where in the source the pieces of a normalised string come from.
+"""Maps byte offsets of normalised strings to code points of their source strings.
 
-Shapes: B strings, c characters of all of them, u different characters among them, t pieces of all of them.
+Shapes: B strings, c characters of all of them, u distinct characters, t pieces of all of them.
 """
 
 import tensorflow as tf
 
 
 def align_to_source(strings, normalizer, starts, ends, source_lengths):
-    """Bytes of the normalised strings to code points of the strings they were made from.
+    """Converts byte offsets of normalised strings to code points of the strings they were made from.
 
-    Normalisation works on one character at a time (what depends on the neighbours, the form of a final sigma, does not
-    change a length), so the length of each character's own normal form tells where the bytes came from. The different
-    characters of the batch, few, are normalised once more for that. A span is made of whole characters with the
-    stripped marks that belong to them; deleted characters at its edges are not part of it.
+    Normalisation works on one character at a time (the final sigma depends on its neighbours, but does not change a
+    length), so the length of each character's normal form tells where the bytes came from. The few distinct characters
+    of the batch are normalised again to get these lengths. A span consists of whole characters with their stripped
+    marks; deleted characters at its edges are not part of it.
 
     Args:
         strings: strings [B], valid UTF-8.
@@ -38,7 +38,7 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
     first = tf.searchsorted(byte_end, starts.values + shift, side="right", out_type=tf.int64)  # [t]
     last = tf.searchsorted(byte_end, ends.values - 1 + shift, side="right", out_type=tf.int64)  # [t]
 
-    # Marks up to the next character that left something in the normalised string belong to the last one.
+    # Marks up to the next character that is in the normalised string belong to the previous character.
     kept = tf.where(tf.gather(size, index) > 0)[:, 0]
     following = tf.concat([kept, [tf.size(index, tf.int64)]], 0)
     following = tf.gather(following, tf.searchsorted(kept, last, side="right"))

@@ -1,4 +1,4 @@
-"""Combining marks in Unicode's canonical order, in a time that does not grow with the square of their number.
+"""Sorts combining marks into Unicode's canonical order, in less than quadratic time.
 
 Shapes: B strings, c characters of all of them.
 """
@@ -15,10 +15,10 @@ _COMPOSED = {"\u0f73": "\u0f71\u0f72", "\u0f75": "\u0f71\u0f74", "\u0f81": "\u0f
 
 
 def order_marks(strings):
-    """Sorts the marks after each character by their combining class, where there are very many.
+    """Sorts the marks after each character by their combining class if there are very many of them.
 
-    NFD does the same, but ICU takes a time of n² for n marks out of order: minutes for half a megabyte of them. Marks
-    that are in order cost it nothing. The normal form is the same with this step and without it.
+    NFD does the same, but ICU needs n² time for n marks that are out of order: minutes for half a megabyte of them.
+    Marks in order take it no extra time. The normal form is the same with and without this step.
 
     Args:
         strings: strings [B], valid UTF-8.

@@ -34,20 +34,20 @@ def learn_vocabulary(
 ) -> list[str]:
     """Learns a vocabulary of `size` tokens for `BertTokenizer` with the same settings.
 
-    The pieces are chosen by tensorflow-text's learner (Google's algorithm: pieces are counted from long to short, and
-    kept from a count on; that threshold is searched for). Only the counts of words matter, so the order of lines and
-    files changes nothing, and the same text gives the same vocabulary.
+    The pieces are chosen by tensorflow-text's learner (Google's algorithm: pieces are counted from long to short and
+    kept if they reach a minimum count, which is found by search). Only the counts of words matter, so the order of
+    lines and files makes no difference, and the same text gives the same vocabulary.
 
-    Reserved tokens stand where BERT has them: [PAD] 0, [unused0] to [unused98] 1 to 99, [UNK] 100, [CLS] 101, [SEP]
-    102, [MASK] 103. Below 2,000 tokens there are no unused ones. Then come the characters, alone and as pieces, so
-    that no word made of them is unknown, then the other pieces, the frequent ones first.
+    Reserved tokens have BERT's ids: [PAD] 0, [unused0] to [unused98] 1 to 99, [UNK] 100, [CLS] 101, [SEP]
+    102, [MASK] 103. Below 2,000 tokens there are no unused ones. Then come the characters, alone and as pieces, so that
+    no word made of them is unknown, then the other pieces, most frequent first.
 
     Args:
         lines: texts of any length.
         size: how many tokens. If the text has fewer different pieces, there are fewer: compare the length.
         lowercase, strip_accents, split_on_cjk: as of `BertTokenizer`.
-        max_characters: how many different characters; the frequent ones are kept. None: as many as make up 99.95 % of
-            the text, but at least 1,000 (a tenth of a smaller vocabulary).
+        max_characters: how many different characters; the most frequent ones are kept. None: as many as make up 99.95 %
+            of the text, but at least 1,000 (a tenth of a smaller vocabulary).
 
     Returns:
         The tokens, in the order of their ids.
@@ -71,7 +71,7 @@ def learn_vocabulary(
     normalizer = Normalizer(lowercase, strip_accents, split_words=True, separated=separated)
     counts = count_words(lines, normalizer)
     if not counts:
-        raise ValueError("The corpus holds no word: there is nothing to learn a vocabulary from.")
+        raise ValueError("The corpus contains no words: there is nothing to learn a vocabulary from.")
     reserved = reserved_tokens(size)
     alphabet = _alphabet(counts, size - len(reserved), max_characters)
     fixed = [*reserved, *sorted(alphabet), *_pieces_of_one(alphabet, separated)]
@@ -123,7 +123,8 @@ def _batches(lines):
 
 
 def _alphabet(counts, max_tokens, max_characters):
-    """The characters to know: the most frequent ones, the smaller code point first among equals."""
+    """The characters of the vocabulary: the most frequent ones; of equally frequent ones the smaller code point
+    first."""
     characters = Counter()
     for word, count in counts.items():
         for character in word:
@@ -179,7 +180,7 @@ def _fill(fixed, counts, alphabet, size):
 def _search(pieces, wanted, start):
     """`pieces(threshold)` for the highest threshold that gives enough; thresholds are tried from `start` on.
 
-    The number of pieces falls with the threshold about as a power of it, which tells the next threshold to try.
+    The number of pieces is roughly a power of the threshold, which gives the next threshold to try.
     """
     low, high = 0, math.inf  # thresholds known to give enough and too few
     best, threshold = [], max(start, 1)

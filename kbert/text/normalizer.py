@@ -13,7 +13,7 @@ _VALID = r"[\x00-\x{D7FF}\x{E000}-\x{10FFFF}]*"
 _CONTROL = r"\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}\p{Cf}\x{FFFD}"
 _SPACE = r"[\t\n\r\p{Z}]"
 _PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
-# What the original takes for Chinese characters; Hangul and kana are not among them.
+# What the original treats as Chinese characters; Hangul and kana are not included.
 CJK = (
     r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B820}-\x{2CEAF}"
     r"\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}"
@@ -38,7 +38,7 @@ _CLEAN = rf"[^{_CONTROL}{_NEWER}\x{{D800}}-\x{{DFFF}}]*"
 class Normalizer:
     """Cleans, lower-cases and strips accents as the original's BasicTokenizer does.
 
-    Takes strings [B] (bytes, meant as UTF-8) and returns strings [B] in which words are separated by white space,
+    Takes strings [B] (bytes, read as UTF-8) and returns strings [B] in which words are separated by white space,
     punctuation and CJK characters (with `split_words`: by spaces alone):
 
     1. bytes that are not UTF-8 are dropped, as ``bytes.decode("utf-8", "ignore")`` drops them;
@@ -47,8 +47,8 @@ class Normalizer:
     4. `strip_accents`: NFD, then category Mn is deleted;
     5. `split_words`: white space becomes a space, and punctuation is set off by spaces.
 
-    Spaces are not set around CJK characters, and other white space is left as it is, because the WordPiece op splits at
-    all of them by itself. Cleaning comes first of all: `tf.strings.lower` would end a string at U+0000.
+    Spaces are not set around CJK characters, and other white space is left as it is, because the WordPiece op splits
+    there itself. Cleaning comes first: `tf.strings.lower` would end a string at U+0000.
 
     Args:
         lowercase, strip_accents, split_words: which steps are done.
@@ -76,7 +76,7 @@ class Normalizer:
         return strings
 
     def _plain(self, strings):
-        """The short way for printable ASCII, to which cleaning and NFD do nothing."""
+        """The fast path for printable ASCII, which cleaning and NFD do not change."""
         return tf.strings.lower(strings) if self.lowercase else strings
 
     def _any(self, strings):
@@ -103,9 +103,9 @@ class Normalizer:
         return tf.cond(_all_match(strings, _CLEAN), lambda: strings, delete)
 
     def _lower(self, strings):
-        # ICU lower-cases by the rules of the environment's language: under LANG=tr_TR it makes a dotless i of I, under
-        # lt_LT it adds dots to accented I and J. ASCII first, then what else depends on the language (only where the
-        # dots are not stripped anyway), gives the same everywhere.
+        # ICU lower-cases by the rules of the environment's language: under LANG=tr_TR it turns I into a dotless i,
+        # under lt_LT it adds dots to accented I and J. ASCII first, then what else depends on the language (only where
+        # the dots are not stripped anyway), gives the same everywhere.
         strings = tf.strings.lower(strings)
         if not self.strip_accents:
             for upper in "İÌÍĨĮ":

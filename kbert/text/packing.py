@@ -10,8 +10,8 @@ def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
     """Packs one or two ragged batches of token ids into the batch that every kbert model takes.
 
     Texts that do not fit are truncated as the original's fine-tuning does it: one token at a time from the *end* of the
-    longer text, of the second where both are equally long. (Pre-training truncates differently:
-    `kbert.pretraining.pairs`.) Only core ops, so that every TF Serving runs it.
+    longer text, of the second if both are equally long. (Pre-training truncates differently:
+    `kbert.pretraining.pairs`.) Uses only core ops, which every TF Serving has.
 
     Args:
         segments: list of one or two ``tf.RaggedTensor`` int32 [B, None], without special tokens.
@@ -41,7 +41,7 @@ def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
         lengths = truncated_lengths(*lengths, budget)
     else:
         lengths = [tf.minimum(lengths[0], budget), None]
-    # One leading filler keeps the gather below legal when there is not a single token.
+    # One leading filler keeps the gather below valid when there are no tokens.
     values = [tf.fill([1], tf.cast(pad_id, tf.int32))] + [tf.cast(segment.values, tf.int32) for segment in segments]
     starts = [1 + tf.cast(segments[0].row_starts(), tf.int32), None]
     if len(segments) == 2:
@@ -110,10 +110,10 @@ def content_length(sequence_length, num_segments):
 
 
 def truncated_lengths(a_length, b_length, budget):
-    """Lengths after the end of the longer text (of B on a tie) was dropped token by token until both fit.
+    """Lengths after tokens are dropped one by one from the end of the longer text (B on a tie) until both fit.
 
-    The closed form of the original's loop: each text may always have its half of the budget (A the odd token, since a
-    tie costs B), and whatever the other does not use.
+    The closed form of the original's loop: each text gets half of the budget (A gets the odd token, since a tie costs
+    B) and whatever the other text does not use.
 
     Args:
         a_length, b_length: int32 [B].

@@ -10,7 +10,7 @@ import tensorflow as tf
 from kbert.text.vocabulary import SPECIAL_TOKENS
 
 # Code points of the CJK Compatibility Ideographs block that Unicode has not assigned: normalisation does not change
-# them, and the WordPiece op, for which the whole block is CJK, makes a word of each. One that a text itself holds is
+# them, and the WordPiece op, for which the whole block is CJK, makes a word of each. One that occurs in a text is
 # unknown to any vocabulary, and is replaced by another such.
 _FIRST_SENTINEL = 0xFAF0
 _SUBSTITUTE = "\ufaff"

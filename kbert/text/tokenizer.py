@@ -34,8 +34,8 @@ class BertTokenizer(keras.layers.Layer):
     """BERT's tokenizer as a Keras layer over strings: the ids equal those of the original's FullTokenizer.
 
     Runs eagerly, in tf.data, in functional models on ``keras.Input((), dtype="string")`` and in SavedModels, and under
-    Keras on JAX eagerly and in tf.data. It is made only of ops that a stock TensorFlow Serving since 2.12 links, and
-    without lookup tables.
+    Keras on JAX eagerly and in tf.data. It uses only ops that a stock TensorFlow Serving has since 2.12, and no lookup
+    tables.
 
     Args:
         vocabulary: path of a ``vocab.txt``, or the tokens in the order of their ids.
@@ -54,7 +54,8 @@ class BertTokenizer(keras.layers.Layer):
 
     Raises:
         FileNotFoundError: no vocabulary at the path.
-        ValueError: a vocabulary that BERT cannot have, a bad `max_word_length`; in a call, values that are not strings.
+        ValueError: a vocabulary that is not valid for BERT, an invalid `max_word_length`; in a call, values that are
+            not strings.
 
     Source: google-research/bert, tokenization.py, FullTokenizer (the code of Devlin et al. 2018).
 
@@ -117,11 +118,11 @@ class BertTokenizer(keras.layers.Layer):
         return len(self._known().tokens)
 
     def token_to_id(self, token):
-        """The id of a token; KeyError if the vocabulary does not hold it."""
+        """The id of a token; KeyError if it is not in the vocabulary."""
         try:
             return self._known().ids[token]
         except KeyError:
-            raise KeyError(f"The vocabulary ({self.vocabulary_size} tokens) does not hold {token!r}.") from None
+            raise KeyError(f"The vocabulary ({self.vocabulary_size} tokens) does not contain {token!r}.") from None
 
     def id_to_token(self, id):
         """The token of an id; IndexError if there is none."""
@@ -153,7 +154,7 @@ class BertTokenizer(keras.layers.Layer):
 
         Returns:
             (ids, starts, ends), ragged int32 [B, None]: `strings[i][starts[i, j]:ends[i, j]]`, counted in code points,
-            is what ids[i, j] stands for, with its accents; whole characters, always. Where a string is not UTF-8, the
+            is the text of ids[i, j] with its accents, always in whole characters. If a string is not UTF-8, the
             code points are those of ``bytes.decode("utf-8", "ignore")``.
         """
         return _by_row(strings, self._known().pieces_with_spans)
@@ -189,7 +190,8 @@ class BertTokenizer(keras.layers.Layer):
 
 
 def resolve_settings(settings: dict) -> dict:
-    """`BertTokenizer.settings` without defaults: two tokenizers of one vocabulary that agree in it are the same.
+    """`BertTokenizer.settings` without defaults: two tokenizers with the same vocabulary are the same if these settings
+    agree.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The vocabulary file: one token a line, the line number (from 0) is the id."""
+"""The vocabulary file: one token per line; the line number (from 0) is the id."""
 
 import os
 import pathlib
@@ -12,11 +12,11 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]",
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
     """Reads and checks a ``vocab.txt``.
 
-    As in the original, white space around a token is dropped; a byte order mark and blank lines at the end are too.
+    As in the original, white space around a token is dropped, and so are a byte order mark and blank lines at the end.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not UTF-8, or what `check_vocabulary` refuses.
+        ValueError: not UTF-8, or rejected by `check_vocabulary`.
 
     Example::
 
@@ -38,7 +38,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
 
 
 def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
-    """Writes a ``vocab.txt`` whole or not at all."""
+    """Writes a ``vocab.txt`` atomically."""
     check_vocabulary(tokens)
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given"
         source: where they come from, for the message.
 
     Raises:
-        ValueError: an empty token, a line break inside one, a token twice, or a special token missing; the message
+        ValueError: an empty token, a line break inside one, a duplicate token, or a missing special token; the message
             names the source and the line (from 1, as editors count).
     """
     first_line = {}
@@ -68,13 +68,13 @@ def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given"
             raise ValueError(f"{where}: a token cannot contain a line break. Received: {token!r}")
         if token in first_line:
             raise ValueError(
-                f"{where}: the token {token!r} stands on line {first_line[token]} too. Every token must occur once: "
+                f"{where}: the token {token!r} is also on line {first_line[token]}. Every token must occur once: "
                 "remove one of them (this changes the ids of all later tokens)."
             )
         first_line[token] = line
     missing = [token for token in SPECIAL_TOKENS if token not in first_line]
     if missing:
         raise ValueError(
-            f"{source}: {len(first_line)} tokens, but without {', '.join(missing)}. A BERT vocabulary holds "
+            f"{source}: {len(first_line)} tokens, but without {', '.join(missing)}. A BERT vocabulary needs "
             f"{', '.join(SPECIAL_TOKENS)}: add what is missing, or learn a vocabulary: recipes/learn_vocabulary.py."
         )

@@ -9,7 +9,7 @@ from kbert.text.vocabulary import UNK
 
 
 class WordPiece:
-    """Splits normalised strings into words and words into the longest pieces that the vocabulary holds.
+    """Splits normalised strings into words and words into the longest pieces of the vocabulary.
 
     `pieces(strings [B])` gives a ragged (ids, starts, ends), each [B, None]: int32 ids, int64 bytes of the strings.
 
@@ -21,7 +21,7 @@ class WordPiece:
         max_word_length: a longer word, in characters, is unknown.
 
     Raises:
-        ValueError: a vocabulary without a token that text could be made of.
+        ValueError: a vocabulary with no tokens other than the special ones.
 
     Source: google-research/bert, tokenization.py, WordpieceTokenizer; the matching is Song et al. 2020 (arXiv
     2012.15524), as tensorflow-text has it.
@@ -47,8 +47,8 @@ class WordPiece:
                 )
             except RuntimeError as error:
                 raise ValueError(
-                    f"Expected a vocabulary with tokens beside the special ones: letters, pieces, words. Received: "
-                    f"{len(vocabulary):,} tokens, of which no text can be made ({error}) Learn one: "
+                    f"Expected a vocabulary with tokens other than the special ones: letters, pieces, words. Received: "
+                    f"{len(vocabulary):,} tokens, none of which can occur in text ({error}) Learn one: "
                     "recipes/learn_vocabulary.py."
                 ) from error
             self._ids = tf.constant([*range(len(vocabulary)), *aliases.values()]) if aliases else None  # [V + aliases]
@@ -80,7 +80,7 @@ class WordPiece:
         )
 
     def _limit_words(self, ids, starts, ends):
-        """Makes [UNK] of the words of more than max_word_length characters that the op, counting bytes, let pass."""
+        """Turns words of more than max_word_length characters into [UNK] where the op, which counts bytes, did not."""
         begins = ~tf.gather(self._continues, ids.values)  # [t]
         first = tf.where(begins)[:, 0]  # [w]
         last = tf.concat([first[1:], [tf.size(begins, tf.int64)]], 0)[: tf.size(first)] - 1  # [w]

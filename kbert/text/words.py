@@ -1,4 +1,4 @@
-"""Texts → words with their offsets, in graph: what a tagger tags.
+"""Texts → words with their offsets, in graph: the units that a tagger labels.
 
 Shapes: B texts.
 """
@@ -25,20 +25,20 @@ _CLITIC = f"{_SENTINEL}(['\u2019]){_SENTINEL}{_SENTINEL}([sStTdDmM]|re|ve|ll|RE|
 
 
 def split_words(strings):
-    """Splits texts into words, much as the words of CoNLL's files are.
+    """Splits texts into words, much like the words in CoNLL's files.
 
     A word is a run of letters and digits; a full stop, hyphen, ampersand, underscore or @ inside it belongs to it
     ("Anglo-French", "AT&T", "1996-08-22"), as does an apostrophe before three letters or more ("O'Brien"), commas and
     colons inside numbers, and the last full stop of abbreviations like "U.S."; "'s" and its like are words. Every other
-    punctuation mark and every CJK character is a word of its own. White space, and characters that BERT's tokenizer
-    deletes, are no words.
+    punctuation mark and every CJK character is a word of its own. White space and characters that BERT's tokenizer
+    deletes are not words.
 
     Args:
         strings: texts [B].
 
     Returns:
         (words, starts, ends), ragged [B, None]: string, int32, int32; starts and ends are code points of the texts,
-        half-open: ``text[start:end]`` is the word. Bytes that are no UTF-8 are not counted.
+        half-open: ``text[start:end]`` is the word. Bytes that are not UTF-8 are not counted.
 
     Example::
 

@@ -175,8 +175,8 @@ def test_errors_before_reading(tmp_path):
     cases = [
         (str(tmp_path / "none*.txt"), "No file matches .*none"),
         (tmp_path, "is a directory"),
-        ([], "names no file"),
-        (tmp_path / "empty.txt", "empty.txt hold no bytes"),
+        ([], "at least one path"),
+        (tmp_path / "empty.txt", "empty.txt have no content"),
         (write(tmp_path / "bad.gz", b"\x1f\x8b not gzip"), "Cannot read .*bad.gz"),
     ]
     for patterns, message in cases:

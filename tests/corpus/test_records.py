@@ -155,7 +155,7 @@ def test_a_damaged_unfinished_run_is_not_resumed(tokenizer, tmp_path, monkeypatc
     content = bytearray((tmp_path / "r" / name).read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "r" / name).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{name}.* Give `overwrite` to begin again"):
+    with pytest.raises(ValueError, match=f"{name}.* Give `overwrite` to start again"):
         write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
 
 
@@ -179,7 +179,7 @@ def test_complete_records_are_left_alone(tokenizer, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").iterdir()}
     write_records(documents, tokenizer, tmp_path / "r", settings={"corpus": "x"}, **ARGUMENTS)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "r").iterdir()}
-    with pytest.raises(ValueError, match="records of other settings: corpus='x', received 'y'"):
+    with pytest.raises(ValueError, match="records with other settings: corpus='x', received 'y'"):
         write_records(documents, tokenizer, tmp_path / "r", settings={"corpus": "y"}, **ARGUMENTS)
     records = write_records(
         [["a b"]], tokenizer, tmp_path / "r", settings={"corpus": "y"}, overwrite=True, held_out=0.0

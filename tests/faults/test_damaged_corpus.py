@@ -98,7 +98,7 @@ def test_zip_archives(tmp_path):
 )
 def test_what_is_no_text(tmp_path, start, name):
     (tmp_path / "a.txt").write_bytes(start + TEXT)
-    with pytest.raises(ValueError, match=f"a.txt is {name}, which is not read. Give plain text"):
+    with pytest.raises(ValueError, match=f"a.txt is {name}, which is not supported. Give plain text"):
         read_documents(tmp_path / "a.txt")  # before anything is read
 
 
@@ -190,15 +190,15 @@ FIRST, SECOND, THIRD = ([f"The text of document {n} is here."] for n in (1, 2, 3
 @pytest.mark.parametrize(
     "content, documents, line, fault",
     [
-        ("{1}{2}</doc>\n{3}</doc>\n", [FIRST, SECOND, THIRD], 5, "a <doc>, although that of line 1 is not closed"),
-        ("{1}</doc>\n{2}{3}</doc>\n", [FIRST, SECOND, THIRD], 10, "a <doc>, although that of line 6 is not closed"),
-        ("{1}</doc>\n{2}", [FIRST, SECOND], 6, "a <doc> that is not closed where the file ends"),
+        ("{1}{2}</doc>\n{3}</doc>\n", [FIRST, SECOND, THIRD], 5, "a <doc>, but the one of line 1 is not closed"),
+        ("{1}</doc>\n{2}{3}</doc>\n", [FIRST, SECOND, THIRD], 10, "a <doc>, but the one of line 6 is not closed"),
+        ("{1}</doc>\n{2}", [FIRST, SECOND], 6, "a <doc> that is not closed at the end of the file"),
         ("{1}</doc>\n</doc>\n{2}</doc>\n", [FIRST, SECOND], 6, "a </doc> without its <doc>"),
         (
             "{1}{2}</doc>\nThis is more of it.\n</doc>\n",
             [FIRST, SECOND, ["This is more of it."]],
             5,
-            "a <doc>, although",
+            "a <doc>, but",
         ),
         (
             "{1}</doc>\nIt is outside of all.\n{2}</doc>\n",
@@ -227,8 +227,8 @@ def test_marks_that_do_not_match(tmp_path, content, documents, line, fault):
 def test_what_follows_the_end_of_an_archive(tmp_path, pack):
     """Two archives in a file, and a text that begins as an empty archive does: half of it was not read, silently."""
     archive = tar_of([TEXT, b"The last .\n"])
-    refused(tmp_path / "a.tar", pack(archive + tar_of([TEXT])), "more after the end of the archive")
-    refused(tmp_path / "a.txt", pack(bytes(1024) + TEXT), "more after the end of the archive")
+    refused(tmp_path / "a.tar", pack(archive + tar_of([TEXT])), "data after the end of the archive")
+    refused(tmp_path / "a.txt", pack(bytes(1024) + TEXT), "data after the end of the archive")
     # What a record holds behind the end mark is undefined.
     (tmp_path / "b.tar").write_bytes(pack(archive[:-100] + b"x" * 100))
     assert list(read_documents(tmp_path / "b.tar", "lines"))[-1] == ["The last ."]

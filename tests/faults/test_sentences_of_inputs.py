@@ -90,13 +90,13 @@ def test_a_vocabulary_of_special_tokens_alone(more, tmp_path):
     tokens = [*SPECIAL_TOKENS, *more]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens))
     for vocabulary in (tokens, tmp_path / "vocab.txt"):
-        with pytest.raises(ValueError, match=f"tokens beside the special ones.* Received: {len(tokens)} tokens"):
+        with pytest.raises(ValueError, match=f"tokens other than the special ones.* Received: {len(tokens)} tokens"):
             kbert.BertTokenizer(vocabulary)
 
 
 def test_text_without_a_word():
     for lines in ([""], ["\x00", " "], []):
-        with pytest.raises(ValueError, match="holds no word"):
+        with pytest.raises(ValueError, match="contains no words"):
             learn_vocabulary(lines, 100)
     with pytest.raises(ValueError, match=r"`lines`\[1\]: expected str. Received: None"):
         learn_vocabulary(["a", None], 100)

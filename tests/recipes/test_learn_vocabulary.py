@@ -87,7 +87,7 @@ def test_bad_input(corpus):
     (corpus / "empty.txt").write_text("")
     fails(corpus, "empty", "--corpus", corpus / "empty.txt", *output)
     (corpus / "blank.txt").write_text("\n \n\x00\n")
-    fails(corpus, "holds no word", "--corpus", corpus / "blank.txt", *output)
+    fails(corpus, "contains no words", "--corpus", corpus / "blank.txt", *output)
     fails(corpus, "at least 100", "--corpus", corpus / "a.txt", "--size", 50, *output)
     fails(corpus, "is a directory", "--corpus", corpus / "a.txt", "--output", corpus)
     fails(corpus, "names the vocabulary", "--corpus", corpus / "a.txt", "--output", corpus / "vocab.json")

@@ -140,7 +140,7 @@ def test_a_long_text_among_many_short_ones(served_models):
     """A tagger's answers are as wide as the longest text: 4,000 empty texts and one of 40,000 words would be 5 GB."""
     run = served_models["tagging"].loaded["tag"]
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"{REFUSED} 209\d{{4}} places of words .* Received: 160040000"
+        tf.errors.InvalidArgumentError, match=rf"{REFUSED} 209\d{{4}} word positions .* Received: 160040000"
     ):
         run(text=tf.constant(["a " * 40_000] + [""] * 4_000))
 

@@ -125,7 +125,7 @@ def test_bad_input():
         with pytest.raises(ValueError, match="`size` must be an integer of at least 100. Received"):
             learn_vocabulary(["text"], size)
     for texts in ([], ["", " \n"], ["\x00\u200b"]):
-        with pytest.raises(ValueError, match="holds no word"):
+        with pytest.raises(ValueError, match="contains no words"):
             learn_vocabulary(texts, 100)
     with pytest.raises(ValueError, match="`lines` must be several texts.*Received: 'corpus.txt'"):
         learn_vocabulary("corpus.txt", 100)

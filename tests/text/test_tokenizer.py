@@ -86,7 +86,7 @@ def test_attributes(tokenizer):
     assert tokenizer.token_to_id("##s") == 7 and tokenizer.id_to_token(7) == "##s"
     tokenizer.vocabulary.append("changed")
     assert tokenizer.vocabulary == VOCABULARY
-    with pytest.raises(KeyError, match="does not hold 'absent'"):
+    with pytest.raises(KeyError, match="does not contain 'absent'"):
         tokenizer.token_to_id("absent")
     with pytest.raises(IndexError, match="Received: -1"):
         tokenizer.id_to_token(-1)
@@ -138,7 +138,7 @@ def test_bad_input(tmp_path, tokenizer):
         BertTokenizer(tmp_path / "absent.txt")
     with pytest.raises(ValueError, match=r"without \[MASK\]"):
         BertTokenizer(VOCABULARY[:4])
-    with pytest.raises(ValueError, match="'hello' stands on line 6 too"):
+    with pytest.raises(ValueError, match="'hello' is also on line 6"):
         BertTokenizer([*VOCABULARY, "hello"])
     for limit in (0, -1, 2.0, True, None, 10**9):
         with pytest.raises(ValueError, match="`max_word_length` must be an integer from 1 to 1,000,000. Received"):

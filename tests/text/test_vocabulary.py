@@ -24,7 +24,7 @@ def test_reads_what_editors_leave(tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ([*SPECIAL_TOKENS, "a", "b", "a"], r"line 8 \(id 7\).*'a' stands on line 6 too"),
+        ([*SPECIAL_TOKENS, "a", "b", "a"], r"line 8 \(id 7\).*'a' is also on line 6"),
         ([token for token in SPECIAL_TOKENS if token != "[MASK]"], r"without \[MASK\]"),
         ([], r"0 tokens, but without \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]"),
         ([*SPECIAL_TOKENS, "", "a"], r"line 6 \(id 5\): the token is empty"),

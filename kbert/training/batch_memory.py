@@ -1,4 +1,5 @@
-"""Batches that memory cannot hold: refused before they are allocated where that is certain, named where it fails.
+"""Batches that do not fit into memory: rejected in advance where that is certain, reported by size where allocation
+fails.
 
 Shapes: B batch, C choices, S sequence, H hidden, L layers.
 """
@@ -9,27 +10,27 @@ import pathlib
 
 import keras
 
-_SHORTEST = 4  # tokens of a row where batches are cut to their longest: what `trim_padding` leaves at least
+_SHORTEST = 4  # tokens of a row if batches are cut to their longest row: the least that `trim_padding` leaves
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _SIGNS = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Out of memory", "failed to allocate memory")
 
 
 class OutOfMemory(ValueError):
-    """A batch that memory cannot hold; the message names its size."""
+    """A batch does not fit into memory; the message names its size."""
 
 
 def check_batch_memory(model, batch_size, sequence_length=None) -> None:
-    """Raises OutOfMemory if training on such a batch needs more memory than the machine has, by the lowest estimate.
+    """Raises OutOfMemory if training on such a batch needs more memory than the machine has, by a lower bound.
 
-    The estimate counts what every layer keeps for the gradient in any case: its input, queries, keys, values and the
-    intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first that learns keep
-    nothing and are not counted. Attention's probabilities, the logits and the optimizer come on top. With a GPU or TPU,
-    or several machines, nothing is estimated.
+    The bound counts what every layer always keeps for the gradient: its input, queries, keys, values and the
+    intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first trainable one keep
+    nothing and are not counted, nor are attention probabilities, logits and the optimizer. With a GPU or TPU, or
+    several machines, nothing is checked.
 
     Args:
-        model: one of kbert's models; another one is not looked at.
+        model: one of kbert's models; other models are not checked.
         batch_size: B.
-        sequence_length: S; None: unknown, 4 is taken.
+        sequence_length: S; None: unknown, 4 is used.
 
     Raises:
         OutOfMemory: names batch size, sequence length and both amounts of memory.
@@ -50,7 +51,7 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
 
 
 def activation_bytes(model, batch_size, sequence_length) -> int:
-    """Bytes that a step keeps for the gradient in any case, by the estimate of `check_batch_memory`."""
+    """Bytes that a step always keeps for the gradient, by the bound of `check_batch_memory`."""
     config = model.config
     tokens = batch_size * sequence_length
     numbers = tokens * _layers_with_gradient(model) * (4 * config.hidden_dim + config.intermediate_dim)
@@ -68,7 +69,7 @@ def _layers_with_gradient(model):
 
 @contextlib.contextmanager
 def memory_errors(batch_size, sequence_length=None):
-    """Raises an OutOfMemory that names batch size and sequence length where memory was not enough.
+    """Turns a failed allocation into an OutOfMemory that names batch size and sequence length.
 
     Example::
 
@@ -88,7 +89,7 @@ def memory_errors(batch_size, sequence_length=None):
 
 
 def batch_shape(dataset) -> tuple[int | None, int | None]:
-    """(B, S) of a dataset's batches, choices counted as rows; None for what it does not say."""
+    """(B, S) of a dataset's batches, choices counted as rows; None for an unknown size."""
     spec = dataset.element_spec
     inputs = spec[0] if isinstance(spec, tuple) else spec
     shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else (None, None)
@@ -97,19 +98,19 @@ def batch_shape(dataset) -> tuple[int | None, int | None]:
 
 
 def machine_memory() -> int | None:
-    """Bytes of main memory that this process may use; None where the system does not say."""
+    """Bytes of main memory that this process may use; None if the system does not say."""
     limits = []
     with contextlib.suppress(AttributeError, ValueError, OSError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in _CGROUPS:
-        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+        with contextlib.suppress(OSError, ValueError):  # "max" is not a number
             limits.append(int(pathlib.Path(path).read_text()))
     return min(limits, default=None)
 
 
 def _has_accelerator():
     if keras.backend.backend() != "tensorflow":
-        return True  # another backend's devices are its own affair
+        return True  # not known for other backends
     import tensorflow as tf
 
     return any(device.device_type not in ("CPU", "XLA_CPU") for device in tf.config.list_logical_devices())

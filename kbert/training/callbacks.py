@@ -1,6 +1,6 @@
-"""What a run shows of itself: lines on the console, scalars in TensorBoard.
+"""Progress of a run: lines on the console, scalars in TensorBoard.
 
-Both take the logs as `fit_steps` completes them (step, learning rate, speed), and do with what plain `model.fit` gives.
+Both use the logs that `fit_steps` completes (step, learning rate, speed), and also work with plain `model.fit`.
 """
 
 import logging
@@ -58,8 +58,8 @@ class ConsoleProgress(keras.callbacks.Callback):
 class TensorBoardScalars(keras.callbacks.Callback):
     """Writes the logs of each window as TensorBoard scalars against the run's step.
 
-    Losses, accuracies, perplexity, learning rate, gradient norm and tokens/s go to the run `train`; what was measured
-    on the validation data goes to the run `validation` under the same names, so that TensorBoard draws them together.
+    Losses, accuracies, perplexity, learning rate, gradient norm and tokens/s go to the run `train`; scores on the
+    validation data go to the run `validation` under the same names, so that TensorBoard draws them in one chart.
 
     Args:
         log_dir: path.

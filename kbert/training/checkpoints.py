@@ -1,4 +1,4 @@
-"""The state of a training run on disk: written whole or not at all, checked when read."""
+"""The state of a training run on disk: written atomically, checked when read."""
 
 import logging
 import math
@@ -16,10 +16,10 @@ class Checkpoints:
     """The checkpoints of one run: weights, optimizer state, the state of dropout's random generators, the step.
 
     Each is a directory `step-00001200` with the values (TensorFlow's checkpoint format, which carries checksums) and a
-    manifest of the variables. It is written under another name, flushed and renamed, so that a run killed at any moment
-    leaves whole checkpoints only. One that was damaged later is reported and the one before it is taken.
+    manifest of the variables. It is written under a temporary name, flushed and renamed, so that a run killed at any
+    moment leaves only complete checkpoints. One that was damaged later is reported and the previous one is used.
 
-    Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may go on with
+    Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may resume with
     another number of replicas.
 
     Args:
@@ -46,7 +46,7 @@ class Checkpoints:
                 model.optimizer.build(model.trainable_variables)
 
     def save(self, step):
-        """Write the state as that after `step` steps, and delete what is older than the last `keep`."""
+        """Write the state after `step` steps, and delete all but the last `keep` checkpoints."""
         import tensorflow as tf
 
         part, final = self.directory / f".{_name(step)}.part", self.directory / _name(step)
@@ -71,7 +71,7 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)
 
     def restore(self) -> int:
-        """Set the model and its optimizer to the newest whole checkpoint; returns its step, 0 where there is none."""
+        """Set the model and its optimizer to the newest intact checkpoint; returns its step, or 0 if there is none."""
         if self.directory.is_dir():
             for part in self.directory.glob(".*.part"):
                 shutil.rmtree(part, ignore_errors=True)
@@ -80,7 +80,7 @@ class Checkpoints:
                 manifest, values = _read(path)
             except Exception as error:  # what a damaged file raises depends on where it is damaged
                 reason = f"{type(error).__name__}: {str(error)[:200]}"
-                _LOGGER.warning("Checkpoint %s is damaged (%s): trying the one before.", path, reason)
+                _LOGGER.warning("Checkpoint %s is damaged (%s): trying the previous one.", path, reason)
                 continue
             variables = self._variables()
             _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])
@@ -102,7 +102,7 @@ class Checkpoints:
 
 
 def checkpoint_paths(directory) -> list[pathlib.Path]:
-    """The checkpoints in a directory, oldest first; none where there is no directory."""
+    """The checkpoints in a directory, oldest first; none if there is no directory."""
     return sorted(pathlib.Path(directory).glob("step-" + "[0-9]" * 10))
 
 
@@ -133,8 +133,8 @@ def _read(path):
 
 
 def _check_same(path, there, here):
-    """Shapes and types in order; not paths, as Keras numbers the names of layers anew in each process."""
-    help_line = "Continue with the settings the run was started with, or start another in another output directory."
+    """Shapes and types in order; not paths, because Keras numbers layer names differently in each process."""
+    help_line = "Continue with the settings the run was started with, or start another run in another directory."
     for old, new in zip(there, here, strict=False):
         if (old["shape"], old["dtype"]) != (new["shape"], new["dtype"]):
             raise ValueError(

@@ -1,11 +1,11 @@
-"""What kbert logs, as lines on the console: for programs, such as the recipes."""
+"""Shows kbert's log messages on the console, for programs such as the recipes."""
 
 import logging
 import sys
 
 
 class _Stdout(logging.StreamHandler):
-    """Writes to what `sys.stdout` is at the time, which tests and notebooks replace."""
+    """Writes to the current `sys.stdout`, which tests and notebooks replace."""
 
     def __init__(self):
         logging.Handler.__init__(self)
@@ -16,7 +16,7 @@ class _Stdout(logging.StreamHandler):
 
 
 def log_to_console() -> None:
-    """Shows what kbert logs, from INFO on, on standard output; a second call changes nothing.
+    """Shows kbert's log messages from level INFO on standard output; a second call changes nothing.
 
     Example::
 

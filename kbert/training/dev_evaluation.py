@@ -1,4 +1,4 @@
-"""Evaluation on a dev set while a model is trained, and the weights that scored best."""
+"""Evaluation on a dev set during training, and the weights with the best score."""
 
 import logging
 import pathlib
@@ -15,19 +15,21 @@ _LOGGER = logging.getLogger("kbert")
 
 
 class DevEvaluation(keras.callbacks.Callback):
-    """Scores a model on a dev set after chosen steps, keeps the best weights, and stops when they get no better.
+    """Scores a model on a dev set after chosen steps, keeps the best weights, and stops when scores no longer improve.
 
-    `fit_steps(evaluation=...)` runs it. What was scored stands in ``evaluations.jsonl``, and the best weights in
-    ``checkpoints/best-….npz``, so that a run that is resumed chooses as one that was never interrupted: the best
-    weights as of every checkpoint are kept. Without a directory both are in memory.
+    `fit_steps(evaluation=...)` runs it. Scores are written to ``evaluations.jsonl``, and the best weights to
+    ``checkpoints/best-….npz``. The best weights as of every checkpoint are kept, so that a resumed run chooses the same
+    weights as an uninterrupted one. Without a directory both are in memory.
 
     Args:
-        evaluate: function without arguments that gives an object with ``scores``, a dict; the model is left as it is.
-        steps: ints, after which to evaluate; the last is that of the run.
-        metric: the score that decides, the higher the better; of equal ones the lower ``loss``, then the earlier.
+        evaluate: function without arguments that returns an object with ``scores``, a dict; it must not change the
+            model.
+        steps: ints, the steps after which to evaluate; the last one is the last step of the run.
+        metric: the score that decides, higher is better; ties are broken by the lower ``loss``, then by the earlier
+            step.
         directory: path of the run, or None.
         keep: "best" or "last": which weights `restore_kept` leaves.
-        patience: int, after how many evaluations without a better one training stops; None: never.
+        patience: int, the number of evaluations without improvement after which training stops; None: never.
 
     Attributes:
         records: list of dicts, the step and the scores of each evaluation.
@@ -51,7 +53,7 @@ class DevEvaluation(keras.callbacks.Callback):
         self._weights = {}  # step -> weights, of a run without a directory
 
     def begin(self, model, step, checkpoints, recorder, writes=True):
-        """Takes up what a run had scored up to the step of its checkpoint, and drops what came later."""
+        """Restores the scores of a run up to the step of its checkpoint, and drops later ones."""
         self._model, self._checkpoints, self._recorder, self._writes = model, checkpoints, recorder, writes
         path = None if self.directory is None else self.directory / "evaluations.jsonl"
         self._history = History(path, step, writes=writes)
@@ -63,14 +65,14 @@ class DevEvaluation(keras.callbacks.Callback):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the last `patience` evaluations brought nothing better."""
+        """Whether the last `patience` evaluations brought no improvement."""
         if self.patience is None or not self.records:
             return False
         scored = [record["step"] for record in self.records]
         return len(scored) - 1 - scored.index(self.best_step()) >= self.patience
 
     def best_step(self, until=None) -> int | None:
-        """The step of the best evaluation, of those up to a step; None where there was none."""
+        """The step of the best evaluation up to a step; None if there was none."""
         best = None
         for record in self.records:
             if (until is None or record["step"] <= until) and (best is None or self._rank(record) > self._rank(best)):
@@ -94,7 +96,7 @@ class DevEvaluation(keras.callbacks.Callback):
         self._unlogged = {}
 
     def restore_kept(self, model) -> None:
-        """Gives the model the weights of the evaluation that is kept, if it has not got them."""
+        """Restores the weights of the evaluation that is kept, unless the model already has them."""
         step = self.kept_step
         if step is None or step == self._recorder.step:
             return
@@ -110,7 +112,7 @@ class DevEvaluation(keras.callbacks.Callback):
         step = self._recorder.step
         if step not in self.steps or (self.records and self.records[-1]["step"] == step):
             return
-        self._recorder.check()  # what diverged is not worth a score
+        self._recorder.check()  # a diverged model is not scored
         start = time.perf_counter()
         result = self.evaluate()
         self.last = (step, result)
@@ -119,7 +121,7 @@ class DevEvaluation(keras.callbacks.Callback):
         before = self.best_step()
         is_best = before is None or self._rank(record) > self._rank(self.records[self._index(before)])
         if self.keep == "best" and is_best and self._writes:
-            self._write(step)  # before its record: a score without its weights would be of no use
+            self._write(step)  # before its record: a score without its weights would be useless
         if self._writes and self.directory is not None:
             self._history.append(record)
         else:
@@ -129,7 +131,7 @@ class DevEvaluation(keras.callbacks.Callback):
         shown = ", ".join(f"{name} {value:.4f}" for name, value in self._shown(record).items())
         _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
         if self.is_stopped:
-            _LOGGER.info("step %d: %d evaluations brought nothing better: stopped early", step, self.patience)
+            _LOGGER.info("step %d: %d evaluations without improvement: stopped early", step, self.patience)
             self._model.stop_training = True
 
     def _index(self, step):
@@ -158,7 +160,7 @@ class DevEvaluation(keras.callbacks.Callback):
             return [values[f"arr_{n}"] for n in range(len(values.files))]
 
     def _prune(self):
-        """Deletes the weights that were best neither now nor at any checkpoint that may be resumed from."""
+        """Deletes weights that are neither the best now nor were the best at a checkpoint that may be resumed."""
         checkpoints = self._checkpoints.steps() if self._checkpoints is not None else ()  # without an output, none
         needed = {self.best_step(), *(self.best_step(step) for step in checkpoints)}
         for step in set(self._weights) - needed:
@@ -170,11 +172,11 @@ class DevEvaluation(keras.callbacks.Callback):
 
 
 def evaluation_steps(total, every, epoch) -> list[int]:
-    """The steps after which to evaluate: after each epoch, or every so many steps; after the last always.
+    """The steps after which to evaluate: after each epoch or a number of steps, and always after the last.
 
     Args:
         total: int, steps of the run.
-        every: "epoch", an int, or None: after the last alone.
+        every: "epoch", an int, or None: only after the last.
         epoch: float, steps of an epoch.
 
     Raises:

@@ -1,22 +1,22 @@
-"""Divergence: losses, gradients and weights that are infinite or NaN end a run with the step at which they began."""
+"""Divergence: infinite or NaN losses, gradients and weights end a run with an error that names the step."""
 
 import keras
 import numpy as np
 
-_ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are older."
+_ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
 
 
 def check_window(model, start, losses, logs):
     """Raise unless the losses and gradients of a window of steps, and the logs of its end, were finite.
 
     Args:
-        model: compiled `keras.Model`; the first bad gradient is known of an optimizer with `first_non_finite` (AdamW).
+        model: compiled `keras.Model`; an optimizer with `first_non_finite` (AdamW) knows the first bad gradient.
         start: int, the step before the window.
         losses: list of (step, loss), where a loss is that of a step or a mean over the window so far.
         logs: dict of name -> number.
 
     Raises:
-        FloatingPointError: naming the step, or the narrowest range of steps that is known.
+        FloatingPointError: names the step, or the narrowest known range of steps.
     """
     end = losses[-1][0] if losses else start
     found = _gradients(model.optimizer, end) + _losses(start, losses)
@@ -40,7 +40,7 @@ def check_finite(model, start, end):
         end: int, the step just done.
 
     Raises:
-        FloatingPointError: naming the variable and the steps.
+        FloatingPointError: names the variable and the steps.
     """
     variables = [v for v in (*model.variables, *model.optimizer.variables) if keras.backend.is_float_dtype(v.dtype)]
     for variable in variables:

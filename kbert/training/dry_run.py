@@ -1,4 +1,4 @@
-"""What a training will take: parameters, tokens, memory and time, before anything is trained in earnest.
+"""Estimates of a training before it starts: parameters, tokens, memory and time.
 
 Shapes: B batch, S sequence.
 """
@@ -20,8 +20,8 @@ _BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 def estimate_training(model, dataset, steps) -> dict:
     """Parameters, tokens, memory and time of a run of `steps`.
 
-    Time is measured over a few steps on some rows of the first batch, so the weights change: for models that are
-    thrown away afterwards. Evaluation and saving are not counted.
+    Time is measured over a few steps on some rows of the first batch. This changes the weights, so do not use the model
+    afterwards. Evaluation and saving are not counted.
 
     Args:
         model: a compiled kbert model.
@@ -30,11 +30,11 @@ def estimate_training(model, dataset, steps) -> dict:
 
     Returns:
         dict: `parameters`, `trainable_parameters`, `batch_size`, `sequence_length`, `steps`, `tokens` (with
-        padding), `memory_bytes` (at least: weights, gradients, optimizer and the activations that the gradient needs),
-        `seconds_per_step` and `seconds` of the whole run.
+        padding), `memory_bytes` (a lower bound: weights, gradients, optimizer and the activations that the gradient
+        needs), `seconds_per_step` and `seconds` of the whole run.
 
     Raises:
-        ValueError: the dataset gives no batch, or reads a damaged file; a batch that memory cannot hold.
+        ValueError: the dataset is empty or reads a damaged file; a batch that does not fit into memory.
 
     Example::
 
@@ -64,7 +64,7 @@ def estimate_training(model, dataset, steps) -> dict:
 
 
 def format_estimate(estimate) -> str:
-    """The lines of `estimate_training` that a person reads."""
+    """The result of `estimate_training` as readable lines."""
     hours, minutes = divmod(round(estimate["seconds"] / 60), 60)
     return (
         f"{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
@@ -76,7 +76,7 @@ def format_estimate(estimate) -> str:
 
 
 def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:
-    """Rows of a dataset that ends: (how many, whether it was read to its end within `seconds`).
+    """Counts the rows of a finite dataset: (how many, whether it was read to its end within `seconds`).
 
     Args:
         dataset: of batches, one epoch.
@@ -100,7 +100,7 @@ def _rows(batch):
 
 
 def _measured_rows(model, rows, length):
-    """Few enough rows for a step of seconds, and a row at least for each replica."""
+    """Few enough rows for a step to take seconds, and at least one row per replica."""
     strategy = getattr(model, "distribute_strategy", None)
     replicas = strategy.num_replicas_in_sync if strategy is not None else 1
     fitting = int(_MEASURED_FLOPS / (training_flops_per_token(model.config, length, length / 6) * length))

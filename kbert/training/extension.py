@@ -1,4 +1,4 @@
-"""When a run may be given another number of steps than it was started with."""
+"""Decides whether a run may change its number of steps."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ import numpy as np
 def check_extension(run, there, now, done: int, steps_there: int, steps_now: int) -> None:
     """Raises FileExistsError unless the steps done would have been the same in a run of `steps_now` steps.
 
-    They would if the learning rate of each was: with a constant rate always, with a linear decay, whose slope depends
-    on the number of steps, only within the warm-up.
+    They are the same if their learning rates are: always with a constant rate, but only during the warm-up with a
+    linear decay, whose slope depends on the number of steps.
 
     Args:
         run: path of the run, for the message.
         there, now: functions of steps (ints [n]) that give their learning rates: the schedules of both.
-        done: how many steps the last checkpoint has.
-        steps_there, steps_now: of the run as it was started, and as it is wanted.
+        done: the step of the last checkpoint.
+        steps_there, steps_now: of the run as it was started, and as it is requested.
 
     Example::
 

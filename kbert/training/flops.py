@@ -1,7 +1,7 @@
 """The arithmetic of speed: floating-point operations per token, this machine's peak, this process' memory.
 
-One formula for every figure kbert reports. Letters: L layers, H hidden, F intermediate, S sequence, P predictions,
-V vocabulary. Matrix products only; a multiply-add counts 2, the backward pass twice the forward pass.
+The formulas behind all speeds that kbert reports. Letters: L layers, H hidden, F intermediate, S sequence, P
+predictions, V vocabulary. Matrix products only; a multiply-add counts 2, the backward pass twice the forward pass.
 """
 
 import resource
@@ -38,7 +38,7 @@ def inference_flops_per_token(config, sequence_length):
 
 
 def matmul_peak(precision="float32", size=None, seconds=2.0):
-    """The fastest this process multiplies matrices, in FLOP/s: the best of repeated square products.
+    """The peak speed of matrix products in this process, in FLOP/s: the best of repeated square products.
 
     Args:
         precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
@@ -56,7 +56,7 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
 
     @tf.function
     def product():
-        # The sum makes a host wait for the result without copying it; it is one part in `size` of the work.
+        # The sum makes the host wait for the result without copying it; it adds 1 / `size` to the work.
         return tf.reduce_sum(tf.matmul(a, b))
 
     product().numpy()
@@ -69,6 +69,6 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
 
 
 def peak_memory_bytes():
-    """The most main memory this process has held so far, in bytes."""
+    """The peak main memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB

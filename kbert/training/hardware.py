@@ -50,18 +50,18 @@ class Hardware:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes what the workers of a run have in common; the only one does."""
+        """Whether this process writes the shared files of a run; True for a single process."""
         return self.strategy is None or self.strategy.extended.should_checkpoint
 
     def wait_for_all(self, problem=None):
-        """Return once every worker has come to this point, and learn of a problem of worker 0.
+        """Wait until every worker has reached this point, and learn of a problem of worker 0.
 
         Args:
-            problem: str, on worker 0: why the run cannot go on; it then raises its own error after this call.
+            problem: str, on worker 0: why the run cannot continue; it then raises its own error after this call.
 
         Raises:
             RuntimeError: on the other workers, with worker 0's problem.
-            LostWorker: a worker ended before it came to this point.
+            LostWorker: a worker ended before it reached this point.
         """
         if self.name != "multiworker":
             return
@@ -76,9 +76,9 @@ class Hardware:
 
 
 def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=None, threads=None) -> Hardware:
-    """Decide how this process trains, and set TensorFlow and Keras up for it; to be called before anything is built.
+    """Choose how this process trains, and set up TensorFlow and Keras for it; call it before building anything.
 
-    A process has one strategy of a kind: a second call with the same `strategy` gives the same one.
+    A process has one strategy of each kind: a second call with the same `strategy` returns the same one.
 
     Args:
         strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device. "mirrored": all
@@ -87,8 +87,8 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         precision: "auto" is float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
             cores. Weights, normalisation statistics and losses are float32 always.
         xla: "auto" is on for one GPU, else off.
-        logical_cpus: int, into how many devices to split the CPU; two let "mirrored" be tried out, and tested, without
-            any GPU.
+        logical_cpus: int, the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
+            tested without GPUs.
         threads: int, TensorFlow's threads inside an operation; default: one per core.
 
     Where steps run on the CPU, the C library is told to keep freed memory (`kbert.training.memory`), unless
@@ -99,7 +99,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
 
     Raises:
         ValueError: an unknown choice, choices that do not go together, a wrong TF_CONFIG.
-        RuntimeError: the hardware asked for is not there, or TensorFlow has been started already.
+        RuntimeError: the requested hardware does not exist, or TensorFlow has already been initialised.
 
     Example::
 
@@ -121,7 +121,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
     _prepare_devices(logical_cpus, threads)
     gpus = _gpus()
     name, why = _choose_name(strategy, gpus)
-    if not gpus and name != "tpu":  # elsewhere the C library has no large tensors, and its one arena many threads
+    if not gpus and name != "tpu":  # on other devices the C library has no large tensors, but many threads on one arena
         keep_freed_memory()
     _check_xla(strategy if name == "one" else name, xla)
     built = _strategy(name)
@@ -202,7 +202,7 @@ def _choose_name(strategy, gpus):
 
 
 def _mirrored_or_one(gpus, why):
-    """A mirror of one device is that device, and needs no strategy (under which Keras misreads rebatched datasets)."""
+    """One device needs no mirrored strategy (under which Keras misreads rebatched datasets)."""
     import tensorflow as tf
 
     if len(gpus) > 1 or (not gpus and len(tf.config.list_logical_devices("CPU")) > 1):
@@ -258,7 +258,7 @@ def _tpu():
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
-    except Exception as error:  # whatever the resolver meets: no library, no device, no such name
+    except Exception as error:  # any error of the resolver: no library, no device, no such name
         raise RuntimeError(
             f"choose_hardware: strategy tpu needs a TPU; tried TPUClusterResolver(tpu={name!r}) "
             f"({'from' if os.environ.get('TPU_NAME') else 'no'} TPU_NAME in the environment). TensorFlow reaches TPUs "
@@ -291,7 +291,7 @@ def _choose_precision(precision, name, gpus):
 def _check_xla(name, xla):
     if xla == "on" and name in ("mirrored", "multiworker"):
         raise ValueError(
-            "choose_hardware: Keras compiles around the strategy, which XLA cannot run with several replicas. "
+            "choose_hardware: Keras would compile the strategy's own code, which XLA cannot run with several replicas. "
             f'Received: xla="on" with strategy {name!r}. Leave it on "auto", or use one device.'
         )
 
@@ -302,5 +302,5 @@ def _choose_xla(xla, name, gpus):
     if xla != "auto":
         return xla == "on", "asked for"
     if name != "one":
-        return False, "auto: Keras cannot compile around several replicas"
-    return (True, "auto: one GPU") if gpus else (False, "auto: on a CPU it compiles long and gains little")
+        return False, "auto: Keras cannot compile steps of several replicas"
+    return (True, "auto: one GPU") if gpus else (False, "auto: on a CPU it takes long to compile and gains little")

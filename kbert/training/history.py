@@ -1,4 +1,4 @@
-"""The curves of a run as a file of JSON lines, one a window, to which a resumed run appends."""
+"""The curves of a run as a JSON-lines file with one line per window; a resumed run appends to it."""
 
 import json
 import logging
@@ -15,9 +15,9 @@ class History:
     """Records of a run in order, in memory and in a file.
 
     Args:
-        path: of the JSON lines file, read if it is there; None: in memory only. A damaged line is reported and dropped,
-            the others are kept.
-        step: int; records after this step (of work that is about to be done again) are dropped.
+        path: of the JSON-lines file, which is read if it exists; None: in memory only. A damaged line is reported and
+            dropped, the others are kept.
+        step: int; records after this step, which will be run again, are dropped.
         writes: bool, whether the file may be written; of several workers the first does.
 
     Attributes:
@@ -38,7 +38,7 @@ class History:
                 file.writelines(map(_line, self.records))
 
     def append(self, record):
-        """Add the record of a window; numbers that are not finite, which JSON does not know, are written as null."""
+        """Add the record of a window; numbers that are not finite, which JSON cannot hold, are written as null."""
         self.records.append(record)
         if self.path is None:
             return

@@ -1,4 +1,4 @@
-"""What a run reads, identified by content: a resumed run must find what it was started with."""
+"""The inputs of a run, identified by content: a resumed run must have the inputs it was started with."""
 
 import concurrent.futures
 import glob
@@ -22,12 +22,12 @@ _WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
 def identify_inputs(inputs: Mapping[str, object]) -> dict:
     """Size and SHA-256 of every file that the arguments of a run name.
 
-    Files are read whole, several at a time (about a second a GB). Of records only the manifest is, which holds the
-    hashes of the shards; of a model its config, vocabulary and weights.
+    Whole files are hashed, several at a time (about a second per GB). Of records only the manifest is read, which has
+    the hashes of the shards; of a model its config, vocabulary and weights.
 
     Args:
         inputs: argument → path of a file, of records or of a model (a directory, a prefix of a TensorFlow checkpoint, a
-            name on the Hugging Face hub), a list of such, or None where it was not given.
+            name on the Hugging Face hub), a list of these, or None if it was not given.
 
     Returns:
         ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given.
@@ -49,7 +49,7 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
 
 
 def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
-    """Raises ValueError, which names the files, unless a run finds the inputs that it was started with.
+    """Raises a ValueError that names the files, unless a run has the inputs that it was started with.
 
     Args:
         run: path of the run.
@@ -67,12 +67,12 @@ def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
         raise ValueError(
             f"{run}: a run resumes with the inputs it was started with ({since}), but {', '.join(changes[:3])}{more}. "
-            "Put back what was there, or start a run of its own with another --output."
+            "Restore the original inputs, or start a new run with another --output."
         )
 
 
 def describe_inputs(recorded: Mapping) -> dict:
-    """What a model's manifest says of the inputs of its run: names, no paths.
+    """The inputs of a run for its model's manifest: names, no paths.
 
     Args:
         recorded: of `identify_inputs`.
@@ -85,7 +85,7 @@ def describe_inputs(recorded: Mapping) -> dict:
 
 
 def makers(inputs: Mapping[str, object]) -> dict:
-    """What the manifests of those arguments that are kbert directories say of the runs that made them."""
+    """For arguments that are kbert directories: what their manifests say about the runs that wrote them."""
     found = {}
     for argument, value in inputs.items():
         for path in map(pathlib.Path, _as_list(value) if value is not None else ()):
@@ -122,11 +122,11 @@ def _files_of(path):
         patterns += form.files if form and not prefix else ()
         files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
         if is_kbert_directory(directory):
-            files.discard(directory / MANIFEST)  # it tells when the model was saved, which is not its content
+            files.discard(directory / MANIFEST)  # it records when the model was saved, which is not content
         if is_model:
             return sorted(files)
     raise FileNotFoundError(
-        f"Expected a file, records or a model. Received: {str(name)!r}, a directory of other things"
+        f"Expected a file, records or a model. Received: {str(name)!r}, a directory with other contents"
     )
 
 

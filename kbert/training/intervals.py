@@ -6,8 +6,8 @@ import math
 def log_interval(checkpoint_every: int, wanted: int) -> int:
     """The interval of logs for checkpoints at exactly `checkpoint_every` steps: the divisor nearest to `wanted`.
 
-    A checkpoint is written at the end of a window of logs, so that the intervals of checkpoints are multiples of those
-    of logs. Nearest is meant as a ratio; of two as near the smaller is taken.
+    A checkpoint is written at the end of a logging window, so checkpoint intervals are multiples of logging intervals.
+    Nearness is measured as a ratio; of two equally near divisors the smaller is used.
 
     Example::
 
@@ -20,7 +20,7 @@ def log_interval(checkpoint_every: int, wanted: int) -> int:
 
 
 def check_intervals(checkpoint_every: int, log_every: int) -> None:
-    """Raises ValueError unless checkpoints at `checkpoint_every` steps fall on the ends of windows of `log_every`."""
+    """Raises ValueError unless `checkpoint_every` is a multiple of `log_every`."""
     if checkpoint_every % log_every:
         below = checkpoint_every // log_every * log_every
         possible = " or ".join(str(n) for n in (below, below + log_every) if n)

@@ -1,15 +1,15 @@
-"""What kbert calls the numbers that Keras logs."""
+"""Names for the numbers that Keras logs."""
 
 
 def readable_logs(logs, model) -> dict:
     """Keras' logs under kbert's names, which do not depend on how many outputs the model has.
 
-    Keras puts the output before the name where there are several, and nothing where there is one. Here "mlm_accuracy"
-    is that with and without the next-sentence head: "mlm_logits_accuracy" becomes it, and so does the "accuracy" of a
-    model whose one output is `mlm_logits`. "loss" is the whole loss always; a single "logits" has no prefix.
+    Keras prefixes a name with its output if there are several outputs, but not if there is one. Here "mlm_accuracy" has
+    this name with and without the next-sentence head: it replaces "mlm_logits_accuracy", and the "accuracy" of a model
+    whose only output is `mlm_logits`. "loss" is always the total loss; a single "logits" has no prefix.
 
     Args:
-        logs: dict of name -> number, as callbacks get it or `evaluate(return_dict=True)` gives it.
+        logs: dict of name -> number, as passed to callbacks or returned by `evaluate(return_dict=True)`.
         model: the model with its outputs in a dict.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The C library's memory allocator, set up for steps that need the same large buffers again and again."""
+"""Sets up the C library's memory allocator for steps that need the same large buffers again and again."""
 
 import contextlib
 import ctypes
@@ -9,15 +9,16 @@ _NEVER = -1
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc keep memory that was freed for the next tensor, where it would give it back to the kernel.
+    """Let glibc keep freed memory for the next tensor instead of returning it to the kernel.
 
     Otherwise every large tensor of every step is mapped, cleared page by page and unmapped again: on a virtual machine
     that took more than a third of the time of a tiny training step, and half of one with 384 positions (docs/log.md).
-    All threads allocate from one arena, as the others hold no tensor above 64 MB and give theirs back. Memory use stays
-    at its peak between steps. Whoever sets glibc's `MALLOC_...` environment variables is left alone.
+    All threads allocate from one arena, because other arenas cannot hold tensors above 64 MB and return their memory.
+    Memory use stays at its peak between steps. If glibc's `MALLOC_...` environment variables are set, nothing is
+    changed.
 
     Returns:
-        Whether it was done: not with another C library, or another allocator in its place.
+        Whether it was done; not with another C library or allocator.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return False

@@ -1,4 +1,4 @@
-"""What a program that trains or reads a user's files does with errors and signals: one line, no traceback."""
+"""Errors and signals of programs that train or read a user's files: one line, no traceback."""
 
 import contextlib
 import logging
@@ -11,11 +11,11 @@ from kbert.training.console import log_to_console
 
 
 def run_program(main, resumes: bool = False) -> None:
-    """Runs `main` as a program: what may befall a training from outside ends it with one line.
+    """Runs `main` as a program in which external causes of failure end with one line.
 
-    That is a signal, divergence, a fault of the disk, a lost worker, a damaged input or too little memory. The exit
-    status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, files that are half
-    written are removed and a training step is finished and saved; a second signal ends it at once.
+    These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
+    status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, partial files are removed
+    and the current training step is finished and saved; a second signal ends it at once.
 
     Args:
         main: function without arguments.
@@ -39,7 +39,7 @@ def run_program(main, resumes: bool = False) -> None:
         let_signals_kill()
         stopped = error if isinstance(error, Interrupted) else Interrupted()
         if stopped.report is None:
-            hint = "The same command resumes the run." if resumes else "No file was left half written."
+            hint = "The same command resumes the run." if resumes else "No partial files were left."
             print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
     except (FloatingPointError, LostWorker) as error:
@@ -47,7 +47,7 @@ def run_program(main, resumes: bool = False) -> None:
     except OSError as error:
         sys.stdout.flush()
         print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(1)  # without HDF5's clean-up, which crashes over a file that the disk did not take
+        os._exit(1)  # without HDF5's clean-up, which crashes after a failed write
     except ValueError as error:
         from kbert.corpus.reading_errors import UnreadableInput
         from kbert.training.batch_memory import OutOfMemory
@@ -57,12 +57,12 @@ def run_program(main, resumes: bool = False) -> None:
         sys.exit(f"error: {error}")
 
 
-_TRAINING = ("fit_steps", "finish")  # functions whose errors are no matter of what a user has given
+_TRAINING = ("fit_steps", "finish")  # functions whose errors do not come from the user's input
 
 
 @contextlib.contextmanager
 def plain_errors():
-    """What is wrong with a user's files is one line, not a traceback; errors of training and saving are raised."""
+    """Shows errors in a user's files as one line without a traceback; errors of training and saving are raised."""
     try:
         yield
     except Exception as error:
@@ -70,7 +70,7 @@ def plain_errors():
             raise
         if isinstance(error, ValueError | OSError | RuntimeError | FloatingPointError):  # RuntimeError: no such device
             sys.exit(f"error: {error}")
-        # What a reader raises inside tf.data comes out as an error of TensorFlow, with a traceback for its message.
+        # An error raised inside tf.data becomes a TensorFlow error whose message contains a traceback.
         if not (reason := re.search(r"\b(?:ValueError|OSError): (.*)", str(error))) or not hasattr(error, "op"):
             raise
         sys.exit(f"error: {reason[1]}")

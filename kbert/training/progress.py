@@ -1,4 +1,4 @@
-"""How far a long prediction is: a line now and then, with the time that is left."""
+"""Progress of long predictions: a line at intervals, with an estimate of the time left."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ _SECONDS = 10  # between two lines
 
 
 class PredictionProgress(keras.callbacks.Callback):
-    """Logs how many rows are done, and an estimate of the time left, every ten seconds; nothing of short predictions.
+    """Logs the number of rows done and an estimate of the time left every ten seconds; nothing for short predictions.
 
     Args:
         rows: int, all that are to be done.
@@ -30,7 +30,7 @@ class PredictionProgress(keras.callbacks.Callback):
         self.done((batch + 1) * self.batch_size)
 
     def done(self, rows):
-        """So many rows are done, where there is no Keras loop to say so."""
+        """Reports the rows done where there is no Keras loop to count them."""
         now, rows = time.perf_counter(), min(rows, self.rows)
         if now - self.shown >= _SECONDS and rows < self.rows:
             self.shown = now

@@ -1,4 +1,4 @@
-"""Training in steps, not epochs, that a killed process continues exactly."""
+"""Training in steps instead of epochs, with exact resume of killed runs."""
 
 import logging
 import math
@@ -39,39 +39,40 @@ def fit_steps(
 ):
     """Train a compiled model for `total_steps` by `model.fit`, resuming from the last checkpoint in `output`.
 
-    A window of steps is what an epoch is to `fit`: the interval of logs, of callbacks' `on_epoch_end`, and at most of
-    validation and checkpoints. A process that is killed and started again with the same arguments takes up the last
-    checkpoint and the batch that follows it: on a CPU the weights end bit for bit as without the interruption,
-    provided batch n of `make_dataset` is a function of n.
+    A window of steps corresponds to an epoch of `fit`: it is the interval of logs and of callbacks' `on_epoch_end`;
+    validation and checkpoints happen every one or more windows. A process that is killed and started again with the
+    same arguments resumes from the last checkpoint with the next batch. On a CPU the final weights are bit for bit
+    those of an uninterrupted run, provided batch n of `make_dataset` is a function of n.
 
-    SIGINT and SIGTERM let the step finish, save a checkpoint and raise `Interrupted`; a second signal ends the process
-    at once. Only the main thread can do this, and only where the program has no handler of its own.
+    On SIGINT or SIGTERM the current step is finished, a checkpoint is saved and `Interrupted` is raised; a second
+    signal ends the process at once. This works only in the main thread, and only if the program has no handler of its
+    own.
 
     Args:
         model: compiled `keras.Model`, built under its strategy's scope.
         make_dataset: function (start_step) -> `tf.data.Dataset` that begins with batch number `start_step` and lasts
             until `total_steps`.
         total_steps: int, batches in the whole run.
-        output: directory; receives `checkpoints/` and `history.jsonl`. None: nothing is written, and a process that is
-            killed begins anew.
+        output: directory; receives `checkpoints/` and `history.jsonl`. None: nothing is written, and a killed process
+            starts again from the beginning.
         window: int, steps.
         callbacks: Keras callbacks; their logs also have "step" (of the whole run), "total_steps", "learning_rate",
             "gradient_norm", "seconds", and "tokens_per_second" where the batches are dicts with `token_ids`, under the
             names of `readable_logs`.
         validation_data, validation_steps: as for `model.fit`.
-        validation_every, checkpoint_every: ints, in windows; the last window has both always.
+        validation_every, checkpoint_every: ints, in windows; the last window always has both.
         keep: int, checkpoints to keep.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
-        real_tokens: float, or how many tokens of a batch are not padding on average, where batches differ in length.
+        real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
         evaluation: `kbert.training.dev_evaluation.DevEvaluation`, or None; its scores are in the logs of the window in
             which they were measured, with "val_" before their names.
 
     Returns:
-        list of dicts: the logs of every window of the run, also of those before a resumption.
+        list of dicts: the logs of every window of the run, including those before it was resumed.
 
     Raises:
-        ValueError: the checkpoint is another model's; the dataset ends too early; numbers that do not fit; a batch that
-            memory cannot hold.
+        ValueError: the checkpoint is of another model; the dataset ends too early; inconsistent numbers of steps; a
+            batch that does not fit into memory.
         FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step, and the last
             checkpoint is from before it.
         LostWorker: another worker of the run ended or cannot be reached.
@@ -189,7 +190,7 @@ def _check_length(dataset, steps, step):
 
 
 class _Recorder(keras.callbacks.Callback):
-    """First of the callbacks: counts steps, takes the time, and completes the logs for those after it."""
+    """The first callback: counts steps, measures time, and completes the logs for the others."""
 
     def __init__(self, step, total_steps, real_share, real_tokens, evaluation):
         super().__init__()
@@ -232,14 +233,15 @@ class _Recorder(keras.callbacks.Callback):
         """Check the logs of a window, or of its part so far, and add to them."""
         check_window(self.model, self.first_step, self.losses, logs)
         named = readable_logs(logs, self.model)
-        logs.clear()  # in place: the callbacks after this one are given the same dict
+        logs.clear()  # in place: the other callbacks get the same dict
         logs.update({"step": self.step, "total_steps": self.total_steps} | named | optimizer_logs(self.model.optimizer))
         logs.update(self._speed())
         if self.evaluation is not None:
             self.evaluation.merge(logs)
 
     def _speed(self):
-        # The first step of a window is not counted if there are others: it may hold tracing, and validation before it.
+        # The first step of a window is not counted if there are others: it may include tracing, and validation before
+        # it.
         steps, seconds = self.steps - self.first_steps, self.end - self.first_end
         if steps == 0:
             steps, seconds = self.steps, self.end - self.start
@@ -297,7 +299,7 @@ class _Saver(keras.callbacks.Callback):
 
 
 def optimizer_logs(optimizer) -> dict:
-    """The learning rate of the last update, and the norm of its gradient where the optimizer keeps it."""
+    """The learning rate of the last update, and its gradient norm if the optimizer keeps it."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
@@ -309,13 +311,13 @@ def optimizer_logs(optimizer) -> dict:
 
 
 def is_chief(model) -> bool:
-    """Whether this process writes what the processes of a run have in common; the only one does."""
+    """Whether this process writes the shared files of a run; True for a single process."""
     strategy = getattr(model, "distribute_strategy", None)  # on the TensorFlow backend only
     return strategy is None or strategy.extended.should_checkpoint
 
 
 def _tokens_per_batch(dataset):
-    """B * S, or 0 where the dataset does not say."""
+    """B * S, or 0 if unknown."""
     spec = dataset.element_spec
     inputs = spec[0] if isinstance(spec, tuple) else spec
     shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else None

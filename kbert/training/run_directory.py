@@ -1,4 +1,4 @@
-"""What `--output` of a recipe is: one run, resumed if it was interrupted, never overwritten by accident."""
+"""The `--output` directory of a recipe: one run, resumed if it was interrupted, never overwritten by accident."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ class RunDirectory:
 
     Attributes:
         path: `pathlib.Path`.
-        resume: bool, whether an unfinished run of the same settings and inputs is there to go on with.
+        resume: bool, whether there is an unfinished run with the same settings and inputs to resume.
         is_chief: bool, whether this process writes; of several workers the first does.
     """
 
@@ -35,7 +35,7 @@ class RunDirectory:
     def finish(self, metrics, save_model=None, keep_checkpoint=False):
         """Write the model, then metrics.json, which marks the run as finished, then delete its checkpoints.
 
-        Everything is flushed to the disk before the next thing is done: a run that looks finished is.
+        Each step is flushed to disk before the next one: a run that looks finished is finished.
 
         Args:
             metrics: dict that JSON can hold.
@@ -65,10 +65,10 @@ class RunDirectory:
         unlock_directory(self.path)
 
     def made_by(self, metrics) -> dict:
-        """What the manifest of a model says of this run: recipe, settings, inputs, versions and metrics.
+        """The description of this run for the model's manifest: recipe, settings, inputs, versions and metrics.
 
-        Inputs have their name and hash, and those that are models what their own manifest says of the run that made
-        them; so the runs behind a model can be followed back. There are no paths in it.
+        Inputs have their name and hash; inputs that are models also have the description of their own run, so that the
+        whole chain of runs behind a model can be traced. It contains no paths.
         """
         record = read_json(self.path / INPUTS)
         inputs = describe_inputs(record["inputs"])
@@ -86,9 +86,9 @@ def open_run(
     """Open a recipe's output directory by the rule that all recipes share, and lock it until the run ends.
 
     A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
-    metrics.json) with the same settings and inputs is resumed. Anything else there is an error, unless `overwrite`,
-    which deletes it and says so. A run may also be given other `steps` (and `warmup_steps`), if the learning rates of
-    the steps that are done are the same for both numbers (`kbert.training.extension`).
+    metrics.json) with the same settings and inputs is resumed. Anything else in the directory is an error; `overwrite`
+    deletes it and says so. A run may also change its `steps` (and `warmup_steps`) if the learning rates of the
+    completed steps stay the same (`kbert.training.extension`).
 
     Of several workers the first does all this, and the others wait for it. They end with its error if it has one, and
     each checks that it reads the same inputs.
@@ -107,11 +107,11 @@ def open_run(
         `RunDirectory`.
 
     Raises:
-        FileExistsError: a finished run, a run of other settings, or other files; the message says what is there, what
-            `--overwrite` would delete, and for other settings which ones differ.
-        BlockingIOError: another process holds the directory.
-        ValueError: inputs that have changed since the run was started; `overwrite` of a directory that holds more than
-            a run (a home, a checkout).
+        FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
+            what `--overwrite` would delete, and which settings differ.
+        BlockingIOError: another process has locked the directory.
+        ValueError: inputs that have changed since the run was started; `overwrite` of a directory with more than a run
+            in it (a home directory, a checkout).
 
     Example::
 
@@ -188,12 +188,12 @@ def _check_record(path, found, examples):
         if changed := _differing(record["examples"], examples):
             raise ValueError(
                 f"{path}: a run resumes with the examples it was started with ({since}). Received: other rows in "
-                f"{' and '.join(changed)}. Give the same rows, or start a run of its own with another --output."
+                f"{' and '.join(changed)}. Give the same rows, or start a new run with another --output."
             )
     except (AttributeError, KeyError, TypeError, FileNotFoundError) as error:
         raise ValueError(
-            f"{path / INPUTS} is missing or damaged ({error!r}): it tells with what inputs the run was started, "
-            "without which it cannot resume. Put it back, or start another run with another --output."
+            f"{path / INPUTS} is missing or damaged ({error!r}): it records the inputs that the run was started with, "
+            "without which it cannot resume. Restore it, or start another run with another --output."
         ) from error
     if there != (now := versions()):
         changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in _differing(there, now))
@@ -201,11 +201,11 @@ def _check_record(path, found, examples):
 
 
 def _check_settings(path, settings, inputs):
-    """That this worker was given what the first was; paths of inputs may differ, as each machine may have its own."""
+    """Checks that this worker has the settings of the first; paths of inputs may differ between machines."""
     there = _read_settings(path)
     if names := [name for name in _differing(there, settings) if name not in inputs]:
         changes = ", ".join(f"{name}: {there.get(name)!r} there, {settings.get(name)!r} here" for name in names)
-        raise ValueError(f"{path}: every worker must be given the settings of the first. Received: {changes}")
+        raise ValueError(f"{path}: every worker must have the settings of the first. Received: {changes}")
 
 
 def _extend(path, found, settings, schedule, finished):
@@ -230,7 +230,7 @@ def _check_extension(path, found, settings, schedule, done):
     try:
         check(settings)
     except FileExistsError as error:
-        warmup = found.get("warmup_steps")  # by default a part of the steps, so that it changes with them
+        warmup = found.get("warmup_steps")  # by default a share of the steps, so that it changes with them
         if warmup == settings.get("warmup_steps") or warmup is None or warmup > settings["steps"]:
             raise
         check(settings | {"warmup_steps": warmup})
@@ -241,7 +241,7 @@ def _check_extension(path, found, settings, schedule, done):
 
 
 def _is_extension(differing):
-    """Whether these settings say how long a run is, and nothing else: the warm-up is by default a part of the steps."""
+    """Whether these settings are only those of a run's length; the warm-up is by default a share of the steps."""
     return "steps" in differing and set(differing) <= {"steps", "warmup_steps"}
 
 
@@ -287,7 +287,7 @@ def _empty(path):
     resolved = path.resolve()
     here = pathlib.Path.cwd().resolve()
     if resolved in (here, *here.parents, pathlib.Path.home().resolve()) or (path / ".git").exists():
-        raise ValueError(f"--overwrite deletes what a run left, nothing more. Received: {resolved}")
+        raise ValueError(f"--overwrite only deletes the files of a run. Received: {resolved}")
     _LOGGER.warning("overwrite: deleting from %s %s", path, _contents(path))
     for entry in path.iterdir():
         if entry.name != LOCK:

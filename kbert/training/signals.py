@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as requests: what is being done is finished and saved before the program ends."""
+"""SIGINT and SIGTERM as requests: current work is finished and saved before the program ends."""
 
 import signal
 import threading
@@ -7,7 +7,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGINT or SIGTERM, raised in the main thread at a point where nothing is left half done.
+    """SIGINT or SIGTERM, raised in the main thread at a point where no work is incomplete.
 
     Args:
         number: the signal.
@@ -36,7 +36,7 @@ def let_signals_kill():
 
 
 def take_signals(handler) -> dict:
-    """Hand SIGINT and SIGTERM to a handler; signals that the program ignores or handles itself are left alone.
+    """Set a handler for SIGINT and SIGTERM; signals that the program ignores or handles itself are not changed.
 
     Returns:
         {signal: handler before}, for `restore_signals`; empty outside the main thread, which alone may set handlers.

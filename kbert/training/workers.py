@@ -1,4 +1,5 @@
-"""The workers of a run on several machines: how long they wait for each other, what worker 0 decides for all."""
+"""The workers of a run on several machines: how long they wait for each other, and the decisions of worker 0 for
+all."""
 
 import contextlib
 import os
@@ -23,7 +24,7 @@ class LostWorker(RuntimeError):
 
 
 def limit_waiting(cluster):
-    """Have TensorFlow give up on workers that do not start within 5 minutes, or that are silent for 20 seconds.
+    """Make TensorFlow give up on workers that do not start within 5 minutes or are silent for 20 seconds.
 
     To be called before the strategy is made.
 
@@ -61,9 +62,9 @@ def addresses_of(cluster):
 
 
 def await_workers(cluster, task):
-    """Return once every worker of the cluster was started.
+    """Wait until every worker of the cluster has started.
 
-    TensorFlow waits for them as well, but for an hour, hears no signal meanwhile, and does not say who is absent.
+    TensorFlow waits too, but for an hour, without reacting to signals and without naming the missing workers.
 
     Args:
         cluster: as for `limit_waiting`.
@@ -88,7 +89,7 @@ def await_workers(cluster, task):
 
 
 def _listen(port):
-    """A server that lets connections in and says nothing, until TensorFlow's own takes its place."""
+    """A server that accepts connections without answering, until TensorFlow's own replaces it."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))
@@ -104,7 +105,7 @@ def _answers(address):
 
 
 def message_of_first(strategy, message):
-    """What worker 0 passes, on every worker; returns once all have called it.
+    """Returns the message of worker 0 on every worker, after all have called it.
 
     Args:
         strategy: of several workers.
@@ -129,7 +130,7 @@ def message_of_first(strategy, message):
 
 @contextlib.contextmanager
 def named_losses():
-    """What TensorFlow says where a worker is gone becomes a `LostWorker` with one sentence that names the worker."""
+    """Turns TensorFlow's errors about a lost worker into a `LostWorker` whose message names the worker."""
     try:
         yield
     except Exception as error:

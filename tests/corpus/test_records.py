@@ -234,6 +234,6 @@ def test_damage_is_named(tokenizer, tmp_path):
     manifest.unlink()
     with pytest.raises(ValueError, match="manifest.json is missing"):
         Records(tmp_path / "r")
-    with pytest.raises(ValueError, match="is no directory"):
+    with pytest.raises(ValueError, match="is not a directory"):
         Records(tmp_path / "none")
     assert not is_records(tmp_path) and not is_records(tmp_path / "none")

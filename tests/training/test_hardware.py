@@ -39,7 +39,7 @@ def test_auto_without_accelerator(no_accelerator):
         "Hardware:",
         f"  strategy one: the CPU, {os.cpu_count()} cores (auto: there is no GPU)",
         "  precision float32 (auto: on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells)",
-        "  XLA off (auto: on a CPU it compiles long and gains little)",
+        "  XLA off (auto: on a CPU it takes long to compile and gains little)",
     ]
     with chosen.scope():
         assert not tf.distribute.has_strategy()

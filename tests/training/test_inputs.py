@@ -239,5 +239,5 @@ def test_every_worker_has_the_same_settings(tmp_path):
     open_run(tmp_path / "run", given, hardware=Worker(True), inputs=inputs)
     elsewhere = given | {"train": "/elsewhere/train.csv"}  # of the same content
     assert not open_run(tmp_path / "run", elsewhere, hardware=Worker(False), inputs=inputs).resume
-    with pytest.raises(ValueError, match="every worker must be given .* steps: 10 there, 20 here"):
+    with pytest.raises(ValueError, match="every worker must have .* steps: 10 there, 20 here"):
         open_run(tmp_path / "run", given | {"steps": 20}, hardware=Worker(False), inputs=inputs)

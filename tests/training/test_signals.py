@@ -218,7 +218,7 @@ def test_a_recipe_without_checkpoints(home, tmp_path, number):
     out, errors = process.communicate(timeout=60)
     assert process.returncode == STATUS[number], errors
     (line,) = lines_about(out + errors)
-    assert line == f"Interrupted by {signal.Signals(number).name}. No file was left half written."
+    assert line == f"Interrupted by {signal.Signals(number).name}. No partial files were left."
     assert not temporary.exists()
 
 

@@ -1,4 +1,4 @@
-"""Tasks: what is read, learnt, scored and written for each, and fine-tuning and evaluation on top."""
+"""Tasks: examples, training data, scores and prediction files of each, and fine-tuning and evaluation on top."""
 
 from kbert.lazy import lazy_exports
 

@@ -1,4 +1,4 @@
-"""Which rows every batch of a fine-tuning takes.
+"""Which rows are in each batch of a fine-tuning.
 
 Shapes: B batch, n rows.
 """
@@ -10,17 +10,17 @@ from kbert.stateless_random import fold_in, permutation
 
 
 def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int = 0, sizes=None) -> tf.data.Dataset:
-    """Endless full batches of row numbers, in another order each epoch.
+    """An infinite dataset of full batches of row numbers, in a new order each epoch.
 
-    The epochs follow each other without a gap, as in the original: a batch may hold the last rows of one epoch and the
-    first of the next, so every batch is full and no row is left out. Batch n is a function of the arguments and n
-    alone, so a run that is taken up at `start_step` sees what it would have seen.
+    As in the original, a batch may hold the last rows of one epoch and the first of the next, so that every batch is
+    full and no row is skipped. Batch n is a function only of the arguments and n, so a run that resumes at `start_step`
+    gets the same batches as without the interruption.
 
     Args:
         count: n.
         batch_size, seed: the run's.
         start_step: number of the first batch.
-        sizes: ints [n], the tokens of each row, to deal rows of like length into one batch
+        sizes: ints [n], the tokens of each row, to put rows of similar length into one batch
             (`kbert.preprocessing.buckets.grouped_by_length`). None: batches are drawn at random.
 
     Returns:

@@ -14,21 +14,21 @@ _LOGGER = logging.getLogger("kbert")
 
 
 def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_predictions: bool = False):
-    """Answers all examples and compares, by the task's official rules.
+    """Answers all examples and scores the answers by the task's official rules.
 
     Args:
-        pipeline: `kbert.Pipeline`, or what `kbert.load_pretrained` takes; a list of either is an ensemble, whose scores
-            are the means of the models' (of one vocabulary and preprocessing).
+        pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`; a list of these is an ensemble, whose
+            outputs are the means of its models' (which must share vocabulary and preprocessing).
         task: a task object of the pipeline's task.
-        examples: what ``task.read`` gave, a file's path, or rows in memory.
-        batch_size: rows a forward pass; no score depends on it.
+        examples: the result of ``task.read``, the path of a file, or rows in memory.
+        batch_size: rows per forward pass; scores do not depend on it.
         return_predictions: whether to return the `Evaluation`, with predictions and prediction files, as well.
 
     Returns:
         dict of scores; with `return_predictions` (scores, `kbert.tasks.task.Evaluation`).
 
     Raises:
-        ValueError: a pipeline of another task, a label that it does not know, models that do not go together.
+        ValueError: a pipeline of another task, a label that it does not know, incompatible models.
 
     Example::
 
@@ -40,7 +40,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
 
 
 def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int = 32) -> Evaluation:
-    """What `evaluate` does with one pipeline and examples, and how fast it was, as a line of the log."""
+    """Evaluates one pipeline on examples, and logs the speed."""
     examples = check_examples(pipeline, task, examples)
     start = time.perf_counter()
     result = task.evaluate(pipeline, examples, batch_size=batch_size)
@@ -68,13 +68,13 @@ def check_examples(pipeline: Pipeline, task: Task, examples):
 
 
 def load_ensemble(sources, **options) -> Pipeline:
-    """One pipeline of several models, whose scores are the means of theirs; of one model its own.
+    """One pipeline of several models, whose outputs are the means of theirs; for one source its own pipeline.
 
     The threshold for "no answer" is the mean of the models'.
 
     Args:
         sources: a source for `kbert.load_pretrained` or a `kbert.Pipeline`, or a list of such.
-        **options: of `kbert.build_pipeline`, instead of what is stored.
+        **options: of `kbert.build_pipeline`, instead of the stored ones.
 
     Raises:
         ValueError: a model that was not fine-tuned; models with other preprocessing, labels or vocabulary.
@@ -108,7 +108,7 @@ def load_ensemble(sources, **options) -> Pipeline:
 
 
 def _check_alike(names, pipelines):
-    """Models of an ensemble must be given the same batches, and mean the same by their outputs."""
+    """Models of an ensemble must take the same batches, and their outputs must have the same meaning."""
     first = pipelines[0]
     for name, pipeline in zip(names, pipelines, strict=True):
         ours, theirs = first.settings() | {"null_threshold": None}, pipeline.settings() | {"null_threshold": None}

@@ -1,4 +1,4 @@
-"""What every task's examples have in common: their columns, rows taken, a share held out, and where they came from."""
+"""The common interface of every task's examples: columns, `take`, `split`, `baseline`, and the file they came from."""
 
 import abc
 import dataclasses
@@ -11,10 +11,10 @@ import numpy as np
 
 
 class Examples(abc.ABC):
-    """Labelled rows in memory, what `Task.read` gives and `kbert.finetune` takes; base of a frozen dataclass.
+    """Labelled rows in memory, as returned by `Task.read` and taken by `kbert.finetune`; base of a frozen dataclass.
 
-    A subclass names the fields that have one entry a row in `row_fields`. Its fields `path` and `lines` say where the
-    rows came from: a file (None: nowhere, they were made in memory) and the line that each begins at.
+    A subclass lists the fields with one entry per row in `row_fields`. Its fields `path` and `lines` say where the rows
+    came from: the file (None: made in memory) and the line at which each row begins.
 
     Example::
 
@@ -51,20 +51,20 @@ class Examples(abc.ABC):
         return dataclasses.replace(self, **taken)
 
     def split(self, held_out: float | int, seed: int = 0) -> tuple[Self, Self]:
-        """The examples without those held out, and those held out, drawn at random; each in the order of the file.
+        """Splits the examples at random into the others and the held-out ones, each in the order of the file.
 
-        The same examples are drawn for the same number of them, `held_out` and `seed`; a larger draw with the same seed
-        contains a smaller one.
+        The draw depends only on the number of examples, `held_out` and `seed`; a larger draw contains a smaller one
+        with the same seed.
 
         Args:
-            held_out: a share (0.1), or how many (100). Tagged sentences are held out by whole documents.
+            held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents.
             seed: int.
 
         Returns:
             (the others, those held out).
 
         Raises:
-            ValueError: a share or number that leaves nothing on either side.
+            ValueError: a share or number that leaves one side empty.
         """
         groups = self._groups()
         share = isinstance(held_out, float)
@@ -73,7 +73,7 @@ class Examples(abc.ABC):
             what = f"a share of {held_out}, {count}," if share else f"{count}"
             raise ValueError(
                 f"{self.path or type(self).__name__}: expected to hold out 1 to {len(groups) - 1} of {len(groups)} "
-                f"{self._unit}. Received: {what} which leaves none to one side"
+                f"{self._unit}. Received: {what}, which leaves one side empty"
             )
         order = np.random.Generator(np.random.PCG64(seed)).permutation(len(groups))
         drawn, others = ([row for n in np.sort(part) for row in groups[n]] for part in (order[:count], order[count:]))
@@ -86,7 +86,7 @@ class Examples(abc.ABC):
         return f"{self.path}, line {self.lines[row]}"
 
     def fingerprint(self) -> str:
-        """SHA-256 of the rows, wherever they came from: two sets of examples with the same one are the same."""
+        """SHA-256 of the rows, whatever file they came from: it identifies the examples."""
         digest = hashlib.sha256()
         for name in self.row_fields:
             values = getattr(self, name)

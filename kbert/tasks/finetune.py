@@ -40,48 +40,50 @@ def finetune(
     """Trains every weight of a pre-trained model, with one new layer, on a task.
 
     The learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the model is
-    scored on `dev`, and the weights that score best are kept, as the paper chooses its epochs on dev. What happens is
-    logged (logger "kbert"), nothing is printed.
+    scored on `dev`, and the weights that score best are kept, as the paper chooses its epochs on dev. Progress is
+    logged (logger "kbert"); nothing is printed.
 
     Args:
-        source: what `kbert.load_pretrained` takes, such as ``"google-bert/bert-base-uncased"`` or a recipe's output; or
-            a kbert model or pipeline, whose encoder is then trained itself.
+        source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or a recipe's output;
+            or a kbert model or pipeline, whose own encoder is then trained.
         task: a task object, such as ``kbert.tasks.Classification(text="review", label="stars")``.
-        train, dev: examples: what ``task.read`` gave, a file's path, or rows in memory (a dict of columns, a list of
-            dicts or tuples, a pandas frame, a finite tf.data.Dataset). Without `dev` nothing is scored and the last
-            weights are kept.
-        output: directory for the model, its metrics, history and TensorBoard logs; an unfinished run of the same
-            settings and examples there is resumed exactly. None: nothing is written at all.
+        train, dev: examples: the result of ``task.read``, the path of a file, or rows in memory (a dict of columns, a
+            list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset). Without `dev` there are no scores
+            and the last weights are kept.
+        output: directory for the model, its metrics, history and TensorBoard logs; an unfinished run with the same
+            settings and examples is resumed exactly. None: nothing is written.
         epochs: passes over `train`. The paper chooses among 2, 3 and 4.
         steps: weight updates, instead of `epochs`.
-        batch_size: examples (or windows) an update, over all replicas. The paper: 16 or 32.
+        batch_size: examples (or windows) per update, over all replicas. The paper: 16 or 32.
         learning_rate: the peak. The paper: 5e-5, 3e-5 or 2e-5.
         sequence_length: tokens of a row; None: the model's own, 128 by default (spans: 384).
         seed: decides new weights, dropout and the order of the examples.
         dropout: instead of the model's own dropout rates.
         bias_correction: Adam as published, with bias correction; BERT was trained without.
-        group_by_length: batches of rows of like length: faster, but no longer drawn from all.
-        random_weights: take only architecture and vocabulary of `source`: what is pre-training worth?
-        class_weight: of a classifier, {label: factor of its examples' loss}, or "balanced".
+        group_by_length: whether batches have rows of similar length: faster, but batches are no longer drawn from all
+            rows.
+        random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
+            pre-training.
+        class_weight: for a classifier, {label: loss factor of its examples}, or "balanced".
         strategy, logical_cpus, precision: as of `kbert.training.hardware.choose_hardware`.
-        evaluate_every: "epoch", a number of steps, or None: at the end alone.
-        keep: "best" or "last": whose weights are kept.
-        patience: stop after so many evaluations that brought nothing better; None: never.
+        evaluate_every: "epoch", a number of steps, or None: only at the end.
+        keep: "best" or "last": which weights are kept.
+        patience: stop after this many evaluations without improvement; None: never.
         checkpoint_every: steps from one checkpoint to the next.
-        callbacks: Keras callbacks of one's own.
-        more_dev: {suffix: examples}, scored at the end; their metrics have names with that suffix.
+        callbacks: your own Keras callbacks.
+        more_dev: {suffix: examples}, scored at the end; their metrics have this suffix.
         log_dir: of TensorBoard; None: ``logs`` in `output`.
-        overwrite: delete what another run left in `output`.
+        overwrite: delete another run in `output`.
 
     Returns:
         `FinetunedRun`, with ``metrics``, ``history``, ``pipeline`` and ``path``.
 
     Raises:
         FileNotFoundError: no such file or model.
-        FileExistsError: `output` holds something else; the message says what.
-        ValueError: examples, settings or a model that do not go together; a batch that memory cannot hold.
+        FileExistsError: `output` holds other files or another run; the message says what was found.
+        ValueError: incompatible examples, settings or model; a batch that does not fit into memory.
         FloatingPointError: the training diverged; the message names the step.
-        KeyboardInterrupt: SIGINT or SIGTERM; the last step is saved before.
+        KeyboardInterrupt: SIGINT or SIGTERM; the last step is saved first.
 
     Source: Devlin et al. 2018, section 3.2 and appendix A.3.
 

@@ -1,4 +1,4 @@
-"""What a fine-tuning gives."""
+"""The result of a fine-tuning."""
 
 import dataclasses
 import pathlib
@@ -9,12 +9,12 @@ from kbert.pipelines.pipeline import Pipeline
 
 @dataclasses.dataclass(frozen=True)
 class FinetunedRun:
-    """What a fine-tuning gave.
+    """The result of `kbert.finetune`.
 
     Attributes:
-        metrics: dict, what metrics.json holds: ``dev`` (the official scores), ``constant_answer`` (what a model has to
-            beat), ``evaluations`` (one dict for each, with its step), ``kept_step``, ``task`` …
-        history: list of dicts, the logs of the training, with ``val_…`` where there was an evaluation.
+        metrics: dict, the content of metrics.json: ``dev`` (the official scores), ``constant_answer`` (the baseline),
+            ``evaluations`` (a dict for each, with its step), ``kept_step``, ``task`` …
+        history: list of dicts, the logs of the training, with ``val_…`` for windows with an evaluation.
         pipeline: `kbert.Pipeline`, with the weights that are kept.
         path: `pathlib.Path` of the output, or None.
     """

@@ -1,4 +1,4 @@
-"""One fine-tuning: a model, a task, its examples and the paper's settings, checked before the first step."""
+"""One fine-tuning: a model, a task, examples and the paper's settings, checked before the first step."""
 
 import logging
 import pathlib
@@ -34,20 +34,20 @@ _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 
 
 class Finetuning:
-    """A fine-tuning that is ready to start: all is read, built and checked; nothing is written yet.
+    """A fine-tuning that is ready to start: everything is read, built and checked, and nothing is written yet.
 
-    `kbert.finetune` makes one and runs it. Programs that want to tell what is wrong with a user's files from what goes
-    wrong in training, or that want an estimate first, make it themselves.
+    `kbert.finetune` makes one and runs it. Programs that have to distinguish errors in a user's files from errors in
+    training, or that need an estimate first, use it directly.
 
     Args:
         source, task, train, dev, output, log_dir, overwrite, callbacks: as of `kbert.finetune`.
-        more_dev: {suffix: examples}, scored at the end beside `dev`; their metrics have names with that suffix.
+        more_dev: {suffix: examples}, scored at the end in addition to `dev`; their metrics have this suffix.
         recipe: str, the program that the manifest of the model names.
-        more_settings: dict, what defines the run beside all this, for settings.json.
+        more_settings: dict of further settings that define the run, for settings.json.
         **options: fields of `FinetuningOptions`.
 
     Attributes:
-        task, train, dev: as they were completed: labels as numbers, examples that cannot be learnt left out.
+        task, train, dev: as completed: labels as numbers, without examples that cannot be learned.
         pipeline: `kbert.Pipeline`, before its training.
         hardware: `kbert.training.hardware.Hardware`.
 
@@ -125,7 +125,7 @@ class Finetuning:
         return build_pipeline(model, tokenizer, **(fields | more)) if more else pipeline
 
     def settings(self) -> dict[str, Any]:
-        """What defines the run, as settings.json has it."""
+        """The settings that define the run, as in settings.json."""
         named = {"init": str(self._source) if not isinstance(self._source, BertModel | Pipeline) else "a model"}
         named |= {name: one and one.path for name, one in self._examples().items()}
         return named | self._own["task"].to_dict() | self.options.to_dict() | self._more_settings
@@ -134,7 +134,7 @@ class Finetuning:
         return {"train": self._own["train"], "dev": self._own["dev"]}
 
     def open(self):
-        """Opens the output directory by the rule of `open_run`; `run` does it, unless it was done before.
+        """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before.
 
         Raises:
             FileExistsError, BlockingIOError, ValueError: as `kbert.training.run_directory.open_run`.
@@ -159,10 +159,10 @@ class Finetuning:
         return self._run
 
     def estimate(self) -> dict[str, Any]:
-        """What the training will take, with its examples and windows; the weights are of no use afterwards.
+        """Estimates the training, with its numbers of examples and windows; the weights are useless afterwards.
 
         Returns:
-            dict of ``examples`` and ``windows``, and what `kbert.training.dry_run.estimate_training` gives.
+            dict of ``examples`` and ``windows``, and the result of `kbert.training.dry_run.estimate_training`.
         """
         data = self._training_data()
         self._compile(steps := self._steps(data))
@@ -239,7 +239,7 @@ class Finetuning:
         )
 
     def _steps(self, data):
-        # As the original counts them.
+        # Counted as in the original.
         return self.options.steps or max(1, int(data.rows / self.options.batch_size * self.options.epochs))
 
     def _evaluation(self, data, steps):
@@ -267,7 +267,7 @@ class Finetuning:
         )
 
     def _final_evaluation(self, evaluation):
-        """The evaluation of the weights that are kept, now the model's; and what metrics.json says of it."""
+        """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json."""
         if evaluation is None:
             return None, {}
         evaluation.restore_kept(self.pipeline.model)
@@ -303,9 +303,7 @@ def _model_of_task(source, task, settings, options):
     model = source.model if isinstance(source, Pipeline) else source
     tokenizer = source.tokenizer if isinstance(source, Pipeline) else model.pretrained and model.pretrained.tokenizer
     if options.random_weights or options.dropout is not None:
-        raise ValueError(
-            "finetune: `random_weights` and `dropout` are of a source that is loaded. Received: a model; build it so"
-        )
+        raise ValueError("finetune: `random_weights` and `dropout` need a source that is loaded. Received: a model")
     if getattr(model, "multi_label", False):
         raise ValueError(
             "finetune: expected a model with one label a text. Received: a multi-label classifier; train it by "

@@ -9,10 +9,10 @@ from kbert.training.dev_evaluation import evaluation_steps
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuningOptions:
-    """How a model is fine-tuned; what the fields mean stands in `kbert.finetune`.
+    """How a model is fine-tuned; `kbert.finetune` explains the fields.
 
     Raises:
-        ValueError: a number that is none, or out of its range.
+        ValueError: a value that is not a number, or out of range.
     """
 
     epochs: float = 3.0
@@ -47,7 +47,7 @@ class FinetuningOptions:
         evaluation_steps(1, self.evaluate_every, 1)  # raises
 
     def to_dict(self) -> dict[str, Any]:
-        """What decides the result: all but how often it is saved."""
+        """The options that determine the result: all but the interval of checkpoints."""
         fields = dataclasses.asdict(self)
         del fields["checkpoint_every"]
         return fields

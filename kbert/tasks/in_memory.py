@@ -1,4 +1,4 @@
-"""Rows in memory → columns: lists, dicts, pandas frames and tf.data."""
+"""Rows in memory → columns: lists, dicts, pandas DataFrames and tf.data."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,21 +8,21 @@ from kbert.tasks.table import Table
 
 
 def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
-    """The named columns of rows that are in memory.
+    """The named columns of rows in memory.
 
     Args:
-        data: a dict of columns; a pandas frame (anything with ``columns`` and ``frame[name]``); a list of dicts; a list
-            of tuples, in the order of `names`; or a finite tf.data.Dataset of dicts or of such tuples, in batches or
-            not.
-        names: the columns wanted; others are ignored.
-        optional: names that are wanted as well where they are there.
+        data: a dict of columns; a pandas DataFrame (anything with ``columns`` and ``frame[name]``); a list of dicts; a
+            list of tuples, in the order of `names`; or a finite tf.data.Dataset of dicts or of such tuples, in batches
+            or not.
+        names: the columns to read; others are ignored.
+        optional: further names, read if they exist.
 
     Returns:
-        ``{name: list}``, all equally long, tensors and NumPy values as Python's own, bytes as str.
+        ``{name: list}``, all of the same length, tensors and NumPy values as Python values, bytes as str.
 
     Raises:
-        TypeError: none of these.
-        ValueError: a column that is missing, columns of different lengths, no row; the message names the row.
+        TypeError: none of these types.
+        ValueError: a missing column, columns of different lengths, no rows; the message names the row.
 
     Example::
 
@@ -74,7 +74,7 @@ def _columns_of_rows(rows, names, optional):
 def _rows_of_dataset(dataset):
     """A dict of columns, or a list of tuples."""
     if int(dataset.cardinality()) == -1:
-        raise ValueError("Expected a dataset that ends. Received: one that repeats for ever")
+        raise ValueError("Expected a finite dataset. Received: one that repeats forever")
     elements = list(dataset.as_numpy_iterator())
     if not elements:
         raise ValueError("Expected at least one row. Received: an empty dataset")
@@ -101,7 +101,7 @@ def _plain(value):
 
 
 def _cell(value, where):
-    if value is None or value != value:  # pandas' missing value is a number that is not itself
+    if value is None or value != value:  # pandas' missing value is NaN, which does not equal itself
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"

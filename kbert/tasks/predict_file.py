@@ -1,4 +1,4 @@
-"""A pipeline's answers to every row of a file, written to a file that a killed run continues."""
+"""Writes a pipeline's answers to every row of a file; a killed run resumes."""
 
 import csv
 import hashlib
@@ -14,7 +14,7 @@ from kbert.tasks.prediction_rows import read_rows
 
 _LOGGER = logging.getLogger("kbert")
 FORMATS = (".jsonl", ".csv")
-_SECONDS = 20.0  # between two states that a killed run can continue from
+_SECONDS = 20.0  # between two states from which a killed run can resume
 
 
 def predict_file(
@@ -31,18 +31,19 @@ def predict_file(
 ) -> int:
     """Writes the answers to all rows of a file, in their order.
 
-    The output appears whole, when all is done. Until then ``<output>.partial`` grows, and ``<output>.partial.json``
-    says how far it is: the same call after a kill continues there, with the same result as one that was never killed.
+    The output file appears when all rows are done. Until then the answers go to ``<output>.partial``, and
+    ``<output>.partial.json`` records how many there are. After a kill, the same call resumes from there with the same
+    result as an uninterrupted one.
 
     Args:
         pipeline: `kbert.Pipeline`.
         source: file of inputs: see `kbert.tasks.prediction_rows.read_rows`.
-        output: .jsonl, or .csv where an answer is a row of a table.
+        output: .jsonl, or .csv if an answer is a row of a table.
         columns: input of the pipeline → column of the file; the inputs' own names by default.
-        keep: columns of the input to carry over, beside the texts.
-        batch_size: rows a forward pass.
-        overwrite: replace what is at `output`, or what another run left unfinished there.
-        progress: called every 2 seconds with rows done, rows in all, and rows a second.
+        keep: columns of the input to copy to the output, in addition to the texts.
+        batch_size: rows per forward pass.
+        overwrite: replace an existing `output`, or the unfinished one of another run.
+        progress: called every 2 seconds with rows done, total rows, and rows per second.
         **reading: how the task's reader reads `source`.
 
     Returns:
@@ -50,8 +51,8 @@ def predict_file(
 
     Raises:
         FileExistsError: `output` exists, or is being written from other inputs, another model or other options.
-        ValueError: no rows; columns that are missing or have the names of answers; answers that fit no table.
-        OSError: the disk is full; what was done is continued by the same call.
+        ValueError: no rows; columns that are missing or have the names of answers; answers that do not fit a table.
+        OSError: the disk is full; the same call resumes.
 
     Example::
 
@@ -101,7 +102,8 @@ def _check_output(pipeline, output, overwrite):
 
 
 def _answers(pipeline, batch, columns, batch_size):
-    """Each row with its answers. Batches are always full, so that nothing is traced twice; the rest is dropped."""
+    """Each row with its answers. Batches are always full, so that the model is traced only once; filler rows are
+    dropped."""
     padded = batch + batch[-1:] * (batch_size - len(batch))
     answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
     for row, result in zip(batch, pipeline.answers.to_dicts(answers), strict=False):
@@ -135,7 +137,7 @@ def _fingerprint(pipeline):
 
 
 class _Unfinished:
-    """The output while it is written: a file, and beside it how much of it a later run may rely on."""
+    """The output while it is written: a file, and next to it a record of how much of it is complete."""
 
     def __init__(self, output, run, overwrite):
         self.output, self.run = output, run
@@ -149,7 +151,7 @@ class _Unfinished:
         self.saved_at = time.monotonic()
 
     def _stored(self, overwrite):
-        """(rows, bytes) that an earlier run left."""
+        """(rows, bytes) of an earlier run."""
         if not (self.state.is_file() and self.partial.is_file()):
             return 0, 0
         stored = read_json(self.state)
@@ -158,7 +160,7 @@ class _Unfinished:
         if not overwrite:
             changed = sorted(name for name in self.run if stored.get("run", {}).get(name) != self.run[name])
             raise FileExistsError(
-                f"{self.partial} was begun with another {' and '.join(changed)}; --overwrite begins anew"
+                f"{self.partial} was begun with another {' and '.join(changed)}; --overwrite starts again"
             )
         return 0, 0
 
@@ -166,7 +168,7 @@ class _Unfinished:
         return self
 
     def advance(self, rows):
-        """Notes that the file holds the answers to the first `rows` rows."""
+        """Records that the file has the answers to the first `rows` rows."""
         with explain_full_disk(self.partial):
             self.file.flush()
         self.rows, self.size = rows, os.fstat(self.file.fileno()).st_size
@@ -193,7 +195,7 @@ class _Unfinished:
         self.file.close()
         if issubclass(kind, (KeyboardInterrupt, OSError)) and self.state.is_file():
             return
-        self.partial.unlink()  # what is wrong would be wrong again
+        self.partial.unlink()  # the same error would occur again
         self.state.unlink(missing_ok=True)
         for directory in self.new_directories:
             directory.rmdir()

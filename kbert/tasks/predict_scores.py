@@ -1,4 +1,4 @@
-"""A model's scores for columns of strings, as fast as encoding allows.
+"""A model's scores for columns of strings, in batches of similar length.
 
 Shapes: B batch, N labels, C choices, n rows.
 """
@@ -11,16 +11,16 @@ from kbert.training.progress import PredictionProgress
 
 
 def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
-    """What a classifier, regressor or multiple-choice model says of every row.
+    """The scores of a classifier, regressor or multiple-choice model for every row.
 
-    Rows run in the order of their length, in full batches cut to their longest row, and come back in their own order:
-    the scores are those of padded batches, up to the order of floating-point sums.
+    Rows run in the order of their length, in full batches cut to their longest row, and are returned in their original
+    order. The scores are those of padded batches, up to the order of floating-point sums.
 
     Args:
         model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
         preprocessor: the pipeline's, from strings to the model's batch.
         columns: {name: list of n strings, or of n equally long lists of strings}, as the preprocessor names them.
-        batch_size: rows a forward pass.
+        batch_size: rows per forward pass.
         static: keep every batch at the preprocessor's length, as a TPU needs it.
 
     Returns:
@@ -44,7 +44,8 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
 
 
 def check_scores(scores):
-    """Raise a FloatingPointError if a model's scores [n, ...] are infinite or NaN: their largest would mean nothing."""
+    """Raise a FloatingPointError if a model's scores [n, ...] are infinite or NaN, since their maximum would be
+    meaningless."""
     bad = np.argwhere(~np.isfinite(scores))
     if len(bad):
         raise FloatingPointError(
@@ -60,8 +61,8 @@ def softmax(logits):
 
 
 def _batches(order, columns, preprocessor, batch_size, padding):
-    """The rows in the given order; the last batch is filled up with its last row, so that all batches are full: no
-    second compilation, even shares for replicas."""
+    """The rows in the given order; the last batch is filled up with its last row, so that all batches are full: there
+    is only one compilation, and equal shares for replicas."""
     missing = -len(order) % batch_size
     rows = np.concatenate([order, np.repeat(order[-1:], missing)]).reshape(-1, batch_size)
     columns = {name: tf.constant(column) for name, column in columns.items()}

@@ -1,4 +1,4 @@
-"""Files of inputs without labels, read for predictions: tables, lines, and what a task reads besides."""
+"""Files of inputs without labels, read for predictions: tables, lines, and the tasks' own formats."""
 
 import inspect
 import pathlib
@@ -12,7 +12,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 class ColumnRows:
-    """Rows of columns that are in memory.
+    """Rows of columns in memory.
 
     Args:
         columns: name → list of n values.
@@ -32,9 +32,9 @@ class ColumnRows:
 
 
 class LineRows:
-    """A row for each line of a file, which is not kept in memory: a text, or two with a tab between them.
+    """A row for each line of a file: a text, or two separated by a tab. The file is not kept in memory.
 
-    Bytes that are no UTF-8 become U+FFFD.
+    Bytes that are not UTF-8 become U+FFFD.
 
     Args:
         path: the file.
@@ -58,7 +58,7 @@ class LineRows:
         """Lists of up to `size` rows from row `start` on.
 
         Raises:
-            ValueError: a line without one tab, where there are two texts; names the line.
+            ValueError: a line that does not have exactly one tab, for two texts; the message names the line.
         """
         some = []
         with open(self.path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
@@ -86,17 +86,17 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
 
     Args:
         pipeline: `kbert.Pipeline`.
-        path: .csv, .tsv or .jsonl, read by columns; what the pipeline's task reads (questions: SQuAD's .json); any
+        path: .csv, .tsv or .jsonl, read by columns; the formats of the pipeline's task (questions: SQuAD's .json); any
             other file is read line by line.
         columns: input of the pipeline → column of the file.
-        keep: columns to carry over to the predictions.
-        **reading: what the task's reader takes: of multiple choice ``format`` and ``choice_columns``.
+        keep: columns to copy to the predictions.
+        **reading: arguments of the task's reader: for multiple choice ``format`` and ``choice_columns``.
 
     Returns:
-        `ColumnRows` or `LineRows`; a row has the texts under their columns' names, then the columns kept.
+        `ColumnRows` or `LineRows`; a row has the texts under the names of their columns, then the kept columns.
 
     Raises:
-        ValueError: missing columns, columns to keep of a file without columns.
+        ValueError: missing columns, or columns to keep from a file without columns.
     """
     path = pathlib.Path(path)
     is_table = path.suffix.lower() in TABLES

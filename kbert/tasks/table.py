@@ -1,4 +1,4 @@
-"""Tables of text: CSV, TSV and JSON-lines files as columns of strings that remember their line numbers."""
+"""Tables of text: CSV, TSV and JSON-lines files as columns of strings with their line numbers."""
 
 import csv
 import json
@@ -13,11 +13,12 @@ _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less
 
 
 class Table(dict):
-    """The columns of a file, ``{name: list of str}``, all equally long; `lines[i]` is the line row i starts at.
+    """The columns of a file, ``{name: list of str}``, all of the same length; `lines[i]` is the line at which row i
+    starts.
 
     Without a file, path None, `lines` are the numbers of the rows.
 
-    `skipped` counts the rows that `read_table` was told to leave out.
+    `skipped` counts the rows that `read_table` skipped on request.
 
     Example::
 
@@ -47,20 +48,20 @@ def read_table(
 ) -> Table:
     """Reads a CSV, TSV or JSON-lines file.
 
-    The file is UTF-8, with or without a byte order mark, its lines end in LF or CRLF; blank lines are skipped.
+    The file is UTF-8, with or without a byte order mark; its lines end in LF or CRLF; blank lines are skipped.
 
     - csv: comma separated, cells quoted with ``"`` where needed (RFC 4180); a quoted cell may hold line breaks.
     - tsv: tab separated, **no quoting**: a quotation mark is a character like any other, as in the GLUE files.
-    - jsonl: one JSON object a line; numbers keep the digits they are written with, true and false become words.
+    - jsonl: one JSON object a line; numbers keep their digits as written; true and false become strings.
 
     Args:
         path: the file.
-        columns: the names wanted, all others are left out. None: all (jsonl: the keys of the first object).
-        optional: with `columns`, names that are wanted as well where they are there; a jsonl object without one of
-            them, or with null, has an empty cell.
+        columns: the names to read; others are ignored. None: all (jsonl: the keys of the first object).
+        optional: with `columns`, further names, read if they exist; a jsonl object without one of them, or with null,
+            has an empty cell.
         format: "csv", "tsv" or "jsonl". None: by the extension (.csv .tsv .jsonl .ndjson).
         header: the column names of a csv or tsv file that has no header line. None: the first line names them.
-        short_rows: what a csv or tsv row with too few cells is: "error"; "skip": left out and counted in
+        short_rows: how to treat a csv or tsv row with too few cells: "error"; "skip": it is skipped and counted in
             ``Table.skipped``; "fill": its missing cells are empty.
 
     Returns:
@@ -68,8 +69,8 @@ def read_table(
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: unknown format, empty file, no rows, a wanted column that is missing, a row with another number
-            of cells than the header, a broken quotation, invalid UTF-8 or JSON; the message names file and line.
+        ValueError: unknown format, empty file, no rows, a missing column, a row with a different number of cells than
+            the header, broken quoting, invalid UTF-8 or JSON; the message names file and line.
 
     Example::
 
@@ -91,12 +92,12 @@ def read_table(
 
 
 def read_json_lines(path, *, as_written: bool = True) -> list[tuple[int, dict]]:
-    """(line number, object) of each line of a JSON-lines file; numbers are strings, with the digits as written, or,
-    not `as_written`, numbers.
+    """(line number, object) of each line of a JSON-lines file; numbers are strings with the digits as written, or
+    numbers if not `as_written`.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: an empty file, invalid UTF-8, a line that is no JSON object; the message names file and line.
+        ValueError: an empty file, invalid UTF-8, a line that is not a JSON object; the message names file and line.
     """
     path = pathlib.Path(path)
     return list(_json_lines(path, _read_text(path), as_written))
@@ -104,7 +105,7 @@ def read_json_lines(path, *, as_written: bool = True) -> list[tuple[int, dict]]:
 
 def _read_text(path):
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a table (.csv, .tsv, .jsonl). Received: {str(path)!r}, which is no file.")
+        raise FileNotFoundError(f"Expected a table (.csv, .tsv, .jsonl). Received: {str(path)!r}, which is not a file.")
     content = path.read_bytes()
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(f"{path}, line 1: this file is UTF-16; save it as UTF-8 (in a spreadsheet: 'CSV UTF-8').")

@@ -1,4 +1,4 @@
-"""What a task is to fine-tuning and evaluation: how its examples are read, learnt and scored."""
+"""The interface of a task for fine-tuning and evaluation: how its examples are read, trained on and scored."""
 
 import abc
 import dataclasses
@@ -11,13 +11,13 @@ from kbert.tasks.examples import Examples
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """What a fine-tuning draws its batches from.
+    """The training data of a fine-tuning.
 
     Attributes:
-        rows: examples of an epoch, by which steps are counted.
-        windows: rows of batches there are, where long texts are cut into windows; else as `rows`.
-        real_tokens: tokens of a row of a batch that are not padding, on average.
-        make_dataset: function (start_step) of the endless tf.data.Dataset that begins with that batch.
+        rows: examples in an epoch, from which steps are counted.
+        windows: rows for batches, if long texts are divided into windows; else as `rows`.
+        real_tokens: mean number of tokens per row that are not padding.
+        make_dataset: function (start_step) -> infinite tf.data.Dataset that starts with that batch.
     """
 
     rows: int
@@ -28,13 +28,13 @@ class TrainingData:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What a model answers to examples, and what that scores.
+    """A model's answers to examples, and their scores.
 
     Attributes:
-        scores: dict that JSON can hold, the official metrics among it.
+        scores: JSON-serialisable dict with the official metrics.
         settings: fields of `ModelSettings` that were chosen on these examples, such as the null threshold.
         predictions: the answers: probabilities [n, N], scores [n], tags of every sentence, or answers by id.
-        write: function of a directory that writes the official prediction files there; None where there are none.
+        write: function of a directory that writes the official prediction files there; None if there are none.
     """
 
     scores: dict[str, Any]
@@ -44,9 +44,9 @@ class Evaluation:
 
 
 class Task(abc.ABC):
-    """How the examples of one of kbert's tasks are read, learnt and scored; base of a frozen dataclass.
+    """How the examples of one task are read, trained on and scored; base of a frozen dataclass.
 
-    The fields of a subclass are what a user chooses: columns, formats, lengths.
+    The fields of a subclass are the user's choices: columns, formats, lengths.
 
     Attributes:
         name: the task's word, that of `kbert.load_pretrained(task=...)` and of its folder in kbert/tasks/.
@@ -68,7 +68,7 @@ class Task(abc.ABC):
 
         Raises:
             FileNotFoundError: no such file.
-            ValueError: what is in it is no example; the message names file and line.
+            ValueError: invalid examples; the message names file and line.
         """
 
     @abc.abstractmethod
@@ -76,24 +76,24 @@ class Task(abc.ABC):
         """The examples of rows in memory, in any of the forms that `kbert.tasks.in_memory.read_columns` takes."""
 
     def examples(self, data) -> Examples:
-        """Examples as they are, of a file's path, or of rows in memory."""
+        """Examples: as given, from the path of a file, or from rows in memory."""
         if isinstance(data, Examples):
             return data
         return self.read(data) if isinstance(data, str | os.PathLike) else self.from_memory(data)
 
     def for_training(self, train: Examples) -> tuple[Self, Examples]:
-        """This task with all that the training examples decide, and those of them that can be learnt.
+        """This task, completed from the training examples, and those examples that can be learned.
 
         Raises:
-            ValueError: nothing can be learnt from them.
+            ValueError: none of them can be learned.
         """
         return self, train
 
     def for_model(self, examples: Examples, settings) -> Examples:
-        """The examples with their labels as a model has them.
+        """The examples with the labels of a model.
 
         Args:
-            examples: any of this task.
+            examples: any examples of this task.
             settings: the model's, dict of fields of `ModelSettings`.
 
         Raises:
@@ -102,26 +102,27 @@ class Task(abc.ABC):
         return examples
 
     def check_dev(self, dev: Examples, settings) -> None:
-        """Raises ValueError, naming file and line, where a dev set holds what a model of `settings` cannot learn."""
+        """Raises a ValueError that names file and line if a dev set has labels that a model of `settings` cannot
+        have."""
         return
 
     @abc.abstractmethod
     def settings(self, train: Examples) -> dict[str, Any]:
-        """What the task and its training examples decide of a model: overrides for `kbert.load_pretrained`."""
+        """The model settings that task and training examples decide: overrides for `kbert.load_pretrained`."""
 
     def pipeline_options(self, sequence_length: int) -> dict[str, Any]:
-        """What depends on the length of rows: options for `kbert.build_pipeline`."""
+        """Settings that depend on the sequence length: options for `kbert.build_pipeline`."""
         return {}
 
     @abc.abstractmethod
     def training_data(self, pipeline, train: Examples, *, class_weight=None, **batches) -> TrainingData:
-        """What `pipeline.model` learns from.
+        """The training data of `pipeline.model`.
 
         Args:
             pipeline: `kbert.Pipeline`.
-            train: what `for_training` gave, as `for_model` has it.
-            class_weight: {label: factor of its examples' loss}, or None.
-            batches: ``batch_size, seed, padding, group_by_length``, as the datasets of all tasks take them.
+            train: the result of `for_training`, after `for_model`.
+            class_weight: {label: loss factor of its examples}, or None.
+            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks.
         """
 
     @abc.abstractmethod
@@ -130,17 +131,17 @@ class Task(abc.ABC):
 
         Args:
             pipeline: `kbert.Pipeline` of a model of this task.
-            examples: as `for_model` has them.
-            batch_size: rows a forward pass; no score depends on it.
-            static: whether all batches keep the full length, as a TPU needs them.
-            choose: whether settings of the answers are chosen on these examples, which is for a dev set.
+            examples: after `for_model`.
+            batch_size: rows per forward pass; scores do not depend on it.
+            static: whether all batches keep the full length, which a TPU needs.
+            choose: whether settings of the answers are chosen on these examples (only for a dev set).
         """
 
     @abc.abstractmethod
     def baseline_scores(self, answer, examples: Examples) -> dict[str, float]:
-        """What a constant answer, of `Examples.baseline`, scores: {metric: value}."""
+        """The scores of a constant answer, that of `Examples.baseline`: {metric: value}."""
 
     def to_dict(self) -> dict[str, Any]:
-        """What defines the task, for the settings of a run."""
+        """The settings of the task, as part of those of a run."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"task": self.name} | {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}

@@ -1,4 +1,4 @@
-"""The lines of a text file, and what its strings may hold."""
+"""The lines of a text file, and a check of its strings."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ def read_lines(path) -> list[str]:
 
 
 def check_characters(text: str, where: str) -> str:
-    """The text, unless it holds half a surrogate pair, which JSON can write (``"\\ud83d"``) and which is no character.
+    """The text, unless it has half a surrogate pair, which JSON can write (``"\\ud83d"``) but is not a character.
 
     Raises:
         ValueError: it does; the message begins with `where`.
@@ -32,7 +32,7 @@ def check_characters(text: str, where: str) -> str:
 def _read(path, expected):
     path = pathlib.Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"Expected {expected}. Received: {str(path)!r}, which is no file.")
+        raise FileNotFoundError(f"Expected {expected}. Received: {str(path)!r}, which is not a file.")
     content = path.read_bytes()
     try:
         return content.decode("utf-8-sig")

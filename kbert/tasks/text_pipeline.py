@@ -1,4 +1,4 @@
-"""What classification and regression share: one answer to a text, a pair of texts, or a long document."""
+"""The common base of classification and regression: one answer for a text, a pair of texts, or a long document."""
 
 from kbert.pipelines.task_pipeline import TaskPipeline
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
@@ -6,13 +6,13 @@ from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
 
 class TextPipeline(TaskPipeline):
-    """A task that reads texts or pairs; long texts are truncated, or cut into windows whose answers are pooled."""
+    """A task on texts or pairs; long texts are truncated, or divided into windows whose answers are pooled."""
 
     def preprocessor(self, tokenizer, settings):
         """The preprocessor of these settings.
 
         Raises:
-            ValueError: windows of pairs.
+            ValueError: `window_pooling` of pairs.
         """
         length = settings["sequence_length"]
         if settings["window_pooling"] is None:

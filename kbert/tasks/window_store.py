@@ -1,4 +1,4 @@
-"""Windows of texts, tokenised once and kept without padding: what training draws from.
+"""Windows of texts, tokenised once and stored without padding, for training.
 
 Shapes: W windows in the store, B batch, S sequence, T tokens of all windows.
 """
@@ -11,10 +11,10 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WindowStore:
-    """The windows that a preprocessor made of many texts; `batch` gives any of them as a model takes them.
+    """The windows that a preprocessor made from many texts; `batch` returns any of them as a model's batch.
 
-    Texts have as many windows as they need, so that a training cannot draw batches of windows from texts on the fly and
-    go on at a step. Kept as ragged rows, 100,000 questions take about 100 MB.
+    The number of windows varies between texts, so batches of windows cannot be drawn from texts on the fly by a
+    training that has to resume at a step. Stored as ragged rows, 100,000 questions take about 100 MB.
 
     Example::
 
@@ -26,7 +26,7 @@ class WindowStore:
     starts: np.ndarray  # int64 [W], first token of each window
     lengths: np.ndarray  # int32 [W], tokens, [CLS] and [SEP] among them
     first_lengths: np.ndarray  # int32 [W], tokens of segment 0
-    rows: np.ndarray  # int32 [W], which text each window belongs to
+    rows: np.ndarray  # int32 [W], the text of each window
     sequence_length: int  # S
     pad_id: int
 
@@ -36,7 +36,7 @@ class WindowStore:
 
         Args:
             batches: dicts with ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S], ``window_row`` [W], and a
-                column [B] by which the rows of the next batch go on counting: ``context`` or ``text``.
+                column [B] from which the numbering of the next batch's rows continues: ``context`` or ``text``.
         """
         tokens, lengths, firsts, rows, done = [], [], [], [], 0
         for batch in batches:

@@ -113,7 +113,7 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     with pytest.raises(RuntimeError, match="killed"):  # the same inputs: it resumes
         run_recipe(*arguments(tmp_path))
     change(tmp_path)
-    with pytest.raises(SystemExit, match=f"error: .*{message}.*Put back") as error:
+    with pytest.raises(SystemExit, match=f"error: .*{message}.*Restore the original inputs") as error:
         run_recipe(*arguments(tmp_path))
     assert "\n" not in str(error.value)
     after = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}

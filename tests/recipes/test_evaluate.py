@@ -81,7 +81,7 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
             "expected a fine-tuned classifier, regressor, tagger or model of questions. Received: a pretraining model",
         ),
         (("--text-pair-column", "label"), "was trained on single texts. Received: pairs of texts"),
-        (("--data", "{home}/none.csv"), "none.csv.*is no file"),
+        (("--data", "{home}/none.csv"), "none.csv.*is not a file"),
         (("--label-column", "stars"), "test.csv, line 1: .*missing: .'stars'"),
         (("--data", "{home}/other.csv"), r"other.csv, line 2: .*\['bad', 'good'\]. Received: 'ugly'"),
     ],

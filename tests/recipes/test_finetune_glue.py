@@ -190,7 +190,7 @@ def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
     more = ("--data", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
     run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
     printed = capsys.readouterr().out
-    assert "has no folder for SST-2, MRPC" in printed and "The server also wants SST-2, MRPC" in printed
+    assert "has no folder for SST-2, MRPC" in printed and "The server also requires SST-2, MRPC" in printed
     assert len((tmp_path / "run" / "submission" / "RTE.tsv").read_text().splitlines()) == 1 + TEST_ROWS
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert list(metrics["tasks"]) == ["CoLA", "RTE"] and metrics["average"] is None

@@ -53,7 +53,7 @@ def test_runs_ensembles_and_constants(home, tmp_path, capsys):
     best = np.argmax(np.mean(probabilities, axis=0), axis=-1)
     assert lines[1:] == [f"{n}\t{GLUE_TASKS['RTE'].labels[i]}" for n, i in enumerate(best)]
     assert f"RTE.tsv: {TEST_ROWS} answers" in (printed := capsys.readouterr().out)
-    assert "The server also wants SST-2, MRPC, STS-B, QQP, MNLI-m, MNLI-mm, AX, QNLI." in printed
+    assert "The server also requires SST-2, MRPC, STS-B, QQP, MNLI-m, MNLI-mm, AX, QNLI." in printed
 
 
 @pytest.mark.parametrize(

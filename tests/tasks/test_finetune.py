@@ -163,7 +163,7 @@ def test_rows_in_memory_in_every_form(tmp_path):
         ({"text": ["a"]}, r"missing: \['label'\]"),
         ([{"text": "a", "label": None}], "row 0: expected a label in 'label'"),
         ([("a", ["b"])], "row 0: 'label' must be a string or a number"),
-        (tf.data.Dataset.from_tensors({"text": "a", "label": 1}).repeat(), "a dataset that ends"),
+        (tf.data.Dataset.from_tensors({"text": "a", "label": 1}).repeat(), "a finite dataset"),
     ],
 )
 def test_rows_that_are_none(data, message):

@@ -74,7 +74,7 @@ def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch)
             run(pipeline, source, tmp_path / "answers.jsonl")
     other = kbert.build_pipeline(pipeline.model, tiny_tokenizer(), labels=["no", "yes"])
     for changed, arguments in (("batch_size", {"batch_size": 4}), ("keep", {"keep": []})):
-        with pytest.raises(FileExistsError, match=f"was begun with another {changed}; --overwrite begins anew"):
+        with pytest.raises(FileExistsError, match=f"was begun with another {changed}; --overwrite starts again"):
             run(pipeline, source, tmp_path / "answers.jsonl", **arguments)
     with pytest.raises(FileExistsError, match="was begun with another pipeline"):
         run(other, source, tmp_path / "answers.jsonl")

@@ -36,7 +36,9 @@ def test_a_run_whose_inputs_have_changed_does_not_resume(tmp_path, damage, messa
     assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume
     content = {path: path.read_bytes() for path in (tmp_path / "data").iterdir()}
     damage(tmp_path / "data")
-    with pytest.raises(ValueError, match=rf"run: a run resumes with the inputs .*{message}.*Put back"):
+    with pytest.raises(
+        ValueError, match=rf"run: a run resumes with the inputs .*{message}.*Restore the original inputs"
+    ):
         open_run(tmp_path / "run", SETTINGS, inputs=inputs)
     for path, was in content.items():
         path.write_bytes(was)  # the content counts, not the time

@@ -1,4 +1,4 @@
-"""Labelled examples → the batches of fine-tuning, through the preprocessor that the pipeline keeps.
+"""Labelled examples → the batches of fine-tuning, through the pipeline's preprocessor.
 
 Shapes: B batch, S sequence.
 """
@@ -13,7 +13,8 @@ from kbert.tasks.epoch_permutation import row_batches
 
 
 def training_steps(examples: int, batch_size: int, epochs: float) -> int:
-    """Weight updates of a fine-tuning, as the original counts them: int(examples / batch size × epochs), at least 1."""
+    """The number of weight updates of a fine-tuning, counted as in the original: int(examples / batch size × epochs),
+    at least 1."""
     return max(1, int(examples / batch_size * epochs))
 
 
@@ -29,11 +30,11 @@ def training_dataset(
     group_by_length: bool = False,
     weights: np.ndarray | None = None,
 ) -> tf.data.Dataset:
-    """Endless full batches for `model.fit`, in another order each epoch.
+    """An infinite dataset of full batches for `model.fit`, in a new order each epoch.
 
-    The epochs follow each other without a gap, as in the original: a batch may hold the last examples of one epoch
-    and the first of the next, so every batch is full and no example is left out. Batch n depends on the examples,
-    `batch_size`, `seed` and n alone, so a run that is taken up at `start_step` sees what it would have seen.
+    As in the original, a batch may hold the last examples of one epoch and the first of the next, so that every batch
+    is full and no example is skipped. Batch n depends only on the examples, `batch_size`, `seed` and n, so a run that
+    resumes at `start_step` gets the same batches as without the interruption.
 
     Args:
         examples: what to learn; `LabelledText`, or `LabelledChoices` for multiple choice.
@@ -41,11 +42,11 @@ def training_dataset(
         batch_size, seed: the run's.
         start_step: number of the first batch.
         num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
-        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`), which changes nothing but the
-            time it takes. S is static with "full" alone, which a TPU needs.
-        group_by_length: deal the rows of up to 50 batches out to them by their number of tokens. Faster still, but
-            other batches than drawn at random; all examples are tokenized once more, at the start.
-        weights: floats, of each example the factor of its loss; None: all count alike.
+        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`); it affects only the time of a
+            step. S is static only with "full", which a TPU needs.
+        group_by_length: whether to sort the rows of up to 50 batches into batches by number of tokens. Faster, but the
+            batches are no longer random; all examples are tokenised once more at the start.
+        weights: floats, the loss factor of each example; None: 1 for all.
 
     Returns:
         tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
@@ -69,10 +70,10 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray 
     """The factor of each example's loss, float32.
 
     Args:
-        class_weight: {label: factor}, labels that are not in it have 1; "balanced": all labels weigh the same together;
-            or None.
+        class_weight: {label: factor}, 1 for labels not in it; "balanced": every label has the same total weight; or
+            None.
         pipeline: of a classifier.
-        examples: whose labels are its.
+        examples: with the model's labels.
 
     Raises:
         ValueError: a model without labels, or a label that it does not have.
@@ -94,7 +95,7 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray 
 
 
 def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:
-    """Tokens of an example that are not padding, on the mean of `sample` examples spread evenly: for speeds."""
+    """Mean number of tokens per example that are not padding, of `sample` evenly spread examples; for speeds."""
     some = np.linspace(0, len(examples) - 1, min(sample, len(examples)), dtype="int64")
     tokens = 0
     for start in range(0, len(some), 64):  # few at once: long documents have many windows each
@@ -105,7 +106,7 @@ def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> flo
 
 
 def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
-    """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenized."""
+    """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenised."""
     texts = {name: tf.constant(column) for name, column in examples.columns.items()}
 
     def count(rows):  # [up to 1024]

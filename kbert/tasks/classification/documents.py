@@ -1,4 +1,4 @@
-"""Labelled long texts, learnt window by window and judged as a whole.
+"""Labelled long texts: training on windows, evaluation of whole texts.
 
 Shapes: W windows of all texts, N labels.
 """
@@ -50,7 +50,7 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
 def evaluate_documents(
     pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32
 ) -> tuple[dict, np.ndarray]:
-    """`evaluate` of whole texts: by the answers that the pipeline pools over their windows.
+    """`evaluate` for whole texts, by the answers that the pipeline pools over their windows.
 
     Args:
         pipeline: with ``windows``.

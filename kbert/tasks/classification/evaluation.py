@@ -22,7 +22,7 @@ def evaluate(
     batch_size: int = 32,
     static: bool = False,
 ) -> tuple[dict, np.ndarray]:
-    """Predicts every example and compares.
+    """Scores the predictions for all examples.
 
     Args:
         model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
@@ -32,7 +32,7 @@ def evaluate(
         batch_size, static: see `predict_scores`; no metric depends on them.
 
     Returns:
-        (``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, what `predict_scores` gave).
+        (``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, the result of `predict_scores`).
 
     Raises:
         ValueError: a label that is not in [0, N).
@@ -48,7 +48,7 @@ def evaluate(
 
 
 def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str]) -> dict:
-    """The scores that `evaluate` returns, of predictions that are there: one model's, or the mean of several.
+    """The scores of `evaluate`, from existing predictions: of one model, or the mean of several.
 
     Args:
         examples: with n labels.

@@ -1,4 +1,4 @@
-"""Labelled texts in memory: what the readers of text tasks give and fine-tuning takes."""
+"""Labelled texts in memory: the result of the text tasks' readers, and the input of fine-tuning."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class LabelledText(Examples):
     """Texts, or pairs of texts, with a label each.
 
     Raises:
-        ValueError: different numbers of texts and labels, none at all, a label that is none.
+        ValueError: different numbers of texts and labels, no texts, an invalid label.
 
     Example::
 
@@ -26,7 +26,7 @@ class LabelledText(Examples):
     texts: Sequence[str]
     labels: np.ndarray  # [examples]: int32 index into the label list, or float32 score
     text_pairs: Sequence[str] | None = None
-    skipped: int = 0  # rows of the file that were left out
+    skipped: int = 0  # rows of the file that were skipped
     label_names: Sequence[str] | None = None  # the label list; None: scores, or indices into the model's
     path: str | None = None
     lines: Sequence[int] = ()
@@ -54,20 +54,20 @@ class LabelledText(Examples):
 
     @property
     def columns(self) -> dict[str, Sequence[str]]:
-        """The strings, by the names that a preprocessor has for them."""
+        """The strings, by the names of the preprocessor's inputs."""
         return {"text": self.texts} | ({"text_pair": self.text_pairs} if self.pair else {})
 
     @property
     def regression(self) -> bool:
-        """Whether the labels are numbers to be met, not classes."""
+        """Whether the labels are numbers instead of classes."""
         return not np.issubdtype(self.labels.dtype, np.integer)
 
     def baseline(self) -> float:
-        """The most frequent label's index; of scores their mean."""
+        """The index of the most frequent label; for regression the mean."""
         return float(self.labels.mean()) if self.regression else int(np.bincount(self.labels).argmax())
 
     def with_labels(self, names: Sequence[str]) -> "LabelledText":
-        """The same examples, their labels as indices into another list of labels, a model's.
+        """The same examples, with labels as indices into the list of a model's labels.
 
         Raises:
             ValueError: a label that is not in that list; the message names file and line.
@@ -99,10 +99,10 @@ def from_table(
     Args:
         table: what `read_table` gave.
         text, text_pair, label: names of columns.
-        labels: the label list; None for regression, where the label column holds numbers in `score_range`.
+        labels: the label list; None for regression, if the label column holds numbers in `score_range`.
 
     Raises:
-        ValueError: a label that is not in the list, or no number in the range; texts that are all empty; the message
+        ValueError: a label that is not in the list, or not a number in the range; texts that are all empty; the message
             names file and line.
     """
     columns = [name for name in (text, text_pair) if name is not None]

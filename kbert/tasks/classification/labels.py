@@ -11,8 +11,8 @@ from kbert.tasks.table import Table
 def learn_labels(values: Iterable[str]) -> list[str]:
     """The distinct labels, sorted, so that a label's index does not depend on the order of the rows.
 
-    Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label
-    are no part of it.
+    Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label are
+    not part of it.
 
     Raises:
         ValueError: fewer than two labels.
@@ -28,7 +28,7 @@ def learn_labels(values: Iterable[str]) -> list[str]:
 
 
 def distinct_labels(values: Iterable[str]) -> list[str]:
-    """The same of any number of labels: those of a test file may all be one."""
+    """As `learn_labels`, for any number of labels: a test file may have only one."""
     labels = sorted({value.strip() for value in values})
     try:
         return sorted(labels, key=int)
@@ -54,7 +54,7 @@ def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
 
 
 def check_labels_given(table: Table, column: str) -> None:
-    """Raises ValueError, naming file and line, where the label column is empty or blank."""
+    """Raises a ValueError that names file and line where the label column is empty or blank."""
     for row, value in enumerate(table[column]):
         if not value.strip():
             raise ValueError(f"{table.where(row)}: expected a label in {column!r}. Received: {value!r}")
@@ -64,8 +64,8 @@ def label_scores(table: Table, column: str, low: float = -math.inf, high: float 
     """Each row's label as a finite number, float32 [rows].
 
     Raises:
-        ValueError: no number, one that is infinite in float32, or one outside [low, high]; the message names file and
-            line.
+        ValueError: not a number, one that is infinite in float32, or one outside [low, high]; the message names file
+            and line.
     """
     scores = np.empty(len(table.lines), "float32")
     for row, value in enumerate(table[column]):

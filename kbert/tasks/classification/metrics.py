@@ -1,7 +1,7 @@
 """The metrics of GLUE, in NumPy and float64.
 
-Where a metric is undefined (no positive example and none predicted, a constant series) it is 0.0, so that every result
-can be written as JSON and compared.
+An undefined metric (no positive example and none predicted, a constant series) is 0.0, so that every result can be
+written as JSON and compared.
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def mean_squared_error(labels, predictions) -> float:
 
 
 METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)}
-OWN_METRICS = {  # of one's own data, by the model's task; a benchmark says which are its official ones
+OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names its official ones
     "classification": ("accuracy", "macro_f1", "matthews"),
     "regression": ("pearson", "spearman"),
 }

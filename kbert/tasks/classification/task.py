@@ -1,4 +1,4 @@
-"""The task of putting texts, or pairs of texts, into classes."""
+"""The task of classifying texts or pairs of texts."""
 
 import dataclasses
 
@@ -15,13 +15,13 @@ class Classification(TextTask):
     Args:
         text, label: names of the columns of a table.
         text_pair: name of the second text's column, for pairs.
-        window_pooling: "mean" or "max": texts that do not fit are cut into windows, and the answers to these pooled.
+        window_pooling: "mean" or "max": texts that do not fit are divided into windows, whose answers are pooled.
             None: they are truncated.
         doc_stride: with `window_pooling`, tokens from one window to the next.
         metrics: names of `kbert.tasks.classification.metrics.METRICS`; the first chooses the best epoch.
 
     Raises:
-        ValueError: windows of pairs.
+        ValueError: `window_pooling` of pairs.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""What the tasks with one label a text, classes or numbers, have in common."""
+"""The common base of the tasks with one label per text, a class or a number."""
 
 import dataclasses
 from typing import Any

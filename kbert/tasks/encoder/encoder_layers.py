@@ -7,7 +7,7 @@ import keras
 
 
 def encoder_layers(encoder, layers=None):
-    """A model on the encoder's batch with the one output ``features`` [B, S, K, H]; it shares the encoder's layers.
+    """A model on the encoder's batch with the output ``features`` [B, S, K, H]; it shares the encoder's layers.
 
     Args:
         encoder: `kbert.BertEncoder` for plain rows.
@@ -15,7 +15,7 @@ def encoder_layers(encoder, layers=None):
             all where there are fewer.
 
     Raises:
-        ValueError: a layer that the encoder does not have, or none at all.
+        ValueError: a layer that the encoder does not have, or no layers.
 
     Source: Devlin et al. 2018, section 5.3 (the feature-based approach); Google's ``extract_features.py``.
 

@@ -1,4 +1,4 @@
-"""How near embeddings are to each other, and to what people say of the sentences.
+"""Similarity of embeddings, and its agreement with human judgements.
 
 Shapes: n sentences, H hidden.
 """
@@ -21,7 +21,7 @@ def sts_b_file(directory) -> pathlib.Path:
     """The dev set of STS-B, in the GLUE directory or its own.
 
     Raises:
-        FileNotFoundError: it is in neither.
+        FileNotFoundError: it is in neither place.
     """
     directory = pathlib.Path(directory)
     path = next((p for p in (directory / "STS-B/dev.tsv", directory / "dev.tsv") if p.is_file()), None)
@@ -37,12 +37,12 @@ def read_sts_b(directory) -> tuple[list[str], list[str], np.ndarray]:
 
 
 def embedding_pipeline(model, sentences, sequence_length=None, **options):
-    """The pipeline of an encoder for these sentences, no longer than they need: padding is computed too.
+    """The pipeline of an encoder with the shortest sequence length for these sentences, to save padding.
 
     Args:
         model: `kbert.BertEncoder`, loaded with its tokenizer.
         sentences: strings.
-        sequence_length: tokens of a sentence; None: as many as the longest has, up to the model's.
+        sequence_length: tokens of a sentence; None: those of the longest one, up to the model's limit.
         **options: ``pooling`` and ``normalize``, see `kbert.build_pipeline`.
     """
     pipeline = build_pipeline(model, sequence_length=sequence_length, pair=False, **options)

@@ -1,4 +1,4 @@
-"""The tokens that a model reads, with their places in the text.
+"""The tokens that a model reads, with their positions in the text.
 
 Shapes: B batch, S sequence.
 """
@@ -12,7 +12,7 @@ _NONE = -1
 
 
 def token_list(preprocessor, inputs):
-    """What a `TextPreprocessor` makes of its texts, legible.
+    """The tokens of a `TextPreprocessor`'s batch, in readable form.
 
     Args:
         preprocessor: `kbert.preprocessing.text_preprocessor.TextPreprocessor`.
@@ -21,7 +21,7 @@ def token_list(preprocessor, inputs):
     Returns:
         dict of ``token_ids``, ``segment_ids`` int32 [B, S]; ``tokens`` string [B, S], as in the vocabulary; ``starts``,
         ``ends`` int32 [B, S], code points of the text that a token is from (of ``text_pair`` where the segment is 1),
-        -1 for [CLS], [SEP] and padding; ``count`` int32 [B]: the places from there on are padding, and hold the id of
+        -1 for [CLS], [SEP] and padding; ``count`` int32 [B]: the positions from there on are padding, with the id of
         [PAD], "" and -1.
     """
     tokenizer = preprocessor.tokenizer

@@ -13,13 +13,13 @@ from kbert.tasks.tagging.tagged_text import TaggedText
 
 
 class FeatureSentences:
-    """Sentences with the features of their words, read from a file as they are needed.
+    """Sentences with the features of their words, read from a file on demand.
 
     Args:
-        path: of what `write_word_features` wrote for this text, float16 [M, L, H].
+        path: of the file that `write_word_features` wrote for this text, float16 [M, L, H].
         tagged: the text.
         tags: the tagger's labels.
-        columns: which of the file's layers are wanted, K of them.
+        columns: which layers of the file to use, K of them.
 
     Raises:
         ValueError: the file holds another number of words.
@@ -38,7 +38,7 @@ class FeatureSentences:
         if len(self.features) != self.lengths.sum():
             raise ValueError(
                 f"{path}: expected the features of {self.lengths.sum():,} words. Received: {len(self.features):,}; "
-                "delete the file, and it is written anew."
+                "delete the file, and it will be written again."
             )
         index = {tag: n for n, tag in enumerate(tags)}
         self.labels = np.array([index.get(tag, -1) for sentence in tagged.tags for tag in sentence], "int32")
@@ -59,14 +59,14 @@ class FeatureSentences:
 
 
 def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int = 0, start_step: int = 0):
-    """Endless batches for `model.fit`, of sentences of like length, in another order each epoch.
+    """An infinite dataset for `model.fit`, with sentences of similar length in a batch, in a new order each epoch.
 
-    Batch n depends on the sentences, `batch_size`, `seed` and n alone, so a run that is taken up at `start_step` sees
-    what it would have seen.
+    Batch n depends only on the sentences, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the
+    same batches as without the interruption.
 
     Returns:
         tf.data.Dataset of ``(inputs, labels)``: inputs ``features`` [B, T, K, H] and ``mask`` [B, T], labels
-        ``{"logits": int32 [B, T]}``, -1 behind the end, which the loss leaves out.
+        ``{"logits": int32 [B, T]}``, -1 after the end of a sentence, which the loss ignores.
     """
 
     def read(rows):
@@ -85,7 +85,7 @@ def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int =
 
 
 def predict_tags(model, sentences: FeatureSentences, tags: Sequence[str], *, batch_size: int = 32) -> list[list[str]]:
-    """The tags of every sentence, by the tagger of `kbert.models.feature_tagger`."""
+    """The tags of every sentence, from the tagger of `kbert.models.feature_tagger`."""
     predicted = [[] for _ in range(len(sentences))]
     order = np.argsort(-sentences.lengths, kind="stable")
     for start in range(0, len(order), batch_size):

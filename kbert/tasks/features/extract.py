@@ -1,4 +1,4 @@
-"""Fixed features out of a frozen encoder: hidden states of tokens and words of texts of any length.
+"""Fixed features from a frozen encoder: hidden states of tokens and words of texts of any length.
 
 Shapes: W windows, S sequence, K layers, H hidden, M words or tokens.
 """
@@ -47,7 +47,7 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
     for start in range(0, len(batch["token_ids"]), batch_size):
         some = {name: batch[name][start : start + batch_size] for name in INPUTS}
         count = len(some["token_ids"])
-        # One size, so that nothing is traced twice; the fill is dropped.
+        # One size, so that the model is traced only once; filler rows are dropped.
         some = {name: np.concatenate([v, np.repeat(v[-1:], batch_size - count, axis=0)]) for name, v in some.items()}
         some = trim_padding({name: tf.constant(v) for name, v in some.items()}, padding_for(encoder))
         states = encoder.predict_on_batch(some)
@@ -58,17 +58,17 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
 def text_features(
     encoder, preprocessor, texts: Iterable[str], layers: Sequence[int], *, align: str = "tokens", batch_size: int = 32
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Features of every token or word of each text, in order; nothing is kept.
+    """Yields the features of every token or word of each text, in order.
 
-    Each token is seen in the window in which it has most context, so that texts may be of any length.
+    The features of a token are from the window in which it has the most context, so texts may be of any length.
 
     Args:
         encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
         preprocessor: `TaggingPreprocessor`.
         texts: strings.
         layers: numbers of hidden states.
-        align: "tokens": all word pieces, with [CLS] of the text's first window and [SEP] of its last; "words": the
-            words as taggers split them, each with the features of its first token.
+        align: "tokens": all word pieces, with the [CLS] of the text's first window and the [SEP] of its last; "words":
+            the words as taggers split them, each with the features of its first token.
         batch_size: texts read and windows run at a time.
 
     Yields:
@@ -95,7 +95,7 @@ def text_features(
 
 
 def _token_positions(batch, row):
-    """Places in the flat [W * S] of a text's [CLS], its tokens and its [SEP]."""
+    """Positions in the flat [W * S] of a text's [CLS], its tokens and its [SEP]."""
     windows = np.flatnonzero(batch["window_row"] == row)
     size = batch["token_ids"].shape[1]
     flat = batch["is_max_context"][windows].reshape(-1)
@@ -115,18 +115,18 @@ def write_word_features(
     context: str = "document",
     batch_size: int = 32,
 ) -> None:
-    """Writes the features of all words of a tagged text to a .npy file, float16 [M, K, H]; whole or not at all.
+    """Writes the features of all words of a tagged text to a .npy file, float16 [M, K, H], atomically.
 
-    A word has the features of its first token, in the window in which it has most context. float16 halves the file and
-    changes hidden states by less than a thousandth.
+    A word has the features of its first token, from the window in which it has the most context. float16 halves the
+    file and changes hidden states by less than a thousandth.
 
     Args:
-        path: the file. One that is there already is left alone.
+        path: the file; an existing one is not changed.
         encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
         preprocessor: `TaggingPreprocessor`.
         tagged: the words, in their order.
         layers: numbers of hidden states.
-        context: "document" or "sentence": what is read together.
+        context: "document" or "sentence": the unit that is read together.
         batch_size: windows a forward pass.
     """
     path = pathlib.Path(path)
@@ -142,7 +142,7 @@ def write_word_features(
     shape = (len(position), len(layers), encoder.config.hidden_dim)
     written = np.lib.format.open_memmap(part, mode="w+", dtype="float16", shape=shape)
     with explain_full_disk(path, written.nbytes), open(part, "r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, part.stat().st_size)  # a full disk found later would end the process
+        os.posix_fallocate(file.fileno(), 0, part.stat().st_size)  # a full disk detected later would end the process
     for start, states in window_states(encoder, windows.batch, layers, batch_size):
         first, last = np.searchsorted(position[by_place], [start * size, (start + len(states)) * size])
         words = by_place[first:last]

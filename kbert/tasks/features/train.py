@@ -1,4 +1,5 @@
-"""The feature-based approach of table 7: taggers on hidden states of a frozen encoder, which are computed once."""
+"""The feature-based approach of table 7: taggers on the hidden states of a frozen encoder, which are computed only
+once."""
 
 import dataclasses
 import logging
@@ -28,7 +29,8 @@ _LOG_EVERY = 50  # steps, about
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureTraining:
-    """How the two-layer BiLSTM learns. The paper gives no learning rate and no epochs; the rate falls linearly to 0."""
+    """How the two-layer BiLSTM is trained. The paper gives no learning rate or epochs; here the rate falls linearly to
+    0."""
 
     epochs: float = 10.0
     steps: int | None = None
@@ -60,13 +62,13 @@ def train_feature_taggers(
         texts: {"train", "dev"}.
         tags: the labels.
         directory: receives ``features/`` and a folder for each mode, a run that resumes.
-        modes: those of the table that are wanted now.
+        modes: the modes of the table to train now.
         sequence_length: tokens of a window that the encoder reads.
         settings, inputs, recipe: of `open_run`, for the runs of the modes.
-        training: how the taggers learn.
+        training: how the taggers are trained.
 
     Returns:
-        {mode: metrics} of all modes that are finished, those wanted now among them.
+        {mode: metrics} of all finished modes, including these.
 
     Source: Devlin et al. 2018, section 5.3 and table 7.
     """
@@ -84,7 +86,7 @@ def train_feature_taggers(
 
 
 def _write_features(encoder, texts, directory, sequence_length):
-    """Writes the features of each text that are not there yet."""
+    """Writes the features of each text that do not exist yet."""
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, sequence_length)
     for name, tagged in texts.items():
         path, start = directory / f"{name}.npy", time.perf_counter()

@@ -14,19 +14,20 @@ from kbert.files import atomic_file
 
 
 def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: Sequence[int]) -> int:
-    """Writes what `kbert.tasks.features.extract.text_features` yields, as it comes; whole or not at all.
+    """Writes the features from `kbert.tasks.features.extract.text_features` one text at a time; the file appears
+    atomically.
 
     Args:
         path: .jsonl: the format of the original's extract_features.py, numbers with six decimals; .npz: arrays
             ``tokens_0`` and ``features_0`` (float32 [M, K, H]) for the first text, and so on.
         texts: (tokens or words, features [M, K, H]) of each text.
-        layers: what the K layers are called in a .jsonl.
+        layers: the names of the K layers in a .jsonl file.
 
     Returns:
         The number of texts.
 
     Raises:
-        ValueError: another ending, no text.
+        ValueError: another file name extension, no texts.
     """
     path = pathlib.Path(path)
     writers = {".jsonl": ("w", _write_jsonl), ".npz": ("wb", _write_npz)}
@@ -42,7 +43,7 @@ def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: 
 
 
 def read_lines(path) -> Iterator[str]:
-    """The lines of a text file; bytes that are no UTF-8 become U+FFFD."""
+    """The lines of a text file; bytes that are not UTF-8 become U+FFFD."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for line in file:
             yield line.removesuffix("\n").removesuffix("\r")

@@ -1,4 +1,4 @@
-"""GLUE as section 4.1 of the paper trains it: learning rates and restarts of each task, the best on dev kept."""
+"""GLUE as in section 4.1 of the paper: several learning rates and restarts per task, the best on dev is kept."""
 
 import functools
 import gc
@@ -23,15 +23,15 @@ AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper'
 
 
 def present_tasks(directory, name: str, tests: bool = False) -> list[GlueTask]:
-    """The tasks to train, every file of which is there.
+    """The tasks to train; all of their files exist.
 
     Args:
         directory: the GLUE files.
-        name: of a task, or "all": those whose folder is there.
-        tests: whether the test files must be there and readable, too.
+        name: of a task, or "all": those whose folder exists.
+        tests: whether the test files must exist and be readable, too.
 
     Raises:
-        FileNotFoundError, ValueError: no task, or a file that is missing or damaged.
+        FileNotFoundError, ValueError: unknown task, or a file that is missing or damaged.
     """
     directory = pathlib.Path(directory)
     tasks = [GLUE_TASKS[n] for n in (GLUE_TASKS if name == "all" else [name])]
@@ -53,7 +53,7 @@ class GlueGrid:
     """The fine-tunings of one task or of all: each learning rate, with each seed.
 
     All files are read and the first model is built before anything is written (`open`) or trained (`run`). Each
-    fine-tuning is a run in a folder of its own, and resumes; those that are finished are not done again.
+    fine-tuning is a run in its own folder that resumes; finished ones are not repeated.
 
     Args:
         source: what `kbert.load_pretrained` takes.
@@ -61,16 +61,16 @@ class GlueGrid:
         output: directory of all runs.
         name: of a task, or "all".
         rates, seeds: the learning rates and the seeds to try.
-        train_examples: int, learn from that many, the same ones whatever the seed; None: from all.
+        train_examples: int, train on that many, the same ones for every seed; None: on all.
         tests: whether the test files will be answered afterwards.
-        settings: dict of what defines all of it.
+        settings: dict of the settings that define the grid.
         log_dir, overwrite, recipe: as of `kbert.tasks.finetuning.Finetuning`.
         **options: the other options of `kbert.finetune`.
 
     Attributes:
         hardware: of every run.
-        is_trained: bool, whether `output` holds these runs finished and no submission of theirs, so that the test files
-            alone are to be answered.
+        is_trained: bool, whether the runs in `output` are finished without a submission, so that only the test files
+            remain to be answered.
 
     Raises:
         FileNotFoundError, ValueError: as `present_tasks`, `GlueTask.read` and `kbert.finetune`.
@@ -128,11 +128,11 @@ class GlueGrid:
 
     @property
     def models(self) -> dict[str, list[pathlib.Path]]:
-        """{task: [directory of its model]}, of the runs when they are finished."""
+        """{task: [directory of its model]}, of the finished runs."""
         return {task.name: [self._path(task) / MODEL] for task in self.tasks}
 
     def estimate(self):
-        """What the first fine-tuning will take."""
+        """The estimate of the first fine-tuning."""
         return self._first[1].estimate()
 
     def run(self) -> dict:
@@ -158,7 +158,7 @@ class GlueGrid:
         return result
 
     def _run_task(self, task, run):
-        """Every learning rate and restart of one task; the best one's model is the run's."""
+        """Every learning rate and restart of one task; the model of the best one is the model of the run."""
         if len(self.each) == 1:
             return self._take(task, self._path(task), *self.each[0]).run().metrics
         scores = {}
@@ -178,12 +178,12 @@ class GlueGrid:
         return metrics
 
     def _take(self, task, path, rate, seed):
-        """A fine-tuning that the caller alone holds: the first, once, or a new one."""
+        """A fine-tuning that only the caller references: the first one, once, or a new one."""
         first, self._first = self._first, None
         if first is not None and first[0] == path:
             return first[1]
         del first
-        gc.collect()  # models are in cycles; the one before goes before the next is built
+        gc.collect()  # models are in reference cycles; free the last one before the next is built
         return self._finetuning(task, path, rate, seed)
 
     def _finetuning(self, task, path, rate, seed):

@@ -1,4 +1,4 @@
-"""What the GLUE server takes: a file of answers for each test file, zipped.
+"""Submissions to the GLUE server: a zip with a file of answers for each test file.
 
 Shapes: N labels, n rows.
 """
@@ -18,17 +18,17 @@ from kbert.weights.load import load_pretrained
 
 ZIP = "submission.zip"
 HEADER = "index\tprediction\n"
-_MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers make the same zip
+_MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers give the same zip
 
 
 def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: int = 32) -> dict[str, list[str]]:
-    """The answers to a task's test files: of one model, or of the mean over several.
+    """The answers to a task's test files, of one model or of the mean of several.
 
     Args:
         pipelines: `kbert.Pipeline`s of models of this task, with its labels.
         task: an entry of `GLUE_TASKS`.
         directory: the GLUE files.
-        batch_size: texts a forward pass.
+        batch_size: texts per forward pass.
 
     Returns:
         {submission file, such as "MNLI-mm": lines "index<tab>prediction", in the order of the test file}.
@@ -46,7 +46,7 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
 
 
 def check_pipeline(name, pipeline, task: GlueTask) -> None:
-    """Raises ValueError, naming the model, unless it is one of this task: its kind, labels and inputs, whole texts."""
+    """Raises a ValueError that names the model, unless it fits the task: type, labels and inputs, whole texts."""
     model, settings = pipeline.model, pipeline.settings()
     expected = "regression" if task.regression else "classification"
     if model.task != expected or (task.labels and list(task.labels) != settings.get("labels")):
@@ -64,14 +64,14 @@ def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, o
     """Answers the test files of several tasks and writes the submission.
 
     Args:
-        models: {task: sources of its models, which answer together}.
+        models: {task: sources of its models, whose mean answers}.
         constant: names of tasks that are answered with the most frequent label of their training file.
         directory: the GLUE files.
         output: directory for the answers.
-        batch_size: texts a forward pass.
+        batch_size: texts per forward pass.
 
     Returns:
-        What was written, and what the server still wants, for printing.
+        What was written and what the server still requires, for printing.
 
     Raises:
         ValueError: a model of another task; and as `answer_tests`.
@@ -87,7 +87,7 @@ def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, o
     path, missing = write_submission(output, answers)
     lines = [f"{file}.tsv: {len(some):,} answers" for file, some in answers.items()]
     lines.append(
-        f"Wrote {path}." + (f" The server also wants {', '.join(missing)}." if missing else " It is complete.")
+        f"Wrote {path}." + (f" The server also requires {', '.join(missing)}." if missing else " It is complete.")
     )
     return "\n".join(lines)
 
@@ -106,7 +106,8 @@ def constant_answers(task: GlueTask, directory) -> dict[str, list[str]]:
 
 
 def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
-    """Scores as the server wants them: the label of the highest [n, N], or numbers [n] inside the range of labels."""
+    """Scores as the server requires them: the labels of the highest [n, N], or numbers [n] inside the range of
+    labels."""
     if task.regression:
         return [f"{score:.3f}" for score in np.clip(scores, *task.score_range)]
     return [task.labels[i] for i in np.argmax(scores, axis=-1)]
@@ -116,11 +117,11 @@ def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[p
     """Writes ``<file>.tsv`` for each file, and all of them as ``submission.zip``, ready to upload.
 
     Args:
-        directory: where to; made if need be.
+        directory: created if needed.
         answers: {submission file: lines}, as `answer_tests` gives them.
 
     Returns:
-        The zip's path, and the names of the files that the server wants and that are not in it.
+        The path of the zip, and the names of the files that the server requires and that are not in it.
 
     Raises:
         ValueError: a file that the server does not know.

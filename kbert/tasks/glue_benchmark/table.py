@@ -1,14 +1,14 @@
-"""A task's scores as a table, beside the paper's."""
+"""A task's scores as a table, with the paper's."""
 
 from kbert.tasks.glue_benchmark.tasks import GlueTask
 
 
 def describe_scores(task: GlueTask, scores) -> str:
-    """The paper's rows, a constant answer's, and ours, in percent, for printing.
+    """The rows of the paper, of a constant answer and of this run, in percent, for printing.
 
     Args:
         task: an entry of `GLUE_TASKS`.
-        scores: what metrics.json holds of one run or of a grid.
+        scores: the content of metrics.json, of one run or of a grid.
 
     Example::
 

@@ -15,7 +15,7 @@ class _Glue:
 
         Args:
             path: the GLUE directory, the task's own folder in it, or a file of it.
-            split: "train", "dev", or "dev_mm" of MNLI; of a file it says which layout it has.
+            split: "train", "dev", or "dev_mm" of MNLI; for a file it says which layout the file has.
 
         Raises:
             FileNotFoundError, ValueError: as `kbert.tasks.glue_benchmark.tasks.GlueTask.read`.

@@ -10,7 +10,7 @@ from kbert.tasks.table import read_table
 
 
 class UnlabelledTexts(NamedTuple):
-    """The texts of a test file, whose labels only the GLUE server has."""
+    """The texts of a test file; only the GLUE server has their labels."""
 
     index: Sequence[str]  # as the server numbers the rows
     texts: Sequence[str]
@@ -38,10 +38,10 @@ class GlueTask:
     labels: tuple[str, ...] | None = ("0", "1")  # as files and server have them; None: regression
     score_range: tuple[float, float] = (-float("inf"), float("inf"))  # of a regression's labels
     header: tuple[str, ...] | None = None  # column names of labelled files that have no header line
-    skip_short: bool = False  # labelled rows without all cells are left out and counted
+    skip_short: bool = False  # labelled rows with missing cells are skipped and counted
     splits: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {"train": "train.tsv", "dev": "dev.tsv"}
-    )  # labelled files; "dev" chooses, every other "dev_…" is reported beside it
+    )  # labelled files; "dev" selects the best run, any other "dev_…" is only reported
     tests: Mapping[str, tuple[str, ...]] | None = None  # submission file -> where its texts may lie; None: test.tsv
     index: str = "index"  # column of the test files; where it is missing rows are counted from 0
     metrics: tuple[str, ...] = ("accuracy",)  # official; the first decides which run is best
@@ -80,16 +80,16 @@ class GlueTask:
         return _find(directory, (f"{self.name}/{file}", file))
 
     def read(self, directory, split: str) -> LabelledText:
-        """The labelled texts of a split; `skipped` of them counts the rows that were left out.
+        """The labelled texts of a split; its `skipped` counts the rows that were skipped.
 
         Raises:
-            FileNotFoundError: the file is not there.
+            FileNotFoundError: there is no such file.
             ValueError: the file is not in the official layout; the message names file and line.
         """
         return self.read_file(self.path(directory, split))
 
     def read_file(self, path) -> LabelledText:
-        """The labelled texts of one file, wherever it is; raises as `read`."""
+        """The labelled texts of one file, anywhere; raises as `read`."""
         columns = [c for c in (self.text, self.text_pair, self.label) if c is not None]
         short_rows = "skip" if self.skip_short else "error"
         table = read_table(path, columns, format="tsv", header=self.header, short_rows=short_rows)
@@ -103,16 +103,16 @@ class GlueTask:
         )
 
     def test_path(self, directory, file: str) -> pathlib.Path:
-        """The texts behind one file of the submission, in the GLUE directory or in the task's own."""
+        """The test file behind one file of the submission, in the GLUE directory or in the task's own."""
         if file not in self.tests:
             raise ValueError(f"{self.name} answers the test files {list(self.tests)}. Received: {file!r}")
         return _find(directory, self.tests[file])
 
     def read_test(self, directory, file: str) -> UnlabelledTexts:
-        """The texts behind one file of the submission, such as "MNLI-mm". Every row is kept, as the server wants them.
+        """The texts behind one file of the submission, such as "MNLI-mm". Every row is kept, as the server requires.
 
         Raises:
-            FileNotFoundError: the file is not there.
+            FileNotFoundError: there is no such file.
             ValueError: the file is not in the official layout; the message names file and line.
         """
         path = self.test_path(directory, file)
@@ -127,7 +127,7 @@ class GlueTask:
 
 
 def _find(directory, files):
-    """The first of the files that is there."""
+    """The first of the files that exists."""
     directory = pathlib.Path(directory)
     for file in files:
         if (directory / file).is_file():
@@ -192,7 +192,7 @@ GLUE_TASKS = {
             text_pair="question2",
             label="is_duplicate",
             index="id",
-            skip_short=True,  # a few rows of the official file are broken; the baseline's reader leaves them out too
+            skip_short=True,  # a few rows of the official file are broken; the baseline's reader skips them, too
             metrics=("f1", "accuracy"),
             paper=_paper("f1", 71.2, 72.1),
         ),
@@ -230,4 +230,4 @@ GLUE_TASKS = {
         GlueTask(name="WNLI", text_pair="sentence2", paper={"the majority class, test": {"accuracy": 65.1}}),
     )
 }
-SUBMISSION_FILES = {file: task for task in GLUE_TASKS.values() for file in task.tests}  # AX is answered by MNLI's model
+SUBMISSION_FILES = {file: task for task in GLUE_TASKS.values() for file in task.tests}  # the model of MNLI answers AX

@@ -1,4 +1,4 @@
-"""Texts with each of their masks filled, for a person to read."""
+"""Texts with their masks filled, in readable form."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ MASK = "[MASK]"
 
 
 def fill_masks(pipeline, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What a masked language model proposes for every [MASK].
+    """The proposals of a masked language model for every [MASK].
 
     Args:
         pipeline: of a masked-LM or pre-trained model.
@@ -15,7 +15,7 @@ def fill_masks(pipeline, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
 
     Yields:
         A dict for each text: ``text``, and ``masks``, a list for each mask of dicts of ``token``, ``probability`` and
-        ``text``, in which the token stands in the mask's place; most probable first.
+        ``text``, in which the token replaces the mask; most probable first.
 
     Example::
 
@@ -31,7 +31,7 @@ def fill_masks(pipeline, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def filled(text: str, mask: int, token: str) -> str:
-    """The text with a token in place of its `mask`-th [MASK]; a piece that continues a word is joined to it."""
+    """The text with a token instead of its `mask`-th [MASK]; a "##" piece is joined to the word before it."""
     parts = text.split(MASK)
     before, after = MASK.join(parts[: mask + 1]), MASK.join(parts[mask + 1 :])
     return before.rstrip() + token[2:] + after if token.startswith("##") else before + token + after

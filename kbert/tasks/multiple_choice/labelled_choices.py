@@ -1,4 +1,4 @@
-"""Prompts with several choices in memory, and which choice is right: what multiple choice learns from.
+"""Prompts with several choices in memory, and the right choice of each: the examples of multiple choice.
 
 Shapes: n questions, C choices.
 """
@@ -21,7 +21,7 @@ class LabelledChoices(Examples):
     """
 
     prompts: Sequence[str]  # n
-    choices: Sequence[Sequence[str]]  # n lists, at most C strings each; an empty string is no choice
+    choices: Sequence[Sequence[str]]  # n lists of at most C strings each; an empty string is not a choice
     labels: np.ndarray  # int32 [n], counted from 0
     path: str | None = None
     lines: Sequence[int] = ()
@@ -42,7 +42,7 @@ class LabelledChoices(Examples):
 
     @property
     def columns(self) -> dict[str, Sequence]:
-        """The strings, by the names that `ChoicePreprocessor` has for them; every row with C choices."""
+        """The strings, by the names of `ChoicePreprocessor`'s inputs; every row has C choices."""
         return {"prompt": self.prompts, "choices": padded_choices(self.choices)}
 
     def baseline(self) -> int:
@@ -51,6 +51,6 @@ class LabelledChoices(Examples):
 
 
 def padded_choices(choices: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The lists filled up with empty strings, which are no choices, to the length of the longest."""
+    """The lists, filled up with empty strings to the length of the longest."""
     most = max(map(len, choices))
     return [[*row, *[""] * (most - len(row))] for row in choices]

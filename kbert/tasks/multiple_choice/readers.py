@@ -1,4 +1,4 @@
-"""Files of multiple-choice questions: SWAG, DREAM, and one's own CSV, TSV or JSON lines."""
+"""Files of multiple-choice questions: SWAG, DREAM, and your own CSV, TSV or JSON lines."""
 
 import json
 import pathlib
@@ -22,22 +22,22 @@ PAPER_SWAG = {  # Table 4, accuracy in percent
 
 
 def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choices",), label: str = "label"):
-    """One's own questions as `LabelledChoices`.
+    """Your own questions as `LabelledChoices`.
 
-    A .csv or .tsv file has a column for each choice; an empty cell is no choice. A .jsonl file has either that or one
-    list of strings. The label is the right choice: its text as it stands, or where it is none of the texts its number
-    counted from 0. Of equal choices (they occur) a text means the first.
+    A .csv or .tsv file has a column for each choice; an empty cell is not a choice. A .jsonl file has the same, or one
+    list of strings. The label is the right choice: its exact text, or, if it is not one of the texts, its number from
+    0. If choices are equal, the text means the first of them.
 
     Args:
         path: the file; see `kbert.tasks.table.read_table` for its rules.
-        prompt: column of what the choices belong to; it may be blank.
-        choices: columns of the choices; in .jsonl also a single key that holds lists.
+        prompt: column of the prompts; they may be blank.
+        choices: columns of the choices; in .jsonl also a single key with lists.
         label: column of the right choice.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: as `read_table`; fewer than two choices, a blank one, a label that is no choice; the
-            message names file and line.
+        ValueError: as `read_table`; fewer than two choices, a blank one, a label that is not a choice; the message
+            names file and line.
 
     Example::
 
@@ -48,7 +48,8 @@ def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choice
 
 
 def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
-    """Prompts and lists of choices alone, to be answered; as `read_questions`, but tables and SWAG need no labels."""
+    """Only the prompts and lists of choices, for prediction; as `read_questions`, but tables and SWAG need no
+    labels."""
     if format == "swag":
         table, choices, _ = _swag(path, SWAG_COLUMNS[:-1])
         return table["sent1"], choices
@@ -59,7 +60,7 @@ def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: S
 
 
 def read_questions(path, format="table", prompt="prompt", choices=("choices",), label=None) -> LabelledChoices:
-    """Questions in one of the formats "swag", "dream" and "table", the last with the columns as for `read_choices`."""
+    """Questions in one of the formats "swag", "dream" and "table", the last with columns as in `read_choices`."""
     if format in READERS:
         return READERS[format](path)
     return read_choices(path, prompt, choices, label or "label")
@@ -98,12 +99,12 @@ def _read(path, prompt, choices, label):
 
 
 def read_swag(path) -> LabelledChoices:
-    """SWAG's csv (Zellers et al. 2018): the second sentence has begun, which of four endings follows?
+    """SWAG's csv (Zellers et al. 2018): which of four endings continues the second sentence?
 
     The prompt is the first sentence, each choice the beginning of the second with an ending (paper, section 4.4).
 
     Raises:
-        FileNotFoundError, ValueError: as `read_table`; a label that is none of 0 to 3.
+        FileNotFoundError, ValueError: as `read_table`; a label other than 0 to 3.
     """
     table, choices, places = _swag(path, SWAG_COLUMNS)
     numbers = _numbers([["0", "1", "2", "3"]] * len(choices), table["label"], places)
@@ -124,12 +125,12 @@ def _swag(path, columns):
 def read_dream(path) -> LabelledChoices:
     """DREAM's JSON (Sun et al. 2019): questions about dialogues, three choices each.
 
-    The prompt is the dialogue, its turns joined by spaces; each choice is the question and an answer. So what is cut
-    where a row is too long, the end of the longer text, is the end of the dialogue, never the question.
+    The prompt is the dialogue, its turns joined by spaces; each choice is the question and an answer. So a row that is
+    too long loses the end of its longer text, the dialogue, and never the question.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not DREAM's layout, or an answer that is no choice; the message names the file and the dialogue.
+        ValueError: not DREAM's layout, or an answer that is not a choice; the message names file and dialogue.
     """
     dialogues = read_json(path, object)
     prompts, choices, labels, places = [], [], [], []
@@ -189,7 +190,7 @@ def _check_choices(where, texts):
 
 
 def _without_end(texts):
-    """Without the empty strings at the end; one between choices keeps its place, so that numbers stay right."""
+    """The list without empty strings at its end; one between choices is kept, so that numbers stay right."""
     last = max(i for i, text in enumerate(texts) if text)
     return texts[: last + 1]
 

@@ -18,10 +18,8 @@ class MultipleChoice(Task):
 
     Args:
         format: of files: "table", or the published "swag" or "dream".
-        prompt, label: names of a table's columns: what the choices belong to, and the right one, as its text or its
-            number from 0.
-        choices: names of the choices' columns, or the one key of a .jsonl that holds lists. In memory: one column of
-            lists.
+        prompt, label: names of a table's columns: the prompt, and the right choice, as its text or its number from 0.
+        choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory: one column of lists.
 
     Raises:
         ValueError: an unknown format.

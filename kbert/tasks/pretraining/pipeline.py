@@ -1,4 +1,5 @@
-"""A pre-trained model with both heads: it fills masks, and served it also says whether a text follows another."""
+"""A pre-trained model with both heads: it fills masks; when served it also predicts whether one text follows
+another."""
 
 import keras
 
@@ -22,7 +23,7 @@ class PretrainingPipeline(MaskedLmPipeline):
 
 def _next_sentence(pipeline):
     model, tokenizer = pipeline.model, pipeline.tokenizer
-    settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask reads [MASK] in the text, whatever it says
+    settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask always reads [MASK] in the text
     if settings != tokenizer.settings():
         tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
     preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)

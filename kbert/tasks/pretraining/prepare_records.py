@@ -1,4 +1,4 @@
-"""A corpus → records that pre-training reads, and a report of what it will make of them."""
+"""A corpus → records for pre-training, with statistics of the batches they give."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ def prepare_records(
     seed=0,
     overwrite=False,
 ) -> dict:
-    """Tokenises a corpus once and writes it as records; a call that was killed is resumed by the same call.
+    """Tokenises a corpus once and writes it as records; after a kill the same call resumes.
 
     Args:
         corpus: path(s) or glob pattern(s) of text.
@@ -39,15 +39,15 @@ def prepare_records(
         held_out, shard_tokens, shuffle_shards: as of `write_records`.
         sequence_length: int, of the report.
         seed: int, of the order of the documents.
-        overwrite: bool, delete what another run left in `output`.
+        overwrite: bool, delete another run in `output`.
 
     Returns:
-        dict: the counts of documents, sentences, tokens and shards, and `pipeline`, the `dataset_statistics` of what
-        pre-training will read.
+        dict: the counts of documents, sentences, tokens and shards, and `pipeline`, the `dataset_statistics` of the
+        training batches.
 
     Raises:
-        ValueError: damaged or empty files, a bad rate or size, inputs that changed since the run was started.
-        FileExistsError: `output` holds finished records, a run of other settings, or other files.
+        ValueError: damaged or empty files, an invalid rate or size, inputs that changed since the run was started.
+        FileExistsError: `output` holds finished records, a run with other settings, or other files.
 
     Example::
 

@@ -68,7 +68,7 @@ def pretrain(
 ) -> PretrainingRun:
     """Pre-trains BERT: masked language model and next sentence prediction, with the paper's optimizer.
 
-    With `output` a run that was killed is resumed by the same call, to the same weights bit for bit on a CPU. The
+    With `output`, the same call resumes a killed run, with bit-for-bit the same weights on a CPU. The
     directory then holds model/ (a kbert directory), metrics.json, settings.json, inputs.json (sizes and hashes),
     history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/. Without `output` nothing is
     written. Progress is logged to the logger "kbert".
@@ -77,44 +77,44 @@ def pretrain(
         corpus_or_records: a directory of records (`kbert.corpus.write_records`), or path(s) or glob pattern(s) of text.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own.
-        lowercase: bool, with a vocabulary that is no tokenizer: False for cased text.
+        lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.
         size: str, "tiny" to "large", of new weights; "tiny" by default.
-        init: what to start from instead of new weights: whatever `kbert.load_pretrained` takes, a
-            `kbert.BertPretrainer`, which is trained itself, or a pipeline of one.
+        init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
+            `kbert.BertPretrainer` or its pipeline, which is then trained itself.
         steps: int, weight updates; the paper: 1,000,000.
-        batch_size: int, sequences an update, over all replicas; the paper: 256.
+        batch_size: int, sequences per update, over all replicas; the paper: 256.
         learning_rate: float, the peak.
         warmup_steps: int, of rising learning rate; a tenth of `steps` by default, at most 10,000.
-        schedule: "linear", to 0 at the end, as the paper; "constant" after the warm-up: the same call with more `steps`
-            and the same `warmup_steps` extends a run, which keeps its last checkpoint.
+        schedule: "linear", to 0 at the end, as the paper; "constant" after the warm-up: such a run keeps its last
+            checkpoint, and the same call with more `steps` and the same `warmup_steps` extends it.
         sequence_length: int, tokens; the paper: 128 for 90 % of the steps, then 512.
-        max_predictions: int, the most masks of a sequence; 20 at length 128 by default, 80 at 512.
+        max_predictions: int, the maximum number of masks in a sequence; by default 20 at length 128, 80 at 512.
         whole_word: bool, mask whole words (Google's release of May 2019).
         next_sentence: bool; False is the "No NSP" ablation of section 5.1.
         left_to_right: bool, left-only attention, the "LTR" of section 5.1.
         dropout: float, instead of 0.1.
-        held_out: float, the share of a corpus' documents that is for evaluation only; records have theirs.
+        held_out: float, the share of a corpus' documents that are only for evaluation; records have their own.
         evaluation_batches: int.
         seed: int, decides new weights, dropout, pairs, masks and order.
         strategy, precision, logical_cpus: see `kbert.training.hardware.choose_hardware`.
-        checkpoint_every: int, steps; each time the held-out data are evaluated, too.
+        checkpoint_every: int, steps; the held-out data are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
         log_dir: path of the TensorBoard logs; logs/ in `output` by default.
         output: path of a directory.
-        overwrite: bool, delete what another run left in `output`.
-        dry_run: bool, train nothing and write nothing: `metrics` are the sequences of an epoch, parameters, tokens,
-            memory and an estimate of the time.
+        overwrite: bool, delete another run in `output`.
+        dry_run: bool, train and write nothing: `metrics` has the sequences of an epoch, parameters and tokens, and
+            estimates of memory and time.
 
     Returns:
         `PretrainingRun`.
 
     Raises:
-        ValueError: arguments that do not go together, damaged or empty files, inputs that changed since the run was
-            started, a batch that memory cannot hold.
-        FileExistsError: `output` holds a finished run, one of other settings, or other files.
+        ValueError: incompatible arguments, damaged or empty files, inputs that changed since the run was started, a
+            batch that does not fit into memory.
+        FileExistsError: `output` holds a finished run, one with other settings, or other files.
         FileNotFoundError: no such vocabulary or model.
-        RuntimeError: the hardware asked for is not there.
+        RuntimeError: the requested hardware does not exist.
         FloatingPointError: the training diverged.
         Interrupted: SIGINT or SIGTERM, after the step was saved.
 
@@ -231,7 +231,7 @@ def _dataset(settings, tokenizer, **which):
 
 
 def _describe_data(settings, tokenizer, evaluation):
-    """What the training batches hold, and what token frequencies alone would score on the evaluation batches."""
+    """Statistics of the training batches, and the score of token frequencies alone on the evaluation batches."""
     statistics = dataset_statistics(_dataset(settings, tokenizer), tokenizer, batches=_STATISTICS_BATCHES)
     _LOGGER.info("%s", format_report(statistics))
     counts = token_counts(settings.source, tokenizer, _BASELINE_TOKENS, held_out=settings.held_out)
@@ -243,7 +243,7 @@ def _describe_data(settings, tokenizer, evaluation):
 
 
 def _schedule(settings):
-    """The learning rates of a run of these settings: appendix A.2's, or without the decay."""
+    """The learning rate schedule of these settings: that of appendix A.2, or the same without decay."""
     if settings["schedule"] == "constant":
         return WarmupConstant(settings["learning_rate"], settings["warmup_steps"])
     return WarmupLinearDecay(settings["learning_rate"], settings["warmup_steps"], settings["steps"])

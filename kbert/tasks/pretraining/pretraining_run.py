@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingRun:
-    """A pre-training that is done, or with `dry_run` only planned.
+    """A finished pre-training, or with `dry_run` its estimates.
 
     Attributes:
-        metrics: dict, what is known at the end: held-out losses and accuracies, the unigram baseline, statistics of the
-            data; of a dry run the estimates.
+        metrics: dict: held-out losses and accuracies at the end, the unigram baseline, statistics of the data; for a
+            dry run the estimates.
         history: list of dicts, the logs of every window of steps.
         model: `kbert.BertPretrainer` with the weights of the last step.
         tokenizer: `kbert.BertTokenizer`.
@@ -34,7 +34,7 @@ class PretrainingRun:
 
     @functools.cached_property
     def pipeline(self):
-        """The fill-mask pipeline of the model, built when it is first asked for."""
+        """The fill-mask pipeline of the model, built on first use."""
         from kbert.pipelines.build import build_pipeline
 
         return build_pipeline(self.model, self.tokenizer, sequence_length=self.settings.sequence_length)

@@ -1,4 +1,4 @@
-"""What defines a pre-training: all that a resumed run must share with the run it resumes."""
+"""The settings of a pre-training, which must be the same when it is resumed."""
 
 import dataclasses
 import hashlib
@@ -48,8 +48,8 @@ class PretrainingSettings:
         if self.max_predictions is None:  # 20 of 128 tokens and 80 of 512, as the original
             object.__setattr__(self, "max_predictions", math.ceil(self.sequence_length * 20 / 128))
         if self.warmup_steps is None:
-            # Without bias correction the first hundreds of updates are several times too large: too short a rise ends
-            # on the plateau of token frequencies, for good (docs/log.md).
+            # Without bias correction the first hundreds of updates are several times too large: after too short a
+            # warm-up the run stays on the plateau of token frequencies (docs/log.md).
             object.__setattr__(self, "warmup_steps", min(_WARMUP, math.ceil(self.steps / 10)))
         for name in _COUNTS:
             value = getattr(self, name)
@@ -78,8 +78,8 @@ class PretrainingSettings:
             raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
         if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
             raise ValueError(
-                "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records say themselves "
-                "what their vocabulary is for. Received: lowercase=False"
+                "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
+                "setting of their own. Received: lowercase=False"
             )
         if self.init is not None and (self.size is not None or self.left_to_right):
             raise ValueError(
@@ -93,7 +93,7 @@ class PretrainingSettings:
         return isinstance(self.source, str | os.PathLike) and is_records(self.source)
 
     def to_dict(self) -> dict:
-        """The settings as JSON holds them; objects are identified by the hash of their content."""
+        """The settings in JSON form; objects are identified by the hash of their content."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         source, vocabulary, init = (fields.pop(name) for name in ("source", "vocabulary", "init"))
         patterns = [source] if isinstance(source, str | os.PathLike) else source

@@ -1,4 +1,4 @@
-"""The model that a pre-training begins with."""
+"""The model that a pre-training starts from."""
 
 import os
 
@@ -10,7 +10,7 @@ from kbert.weights.load import load_pretrained
 
 
 def starting_model(settings, hardware):
-    """The model that a pre-training begins with, uncompiled, and its tokenizer.
+    """The model that a pre-training starts from, uncompiled, and its tokenizer.
 
     Args:
         settings: `PretrainingSettings`.

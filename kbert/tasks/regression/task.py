@@ -1,4 +1,4 @@
-"""The task of giving texts, or pairs of texts, a number."""
+"""The task of predicting a number for texts or pairs of texts."""
 
 import dataclasses
 
@@ -9,13 +9,13 @@ from kbert.tasks.classification.text_task import TextTask
 
 @dataclasses.dataclass(frozen=True)
 class Regression(TextTask):
-    """A number for each text, learnt by squared error, as STS-B in section 4.1 of the paper.
+    """A number for each text, trained with squared error, as STS-B in section 4.1 of the paper.
 
     Args:
         text, label, text_pair, window_pooling, doc_stride, metrics: as of `Classification`; the labels are numbers.
 
     Raises:
-        ValueError: windows of pairs.
+        ValueError: `window_pooling` of pairs.
 
     Example::
 

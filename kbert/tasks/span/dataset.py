@@ -26,9 +26,10 @@ def window_dataset(
     group_by_length: bool = False,
     weights: np.ndarray | None = None,
 ) -> tf.data.Dataset:
-    """Endless full batches of windows for `model.fit`, in another order each epoch, as `training_dataset` of texts.
+    """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch, like
+    `training_dataset` of texts.
 
-    Batch n depends on the windows, `batch_size`, `seed`, `group_by_length` and n alone.
+    Batch n depends only on the windows, `batch_size`, `seed`, `group_by_length` and n.
 
     Args:
         store: the windows.
@@ -36,11 +37,11 @@ def window_dataset(
         batch_size, seed: the run's.
         start_step: number of the first batch.
         padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.
-        weights: floats [W], of each window the factor of its loss; None: all count alike.
+        weights: floats [W], the loss factor of each window; None: 1 for all.
 
     Returns:
-        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S]; the labels' rows. With `weights` they follow,
-        under the labels' keys.
+        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S] and the rows of the labels. With `weights`, also
+        these, under the keys of the labels.
 
     Example::
 
@@ -61,15 +62,16 @@ def window_dataset(
 
 
 def span_windows(questions: Questions, preprocessor):
-    """All windows of the questions, and where each holds its answer.
+    """All windows of the questions, and the position of the answer in each.
 
     Args:
-        questions: what to learn; none of them lost (`Questions.is_lost`), which would teach that there is no answer.
+        questions: the training examples; none of them lost (`Questions.is_lost`), since these would teach the model
+            that there is no answer.
         preprocessor: `SpanPreprocessor`.
 
     Returns:
         (`WindowStore`, {"start_logits", "end_logits"}): int32 [W, 2], the answer's first or last token and the length
-        of the window, behind which the loss does not look (`kbert.optim.losses.SpanLoss`).
+        of the window; the loss ignores positions after it (`kbert.optim.losses.SpanLoss`).
 
     Raises:
         ValueError: lost questions.

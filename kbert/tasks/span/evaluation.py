@@ -15,12 +15,12 @@ from kbert.tasks.span.prediction_files import write_squad_files
 from kbert.tasks.span.questions import Questions
 from kbert.training.progress import PredictionProgress
 
-_NEVER_NULL = 1e30  # a threshold that no odds reach: "no answer" is listed, and never given
+_NEVER_NULL = 1e30  # a threshold that no odds reach: "no answer" is listed, but never returned
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SpanEvaluation:
-    """What a model answers to questions, whatever the threshold, and what that scores with one.
+    """A model's answers to questions without a threshold, and their scores with one.
 
     Example::
 
@@ -51,18 +51,18 @@ class SpanEvaluation:
 def evaluate_questions(
     pipeline, questions: Questions, *, version="2.0", threshold=None, batch_size=32
 ) -> SpanEvaluation:
-    """Answers every question and compares.
+    """Answers every question and scores the answers.
 
-    The questions are answered longest first, and windows of like length together (`run_in_length_buckets`); neither
+    The questions are answered longest first, with windows of similar length together (`run_in_length_buckets`); neither
     changes an answer.
 
     Args:
-        pipeline: of a span extractor; its own threshold plays no part.
+        pipeline: of a span extractor; its own threshold is not used.
         questions: with their right answers.
-        version: "1.1" or "2.0": whose rules.
+        version: "1.1" or "2.0": the version of the rules.
         threshold: of "no answer"; None: every question is answered; "best": the one with the best F1 on these
             questions, for a dev set.
-        batch_size: questions a time.
+        batch_size: questions at a time.
 
     Returns:
         `SpanEvaluation`.

@@ -1,6 +1,6 @@
 """SQuAD's official scores: exact match, F1, their split, and the threshold for "no answer".
 
-The rules of the official evaluate-v1.1.py and evaluate-v2.0.py, number for number.
+These follow the official evaluate-v1.1.py and evaluate-v2.0.py exactly.
 """
 
 import collections
@@ -28,7 +28,7 @@ def exact_match(answer: str, gold: str) -> float:
 
 
 def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
-    """F1 of the words that both have in common; where one of them has no word, 2.0 asks whether both have none."""
+    """F1 of the words that both share; if one of them has no words, 2.0 gives 1 if both have none, else 0."""
     ours, theirs = (normalize_answer(text).split() for text in (answer, gold))
     if version == "2.0" and not (ours and theirs):
         return float(ours == theirs)
@@ -43,9 +43,9 @@ def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: 
     """Each answer's best (exact match, F1) against any of its right answers, float64 [questions] each.
 
     Args:
-        golds: of each question the right answers; none: "" is right.
-        answers: one of each question, "" for no answer.
-        version: "1.1" or "2.0"; they differ where an answer is empty once normalised.
+        golds: the right answers of each question; if there are none, "" is right.
+        answers: one for each question, "" for no answer.
+        version: "1.1" or "2.0"; they differ for answers that are empty after normalisation.
     """
     if version not in VERSIONS:
         raise ValueError(f"raw_scores: `version` must be one of {VERSIONS}. Received: {version!r}")
@@ -65,13 +65,13 @@ def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: 
     """The official figures, in percent.
 
     Args:
-        golds, answers, version: as `raw_scores`; `answers` are those given if there were no "no answer".
-        odds: floats [questions], how much "no answer" is better than the answer (`null_score - score`). None: every
-            answer stands as it is given (1.1).
-        threshold: with `odds`, the answer is "" where they are above it.
+        golds, answers, version: as `raw_scores`; `answers` are those without "no answer".
+        odds: floats [questions], by how much "no answer" is better than the answer (`null_score - score`). None: every
+            answer is used as given (1.1).
+        threshold: with `odds`, the answer is "" if its odds are above the threshold.
 
     Returns:
-        dict of ``exact``, ``f1``, ``total``; where there are questions with and without answers, the same with
+        dict of ``exact``, ``f1``, ``total``; if there are questions with and without answers, also these with
         ``HasAns_`` and ``NoAns_`` before it; with `odds` also ``best_exact``, ``best_exact_thresh``, ``best_f1`` and
         ``best_f1_thresh``.
 
@@ -100,26 +100,26 @@ def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: 
 
 
 def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
-    """The threshold that gives the best F1: what is stored with a model.
+    """The threshold with the best F1, which is stored with a model.
 
-    Questions whose context holds no candidate are answered "" in any case and say nothing of it; where there are no
-    others it is 0.
+    Questions whose context has no candidate are always answered with "" and do not affect the threshold; if there are
+    no others, it is 0.
 
-    Of the thresholds that give the same answers, which lie between two odds, the middle, so that rounding changes
-    no answer; of those with equal F1 the one that says "no answer" least often.
+    Thresholds between two neighbouring odds give the same answers; the middle is used, so that rounding changes no
+    answer. Of thresholds with equal F1, the one with the fewest "no answer" is used.
 
     Args and source: as `squad_scores`. (The paper's τ has the other sign.)
     """
     _, f1 = raw_scores(golds, answers, version)
     odds = np.asarray(odds, "float64")
-    asked = odds < -NO_CANDIDATE / 2  # the others are answered "" whatever the threshold
+    asked = odds < -NO_CANDIDATE / 2  # the others are answered with "" under every threshold
     if not asked.any():
         return 0.0
     odds, f1, answerable = odds[asked], f1[asked], _answerable(golds)[asked]
     order = np.argsort(odds, kind="stable")
-    values, last = np.unique(odds[order][::-1], return_index=True)  # rising; of each value its last place
+    values, last = np.unique(odds[order][::-1], return_index=True)  # ascending; the last position of each value
     last = len(odds) - 1 - last
-    gain = np.cumsum(f1[order] - ~answerable[order])  # of answering the first n, over answering none
+    gain = np.cumsum(f1[order] - ~answerable[order])  # the gain of answering the first n over answering none
     gains = np.concatenate([[0.0], gain[last]])
     best = len(gains) - 1 - int(np.argmax(np.round(gains, 9)[::-1]))
     edges = np.concatenate([[values[0] - 1], values, [values[-1] + 1]])

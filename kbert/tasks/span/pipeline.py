@@ -10,7 +10,7 @@ from kbert.tasks.span.readers import read_squad
 
 
 class SpanPipeline(TaskPipeline):
-    """``answer`` to a question, where it stands in the context, and the n-best list."""
+    """``answer`` to a question, its position in the context, and the n-best list."""
 
     task = "span"
     model_class = BertSpanExtractor

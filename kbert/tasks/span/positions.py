@@ -1,4 +1,4 @@
-"""Where the answer stands in each window: what a span extractor learns.
+"""The position of the answer in each window: the labels of a span extractor.
 
 Shapes: B questions, W windows of all of them, S sequence.
 """
@@ -9,11 +9,11 @@ import tensorflow as tf
 def span_positions(batch, answer_starts, answer_ends):
     """First and last token of each question's answer, in each of its windows.
 
-    The tokens of an answer are those that share a character with it. A window that does not hold all of them, and
-    every window of a question without answer, has 0 and 0: [CLS] stands for "not here".
+    The tokens of an answer are those that share a character with it. A window without all of them, and every window of
+    a question without an answer, has 0 and 0: [CLS] means "not here".
 
     Args:
-        batch: what `SpanPreprocessor` gave.
+        batch: the batch of `SpanPreprocessor`.
         answer_starts, answer_ends: int32 [B], code points of the context, half-open; -1 and -1 for no answer.
 
     Returns:
@@ -31,7 +31,7 @@ def span_positions(batch, answer_starts, answer_ends):
     ends = tf.gather(tf.cast(answer_ends, tf.int32), row)[:, tf.newaxis]
     is_answer = (batch["window_token"] >= 0) & (batch["token_ends"] > starts) & (batch["token_starts"] < ends)  # [W, S]
     here = _count(is_answer)  # [W]
-    # Every token has its maximal context in exactly one window: so each of the answer's is counted once.
+    # Every token has its maximum context in exactly one window, so each token of the answer is counted once.
     all_of_row = tf.math.unsorted_segment_sum(_count(is_answer & batch["is_max_context"]), row, tf.size(answer_starts))
     is_whole = (here > 0) & (here == tf.gather(all_of_row, row))
     first = tf.argmax(is_answer, axis=1, output_type=tf.int32)

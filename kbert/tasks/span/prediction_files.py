@@ -1,4 +1,4 @@
-"""What the official evaluation of SQuAD reads: predictions.json, and beside it n-best lists and null odds."""
+"""The files of SQuAD's official evaluation: predictions.json, n-best lists and null odds."""
 
 import json
 import pathlib
@@ -10,16 +10,16 @@ def write_squad_files(directory, questions: Questions, answers, odds, n_best) ->
     """Writes ``predictions.json`` ({id: answer}, "" for none), ``null_odds.json`` ({id: number}) and ``nbest.json``
     ({id: [{"text", "probability"}, …]}, best first).
 
-    ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them: the threshold has been applied.
-    With ``--na-prob-file null_odds.json`` it also looks for the best threshold, and needs ``--na-prob-thresh``, the
-    threshold of the run: its own is 1.0, and odds are differences of logits.
+    ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them; the threshold has already been
+    applied. With ``--na-prob-file null_odds.json`` it also searches for the best threshold. Then give
+    ``--na-prob-thresh`` with the threshold of the run: its default is 1.0, but odds are differences of logits.
 
     Args:
         directory: made if needed.
-        questions: what was asked.
+        questions: the questions.
         answers: strings [questions].
         odds: floats [questions], ``null_score - score``.
-        n_best: (texts [questions, N], probabilities [questions, N]), "" and 0 where there is no entry.
+        n_best: (texts [questions, N], probabilities [questions, N]), "" and 0 for unused entries.
 
     Example::
 

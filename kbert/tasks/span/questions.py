@@ -1,4 +1,4 @@
-"""Questions on texts, in memory: what the readers of question answering give, and what is trained and scored on."""
+"""Questions on texts, in memory: the examples of question answering."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from kbert.tasks.examples import Examples
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Questions(Examples):
-    """Questions with the text each is asked of, and the answers that count as right.
+    """Questions with their contexts and right answers.
 
     Example::
 
@@ -21,7 +21,7 @@ class Questions(Examples):
     ids: Sequence[str]
     questions: Sequence[str]
     contexts: Sequence[str]
-    answers: Sequence[tuple[str, ...]]  # of each question the right ones, the first is learnt; none: not answerable
+    answers: Sequence[tuple[str, ...]]  # the right ones; the first is for training; none: not answerable
     answer_starts: np.ndarray  # int32 [questions], code points, of the first answer; -1: it is not in the context
     path: str | None = None
     lines: Sequence[int] = ()
@@ -37,7 +37,7 @@ class Questions(Examples):
 
     @property
     def answer_ends(self) -> np.ndarray:
-        """int32 [questions]: where the first answer ends, -1 where it is not in the context."""
+        """int32 [questions]: the end of the first answer, -1 if it is not in the context."""
         lengths = np.array([len(answers[0]) if answers else 0 for answers in self.answers], "int32")
         return np.where(self.answer_starts < 0, -1, self.answer_starts + lengths).astype("int32")
 
@@ -48,7 +48,7 @@ class Questions(Examples):
 
     @property
     def is_lost(self) -> np.ndarray:
-        """bool [questions]: whether there is an answer, but not in the context, so that nothing can be learnt."""
+        """bool [questions]: whether there is an answer that is not in the context, so that it cannot be learned."""
         return self.has_answer & (self.answer_starts < 0)
 
     @property
@@ -62,12 +62,12 @@ class Questions(Examples):
 
 
 def locate(context: str, answer: str, start: int | None) -> int:
-    """Where the answer stands in its context: at `start`, else its nearest occurrence; -1 where there is none.
+    """The position of the answer in its context: `start`, else the nearest occurrence; -1 if there is none.
 
     Args:
         context, answer: strings.
-        start: code points, where the file says that the answer begins; None: it does not say, and the first occurrence
-            counts that is not part of a longer word ("art" in "Bart likes art"), else the first.
+        start: code points, the start of the answer according to the file; None: unknown. Then it is the first
+            occurrence that is not part of a longer word ("art" in "Bart likes art"), else the first.
     """
     if not answer:
         return -1
@@ -83,6 +83,6 @@ def locate(context: str, answer: str, start: int | None) -> int:
 
 
 def _is_in_a_word(context, start, end):
-    """Whether a letter or digit goes on beyond either end."""
+    """Whether a letter or digit is next to either end."""
     pairs = (context[max(0, start - 1) : start + 1], context[end - 1 : end + 1])
     return any(len(pair) == 2 and pair.isalnum() for pair in pairs)

@@ -1,4 +1,4 @@
-"""Files of questions: SQuAD's JSON, version 1.1 and 2.0, and tables of one's own."""
+"""Files of questions: SQuAD's JSON, version 1.1 and 2.0, and your own tables."""
 
 import json
 import pathlib
@@ -35,12 +35,12 @@ def read_questions(path) -> Questions:
     """Reads questions from a file: `.json` as `read_squad`, a table (.csv, .tsv, .jsonl) by its columns.
 
     A table has the columns ``question``, ``context`` and ``answer``, and may have ``answer_start`` (code points; empty:
-    not known) and ``id`` (empty: the number of the row, from 1). An empty answer says that there is none.
+    unknown) and ``id`` (empty: the number of the row, from 1). An empty answer means that there is none.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: missing columns, an ``answer_start`` that is no place in the context, ids that are there twice, and
-            what `read_squad` and `kbert.tasks.table.read_table` raise; the message names file and line.
+        ValueError: missing columns, an ``answer_start`` outside the context, duplicate ids, and the errors of
+            `read_squad` and `kbert.tasks.table.read_table`; the message names file and line.
 
     Example::
 
@@ -52,7 +52,7 @@ def read_questions(path) -> Questions:
 
 
 def questions_from_table(table: Table) -> Questions:
-    """The questions of a table's columns, as `read_questions` has them.
+    """The questions of a table's columns, as in `read_questions`.
 
     Raises:
         ValueError: as `read_questions`.
@@ -73,8 +73,8 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
     """Reads SQuAD's JSON: ``data``, ``paragraphs``, ``context``, ``qas``, ``answers``.
 
     A question whose ``is_impossible`` is true, or whose list of answers is empty, is not answerable (2.0). An answer
-    that does not stand at its ``answer_start`` is looked for nearby; where the context does not hold it at all, the
-    question is marked as lost (`Questions.is_lost`): it counts when scored, and cannot be learnt.
+    that is not at its ``answer_start`` is searched for nearby; if the context does not contain it at all, the question
+    is marked as lost (`Questions.is_lost`): it counts in scores, but cannot be learned.
 
     Args:
         path: the file.
@@ -82,8 +82,8 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not JSON, a part that is missing or of the wrong kind, an ``answer_start`` outside the context, ids
-            that are there twice, no questions; the message names file and place.
+        ValueError: not JSON, a missing part or one of the wrong type, an ``answer_start`` outside the context,
+            duplicate ids, no questions; the message names the file and the position in it.
 
     Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
 
@@ -132,10 +132,10 @@ def _answers(path, place, question, context, labelled):
 
 
 def _located(where, context, answer, start):
-    """`locate`, of a start in the context (or None)."""
+    """As `locate`, for a start in the context (or None)."""
     if start is not None and not 0 <= start < len(context):
         raise ValueError(
-            f"{where}: expected 'answer_start' to be a place in the context, which has {len(context)} characters, "
+            f"{where}: expected 'answer_start' to be a position in the context, which has {len(context)} characters, "
             f"counted from 0. Received: {start}"
         )
     return locate(context, answer, start)

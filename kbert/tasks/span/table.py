@@ -1,4 +1,4 @@
-"""The scores of answers to questions as a table, beside the paper's."""
+"""The scores of answers to questions as a table, with the paper's."""
 
 from kbert.tasks.span.readers import SQUAD_PAPER
 
@@ -7,7 +7,7 @@ def describe_scores(metrics, version: str, with_paper: bool = True) -> str:
     """Exact match and F1 of a run, their split, and the paper's rows, for printing.
 
     Args:
-        metrics: what metrics.json holds of a fine-tuning.
+        metrics: the content of metrics.json of a fine-tuning.
         version: "1.1" or "2.0".
         with_paper: whether the dev set is SQuAD's.
 

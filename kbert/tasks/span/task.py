@@ -17,15 +17,15 @@ _LOGGER = logging.getLogger("kbert")
 
 @dataclasses.dataclass(frozen=True)
 class SpanExtraction(Task):
-    """Answers to questions that stand in a text, as sections 4.2 and 4.3 of the paper.
+    """Answers to questions that are spans of a text, as in sections 4.2 and 4.3 of the paper.
 
     Args:
-        version: "1.1": every question has an answer; "2.0": some have none, and the threshold for saying so is chosen
-            on the dev set and stored with the model. None: as the training examples have it.
+        version: "1.1": every question has an answer; "2.0": some have none, and the threshold for "no answer" is chosen
+            on the dev set and stored with the model. None: decided by the training examples.
         doc_stride: tokens from one window of a long text to the next.
-        max_query_length: the most tokens of a question that are read.
-        max_answer_length: the most tokens of an answer.
-        n_best: how many starts and ends of a window are combined, and answers listed.
+        max_query_length: the maximum number of tokens of a question.
+        max_answer_length: the maximum number of tokens of an answer.
+        n_best: the number of starts and ends of a window that are combined, and of answers listed.
 
     Raises:
         ValueError: an unknown version.
@@ -56,7 +56,7 @@ class SpanExtraction(Task):
         return questions_from_table(text_table(data, QUESTION_COLUMNS, OPTIONAL_COLUMNS))
 
     def version_of(self, questions) -> str:
-        """The task's version, else that of the questions: "2.0" where some have no answer."""
+        """The task's version, else that of the questions: "2.0" if some have no answer."""
         return self.version or ("1.1" if questions.has_answer.all() else "2.0")
 
     def for_training(self, train):
@@ -86,7 +86,7 @@ class SpanExtraction(Task):
         def make_dataset(start_step):
             return window_dataset(store, labels, start_step=start_step, **batches)
 
-        # As in the original, an epoch is as many windows as there are questions.
+        # As in the original, an epoch has as many windows as there are questions.
         return TrainingData(len(train), len(store), float(store.lengths.mean()), make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):

@@ -1,4 +1,4 @@
-"""TriviaQA's questions and documents → SQuAD's form: more to learn from before SQuAD, as the paper did."""
+"""TriviaQA's questions and documents → SQuAD's format: additional training data before SQuAD, as in the paper."""
 
 import pathlib
 import re
@@ -13,20 +13,20 @@ _WORD = re.compile(r"\S+")
 def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
     """Each question with each of its documents whose beginning holds an answer, as an article of SQuAD's JSON.
 
-    TriviaQA says what the answer is, not where: as in the paper a document is cut to its beginning, and is used if at
-    least one of the answer's aliases is there. The longest alias that is found is the answer, where it stands first;
-    upper and lower case count alike, and an alias inside a longer word is none.
+    TriviaQA says what the answer is, but not where. As in the paper, a document is cut to its beginning, and is used if
+    this contains at least one alias of the answer. The answer is the first occurrence of the longest alias found. Case
+    is ignored, and an alias inside a longer word does not count.
 
     Args:
         questions: path of TriviaQA's JSON (``wikipedia-train.json``, ``web-train.json``).
         evidence: its directory ``evidence``, with ``wikipedia/`` and ``web/``, or one of these.
-        words: how much of a document is kept, in words between white space.
+        words: how many words of a document are kept, separated by white space.
 
     Yields:
         dicts with ``title`` and ``paragraphs``, one question each; the ids are question and document.
 
     Raises:
-        FileNotFoundError: the questions are not there, or none of the documents.
+        FileNotFoundError: no questions, or none of the documents.
         ValueError: not TriviaQA's JSON.
 
     Source: Devlin et al. 2018, section 4.2, footnote 5; Joshi et al. 2017 for the layout.
@@ -69,7 +69,7 @@ def first_words(text: str, count: int) -> str:
 
 
 def find_answer(context: str, aliases) -> tuple[int, int]:
-    """(start, end) of the longest alias in the context, where it stands first; (-1, -1) if there is none."""
+    """(start, end) of the first occurrence of the longest alias in the context; (-1, -1) if there is none."""
     for alias in sorted(set(filter(str.strip, aliases)), key=lambda text: (-len(text), text)):
         found = re.search(rf"(?<!\w){re.escape(alias.strip())}(?!\w)", context, re.IGNORECASE)
         if found:

@@ -1,4 +1,4 @@
-"""Tagged words → the windows that a tagger learns from, through the preprocessor that the pipeline keeps.
+"""Tagged words → the windows that a tagger is trained on, through the pipeline's preprocessor.
 
 Shapes: B batch, S sequence, W windows of all texts, M words of all texts, N labels.
 """
@@ -26,17 +26,17 @@ class TaggedWindows:
         len(windows), windows.labels.shape  # (4512, (4512, 128))
     """
 
-    batch: Mapping[str, np.ndarray]  # what `TaggingPreprocessor.windows` gave for all texts at once
-    labels: np.ndarray  # int32 [W, S]; 0 where there is none
+    batch: Mapping[str, np.ndarray]  # the result of `TaggingPreprocessor.windows` for all texts at once
+    labels: np.ndarray  # int32 [W, S]; 0 if there is none
     weights: np.ndarray  # float32 [W, S]: 1 at the first token of every word that has a label, else 0
     texts: Sequence[range]  # the sentences of each text
 
     @classmethod
     def of(cls, tagged: TaggedText, preprocessor, tags: Sequence[str], context: str = "document") -> "TaggedWindows":
-        """Reads texts of words, sentences or whole documents, with the preprocessor.
+        """Preprocesses texts of words: sentences or whole documents.
 
-        A word is labelled at its first token, in every window that holds this token: so words in the overlap of two
-        windows are learned in both contexts. Tags that are not among `tags` carry no weight.
+        A word is labelled at its first token, in every window with this token, so words in the overlap of two windows
+        are learned in both contexts. Tags that are not among `tags` have weight 0.
         """
         texts = tagged.texts(context)
         words = [[word for row in text for word in tagged.words[row]] for text in texts]
@@ -74,13 +74,13 @@ def tagging_dataset(
     padding: str = "bucket",
     group_by_length: bool = False,
 ) -> tf.data.Dataset:
-    """Endless full batches of windows for `model.fit`, in another order each epoch.
+    """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch.
 
-    Batch n depends on the windows, `batch_size`, `seed` and n alone, so a run that is taken up at `start_step` sees
-    what it would have seen; epochs follow each other without a gap.
+    Batch n depends only on the windows, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the same
+    batches as without the interruption. Batches may span two epochs.
 
     Args:
-        windows: what to learn.
+        windows: the training examples.
         batch_size, seed: the run's.
         start_step: number of the first batch.
         padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.

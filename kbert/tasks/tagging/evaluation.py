@@ -22,20 +22,19 @@ _AS_IOB = str.maketrans("SULE", "BBII")
 def evaluate_tagger(
     model, preprocessor, tagged: TaggedText, tags: Sequence[str], *, context: str = "document", batch_size: int = 32
 ) -> tuple[dict, list[list[str]]]:
-    """Tags every word of `tagged` and compares.
+    """Tags every word of `tagged` and scores the tags.
 
     Args:
         model: `BertTagger`.
         preprocessor: the pipeline's `TaggingPreprocessor`.
         tagged: words with their tags, IOB2.
         tags: the model's N labels.
-        context: "document" or "sentence": what it reads together.
-        batch_size: windows a forward pass; nothing depends on it.
+        context: "document" or "sentence": the unit that is read together.
+        batch_size: windows per forward pass; scores do not depend on it.
 
     Returns:
-        ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted tags of
-        BIOES or BILOU models are written with B- and I-, and a label that is a type alone with I-, so that they can be
-        scored.
+        ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted BIOES or
+        BILOU tags are converted to B- and I-, and labels that are only a type get I-, so that they can be scored.
 
     Example::
 
@@ -58,7 +57,7 @@ def _logits(model, windows, batch_size):
     progress = PredictionProgress(len(order), batch_size)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        full = np.concatenate([rows, np.repeat(rows[-1:], batch_size - len(rows))])  # one size: traced once a length
+        full = np.concatenate([rows, np.repeat(rows[-1:], batch_size - len(rows))])  # one size: traced once per length
         batch = {name: tf.constant(windows.batch[name][full]) for name in INPUTS}
         some = np.asarray(model.predict_on_batch(trim_padding(batch, padding_for(model)))["logits"])[: len(rows)]
         logits[rows, : some.shape[1]] = some
@@ -67,7 +66,7 @@ def _logits(model, windows, batch_size):
 
 
 def _by_sentence(answers, tagged):
-    """The tags of all texts, which hold the sentences in their order, cut into sentences again."""
+    """The tags of all texts, divided into the original sentences again."""
     tags = [_as_iob(tag.decode()) for row in answers["tags"].numpy() for tag in row if tag]
     ends = np.cumsum([len(words) for words in tagged.words])
     return [tags[end - len(words) : end] for end, words in zip(ends, tagged.words, strict=True)]
@@ -79,7 +78,7 @@ def _as_iob(tag):
 
 
 def _loss(logits, windows):
-    """Mean cross-entropy of the words that have a label, each where it has most context."""
+    """Mean cross-entropy of the labelled words, each in the window with the most context."""
     position = windows.batch["word_position"]
     position = position[position >= 0]
     labelled = windows.weights.reshape(-1)[position] > 0

@@ -3,15 +3,15 @@
 import collections
 from collections.abc import Sequence
 
-# (tag before, tag) that part two entities although their types agree.
+# (tag before, tag) that separate two entities of the same type.
 _PARTED = {("B", "B"), ("I", "B"), ("E", "E"), ("E", "I")}
 
 
 def entity_chunks(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     """The entities of one sentence, (first word, last word + 1, type), by conlleval's rules.
 
-    Tags are B-type, I-type (E-type as conlleval has it) and O. A sequence need not keep any scheme: an I- that follows
-    no entity of its type begins one, so IOB1 and IOB2 are read alike.
+    Tags are B-type, I-type (E-type as conlleval has it) and O. A sequence need not follow any scheme: an I- that does
+    not follow an entity of its type begins one, so IOB1 and IOB2 are read alike.
 
     Raises:
         ValueError: tags of BIOES or BILOU that conlleval does not know (S, L, U): convert them first
@@ -39,8 +39,8 @@ def entity_chunks(tags: Sequence[str]) -> list[tuple[int, int, str]]:
 def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict:
     """Precision, recall and F1 of the entities, of all and of each type, and the accuracy of the tags.
 
-    An entity is right if its first and last word and its type are. What is undefined (nothing predicted, nothing there)
-    is 0, as in conlleval. Entities do not go beyond a sentence.
+    An entity is right if its first and last word and its type are. Undefined values (nothing predicted, no entities)
+    are 0, as in conlleval. Entities do not cross sentence borders.
 
     Args:
         gold, predicted: a list of tags for each sentence.
@@ -50,7 +50,7 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
         "recall", "f1", "entities", "predicted_entities"}}}``; shares in [0, 1].
 
     Raises:
-        ValueError: other numbers of sentences or words, no word at all, unknown tags.
+        ValueError: different numbers of sentences or words, no words, unknown tags.
 
     Source: Tjong Kim Sang and Buchholz 2000, the script conlleval.
 

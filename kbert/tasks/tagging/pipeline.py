@@ -11,7 +11,7 @@ _OUTPUTS = {"tags": TagAnswers, "entities": EntityAnswers}
 
 
 class TaggingPipeline(TaskPipeline):
-    """``words`` and ``tags`` of a text, or its ``entities``; both can be asked of a served model."""
+    """``words`` and ``tags`` of a text, or its ``entities``; a served model offers both."""
 
     task = "tagging"
     model_class = BertTagger
@@ -20,7 +20,7 @@ class TaggingPipeline(TaskPipeline):
     prediction_options = {"tagging_output": "entities"}
 
     def parts(self, model, tokenizer, settings):
-        # Windows overlap by half at least: the stride of questions, which is stored by default, would leave no overlap.
+        # Windows overlap by at least half: the stride for questions, which is stored by default, would give no overlap.
         stride = min(settings["doc_stride"], max(1, (settings["sequence_length"] - 2) // 2))
         preprocessor = TaggingPreprocessor(tokenizer, settings["sequence_length"], stride, name="preprocessor")
         if settings["tagging_output"] not in _OUTPUTS:

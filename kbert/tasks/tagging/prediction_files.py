@@ -12,11 +12,12 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
     """Writes word, given tag and predicted tag in columns, as conlleval reads them.
 
     Columns are separated by a space, sentences by an empty line, documents of several sentences by a -DOCSTART- line;
-    tags are IOB2. White space inside a word or type, which columns cannot hold, becomes "_". The file appears whole.
+    tags are IOB2. White space inside a word or type, which columns cannot hold, becomes "_". The file appears
+    atomically.
 
     Args:
         path: the file to write.
-        tagged: what was predicted.
+        tagged: the tagged text.
         predicted: a list of tags for each sentence.
 
     Raises:

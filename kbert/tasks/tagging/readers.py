@@ -20,12 +20,12 @@ def read_tagged(path, *, tag_column: int = -1, scheme: str | None = None) -> Tag
 
 
 def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
-    """Reads a file in CoNLL columns: one word a line, an empty line behind every sentence.
+    """Reads a file in CoNLL columns: one word per line, an empty line after every sentence.
 
     The word is the first column and the tag the last, or the one chosen; columns are separated by tabs or, in lines
-    without one, by spaces. Lines end in LF or CRLF. A line that begins with ``-DOCSTART-`` begins a document; in a file
-    without such lines nothing is known of documents, and every sentence is one. Tags in IOB1, IOB2, BIOES or BILOU
-    become IOB2, exactly; a sequence that breaks its scheme is an error, not repaired.
+    without one, by spaces. Lines end in LF or CRLF. A line that begins with ``-DOCSTART-`` starts a document; in a file
+    without such lines every sentence is its own document. Tags in IOB1, IOB2, BIOES or BILOU are converted to IOB2
+    exactly; a sequence that breaks its scheme is an error and is not repaired.
 
     Args:
         path: the file, UTF-8, with or without byte order mark.
@@ -37,8 +37,8 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no words, invalid UTF-8, a carriage return inside a line, a line with another number of columns than
-            the first, something that is no tag, tags that break their scheme; the message names file and line.
+        ValueError: no words, invalid UTF-8, a carriage return inside a line, a line with a different number of columns
+            than the first, an invalid tag, tags that break their scheme; the message names file and line.
 
     Source: Tjong Kim Sang and De Meulder 2003 (CoNLL-2003).
 
@@ -69,7 +69,7 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
 
 
 def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -> TaggedText:
-    """Sentences in memory: lists of words and of tags, and of each its document; None: each is one.
+    """Sentences in memory: lists of words and of tags, and the document of each; None: each is its own document.
 
     Raises:
         ValueError: as `read_conll`; the message names the sentence.
@@ -108,7 +108,7 @@ def _converted(path, sentences, lines, scheme):
 
 
 def _sentences(path, tag_column):
-    """Yields (document number, [(line number, word, tag), …]); document 0 is what stands before any -DOCSTART-."""
+    """Yields (document number, [(line number, word, tag), …]); document 0 is the text before the first -DOCSTART-."""
     document, sentence, columns = 0, [], None
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip(" \t"):

@@ -1,4 +1,4 @@
-"""Tagged texts of one's own: JSON lines with a text and the spans of its entities."""
+"""Your own tagged texts: JSON lines with a text and the spans of its entities."""
 
 import pathlib
 
@@ -12,9 +12,9 @@ def read_span_lines(path) -> TaggedText:
     """Reads JSON lines such as ``{"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}, …]}``.
 
     Positions are code points of the text, end exclusive; a span may also be written ``[0, 5, "PER"]``. The words are
-    those that a tagger splits texts into (`kbert.text.words.split_words`), cut once more where a span begins or ends
-    inside one, so that every span is whole words. Each line is a document; other keys are ignored; empty lines are
-    skipped. Overlapping spans cannot be written as tags and are an error.
+    those that a tagger splits texts into (`kbert.text.words.split_words`), divided further where a span begins or ends
+    inside a word, so that every span consists of whole words. Each line is a document; other keys are ignored; empty
+    lines are skipped. Overlapping spans cannot be written as tags and are an error.
 
     Args:
         path: the file, UTF-8, LF or CRLF.
@@ -24,8 +24,8 @@ def read_span_lines(path) -> TaggedText:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no JSON, a key that is missing, a text without a word, a span that is empty, outside the text or
-            without a type, spans that overlap; the message names file and line.
+        ValueError: invalid JSON, a missing key, a text without words, a span that is empty, outside the text or without
+            a type, overlapping spans; the message names file and line.
 
     Example::
 
@@ -86,7 +86,7 @@ def _parts(where, span):
 
 
 def _cut(places, borders):
-    """Words [(start, end), …], cut at the borders that lie inside them."""
+    """Words [(start, end), …], divided at the borders inside them."""
     pieces = []
     for start, end in places:
         cuts = sorted({start, end} | {border for border in borders if start < border < end})

@@ -1,4 +1,4 @@
-"""A tagger's scores as a table, beside the paper's."""
+"""A tagger's scores as a table, with the paper's."""
 
 PAPER = {  # Table 7, fine-tuning: F1 on CoNLL-2003's dev and test
     "ELMo": (95.7, 92.2),
@@ -8,10 +8,10 @@ PAPER = {  # Table 7, fine-tuning: F1 on CoNLL-2003's dev and test
 
 
 def describe_scores(metrics) -> str:
-    """F1 in percent, of each type and of all, over the paper's figures, for printing.
+    """F1 in percent, for each type and in total, followed by the paper's figures, for printing.
 
     Args:
-        metrics: what metrics.json holds of a fine-tuning.
+        metrics: the content of metrics.json of a fine-tuning.
 
     Example::
 

@@ -1,7 +1,7 @@
-"""The schemes that write entities as tags of words: IOB1, IOB2, BIOES, BILOU, and from each to IOB2.
+"""The schemes for entities as tags of words (IOB1, IOB2, BIOES, BILOU), and conversion to IOB2.
 
 words   U.S.   Peter  Blackburn  Jane   .
-IOB1    I-LOC  I-PER  I-PER      B-PER  O      B- only where an entity of the same type goes before
+IOB1    I-LOC  I-PER  I-PER      B-PER  O      B- only after an entity of the same type
 IOB2    B-LOC  B-PER  I-PER      B-PER  O      B- at every entity's first word
 BIOES   S-LOC  B-PER  E-PER      S-PER  O      E- at its last word, S- at the only one
 BILOU   U-LOC  B-PER  L-PER      U-PER  O      the same with L and U
@@ -15,7 +15,7 @@ _OF_BIOES = str.maketrans("LU", "ES")
 
 
 class BrokenTags(ValueError):
-    """A tag sequence that breaks its scheme; `word` is the place in the sentence."""
+    """A tag sequence that breaks its scheme; `word` is the position in the sentence."""
 
     def __init__(self, word, message):
         super().__init__(message)
@@ -26,7 +26,7 @@ def split_tag(tag: str) -> tuple[str, str]:
     """ "B-PER" → ("B", "PER"); "O" → ("O", "").
 
     Raises:
-        ValueError: neither O nor prefix, hyphen and type.
+        ValueError: neither O nor a prefix, hyphen and type.
     """
     prefix, hyphen, type_ = tag.partition("-")
     if tag == "O":
@@ -37,10 +37,10 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
-    """The scheme that these sentences seem to mean, so that one which breaks it is found.
+    """Detects the scheme of sentences, so that a sentence that breaks it can be found.
 
-    Files with E or S tags are BIOES, with L or U tags BILOU. Of the others IOB1 are those in which more entities begin
-    with I- than with a B- that IOB1 does not need; all others, and a file without entities, are IOB2.
+    Files with E or S tags are BIOES, with L or U tags BILOU. Other files are IOB1 if more entities begin with I- than
+    with a B- that IOB1 does not need; the rest, and files without entities, are IOB2.
     """
     prefixes, needless_b, lone_i = set(), 0, 0
     for tags in sentences:
@@ -62,11 +62,11 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
 def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
     """One sentence's tags, from `scheme` to IOB2, exactly.
 
-    In IOB1 no sequence is broken: a B- where I- would do says the same (CoNLL's eng.train has two).
+    In IOB1 every sequence is valid: a B- instead of an I- has the same meaning (CoNLL's eng.train has two).
 
     Raises:
         BrokenTags: the sequence breaks its scheme.
-        ValueError: an unknown scheme, or something that is no tag.
+        ValueError: an unknown scheme, or an invalid tag.
 
     Example::
 
@@ -94,7 +94,7 @@ def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
 
 
 def _check_closed(pairs, tags, scheme):
-    """BIOES: I and E go on with an entity that B began, and what began is ended by E."""
+    """BIOES: I and E continue an entity that B began, and E ends it."""
     is_open = ""
     for n, (prefix, type_) in enumerate(pairs):
         if is_open and (prefix not in "IE" or type_ != is_open):

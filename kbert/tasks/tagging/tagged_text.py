@@ -1,4 +1,4 @@
-"""Tagged words in memory: what the readers of tagged files give and a tagger learns."""
+"""Tagged words in memory: the examples of tagging."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ class TaggedText(Examples):
 
     words: Sequence[Sequence[str]]  # of each sentence
     tags: Sequence[Sequence[str]]  # as many of each
-    documents: Sequence[int]  # of each sentence the number of its document, ascending
+    documents: Sequence[int]  # the document number of each sentence, ascending
     path: str | None = None
-    lines: Sequence[int] = ()  # of each sentence the line of its first word
-    one_line: bool = False  # whether all words of a sentence stand in that line
-    tag_names: Sequence[str] | None = None  # of a tagger that learns them, also of a type held out; None: those here
+    lines: Sequence[int] = ()  # the line of each sentence's first word
+    one_line: bool = False  # whether all words of a sentence are on that line
+    tag_names: Sequence[str] | None = None  # of a tagger, with held-out types; None: those of this text
 
     row_fields = ("words", "tags", "documents")
     _unit = "documents"
@@ -42,7 +42,7 @@ class TaggedText(Examples):
 
     @property
     def columns(self) -> dict[str, list[str]]:
-        """The sentences, their words joined by spaces: what a pipeline of strings reads."""
+        """The sentences with their words joined by spaces, for pipelines of strings."""
         return {"text": [" ".join(words) for words in self.words]}
 
     def baseline(self) -> str:
@@ -59,13 +59,13 @@ class TaggedText(Examples):
         return self.texts("document")
 
     def texts(self, context: str = "document") -> list[range]:
-        """The sentences that a tagger reads together: of each document all, or one by one.
+        """The sentences that a tagger reads together: all of a document, or one by one.
 
         Args:
             context: "document" (the paper's maximal document context) or "sentence".
 
         Raises:
-            ValueError: another context.
+            ValueError: an unknown context.
         """
         if context not in CONTEXTS:
             raise ValueError(f"`context` must be one of {CONTEXTS}. Received: {context!r}")
@@ -76,10 +76,10 @@ class TaggedText(Examples):
 
 
 def learn_tags(tagged: TaggedText) -> list[str]:
-    """The tags of a tagger that learns this text: "O", then B- and I- of each type, types sorted.
+    """The tags of a tagger trained on this text: "O", then B- and I- of each type, sorted by type.
 
     Raises:
-        ValueError: no entity at all.
+        ValueError: no entities.
 
     Example::
 
@@ -92,13 +92,13 @@ def learn_tags(tagged: TaggedText) -> list[str]:
 
 
 def tag_names(tagged: TaggedText) -> list[str]:
-    """The same, where there may be no entity."""
+    """As `learn_tags`, for texts that may have no entities."""
     types = sorted({tag[2:] for tags in tagged.tags for tag in tags if tag != "O"})
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")]
 
 
 def check_tags(tagged: TaggedText, tags: Sequence[str]) -> None:
-    """Raises ValueError, naming file and line, for the first tag that is not among `tags`."""
+    """Raises a ValueError that names file and line for the first tag that is not among `tags`."""
     known = set(tags)
     for row, sentence in enumerate(tagged.tags):
         for n, tag in enumerate(sentence):

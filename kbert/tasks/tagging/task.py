@@ -21,8 +21,9 @@ class Tagging(Task):
     Args:
         scheme: of the tags: "iob1", "iob2", "bioes" or "bilou". None: recognised.
         tag_column: of CoNLL files, from 0; negative from the end.
-        context: "document": words are read with as much of their document as a window holds; "sentence": without.
-        doc_stride: tokens from one window to the next. None, and the most: half a window.
+        context: "document": words are read with as much of their document as fits in a window; "sentence": only with
+            their sentence.
+        doc_stride: tokens from one window to the next, at most half a window. None: half a window.
 
     Raises:
         ValueError: an unknown scheme or context.
@@ -101,7 +102,7 @@ class Tagging(Task):
 
 
 def _with_tag_names(tagged):
-    """Before some sentences are held out: a rare type may be in these alone."""
+    """Before sentences are held out: a rare type may occur only in these."""
     return dataclasses.replace(tagged, tag_names=tag_names(tagged))
 
 

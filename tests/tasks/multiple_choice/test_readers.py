@@ -92,7 +92,7 @@ def test_what_is_wrong_in_dream(tmp_path, content, message):
     (tmp_path / "d.json").write_text("[")
     with pytest.raises(ValueError, match="d.json: not JSON"):
         read_dream(tmp_path / "d.json")
-    with pytest.raises(FileNotFoundError, match="is no file"):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
         read_dream(tmp_path / "none.json")
 
 

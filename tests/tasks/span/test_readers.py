@@ -114,9 +114,9 @@ BAD = [
         "question,context\na,b\n",
         r"x.csv, line 1: expected the columns .'question', 'context', 'answer'.*missing: \['answer'",
     ),
-    ("x.json", squad(question("a", ("Ada", -1))), r"qas\[0\]: expected 'answer_start' to be a place.*Received: -1"),
+    ("x.json", squad(question("a", ("Ada", -1))), r"qas\[0\]: expected 'answer_start' to be a position.*Received: -1"),
     ("x.json", squad(question("a", ("Ada", 999))), "which has 58 characters, counted from 0. Received: 999"),
-    ("x.csv", "question,context,answer,answer_start\na,b,b,-1\n", "line 2: expected 'answer_start' to be a place"),
+    ("x.csv", "question,context,answer,answer_start\na,b,b,-1\n", "line 2: expected 'answer_start' to be a position"),
     ("x.csv", "question,context,answer,answer_start\na,b,b,0\na,b,b,1\n", "line 3: .* 1 characters.*Received: 1"),
     ("x.csv", "question,context,answer,answer_start\na,b,b,one\n", "line 2: expected a whole number in 'answer_start'"),
     ("x.csv", "question,context,answer,answer_start\na,b,b,--5\n", "line 2: expected a whole number.*'--5'"),
@@ -131,7 +131,7 @@ BAD = [
         r"data\[0\].paragraphs\[0\], 'context': expected characters. Received: half a surrogate pair, .ud83d",
     ),
     ("x.jsonl", '{"question": "?", "context": "a\\ud83d", "answer": ""}', "line 1: 'context': expected characters"),
-    ("none.json", None, "is no file"),
+    ("none.json", None, "is not a file"),
 ]
 
 

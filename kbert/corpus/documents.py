@@ -27,7 +27,7 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
     Args:
         patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files.
-        format: "lines": one sentence a line, an empty line between documents, as the original's input.
+        format: "lines": one sentence per line, an empty line between documents, as the original's input.
             "prose": running text, an empty line between paragraphs, lines wrapped or not; each file is a document.
             "wikiextractor": `<doc …>` elements; prose only, without titles, headings, list items, tables.
             "auto": decided for each file by `detect_format`.

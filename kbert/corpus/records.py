@@ -66,12 +66,12 @@ class Records:
         if tokenizer.vocabulary_size != expected["size"]:
             raise ValueError(
                 f"{self.directory} was made with a vocabulary of {expected['size']:,} tokens. Received: a tokenizer "
-                f"with {tokenizer.vocabulary_size:,}. Use {self.directory / VOCABULARY}, or prepare the records anew."
+                f"with {tokenizer.vocabulary_size:,}. Use {self.directory / VOCABULARY}, or prepare the records again."
             )
         if vocabulary_hash(tokenizer.vocabulary) != expected["sha256"]:
             raise ValueError(
                 f"{self.directory} was made with another vocabulary of the same size. "
-                f"Use {self.directory / VOCABULARY}, or prepare the records anew."
+                f"Use {self.directory / VOCABULARY}, or prepare the records again."
             )
         made, received = (resolve_settings(s) for s in (self.manifest["tokenizer"], tokenizer.settings()))
         different = [name for name in made if made[name] != received.get(name)]
@@ -123,29 +123,29 @@ class Records:
         if token_ids.min() < 0 or token_ids.max() >= size:
             raise ValueError(
                 f"{path} is damaged: expected token ids from 0 to {size - 1}. Received: {token_ids.min()} to "
-                f"{token_ids.max()}. Prepare the records anew."
+                f"{token_ids.max()}. Prepare the records again."
             )
         return token_ids
 
     def _check_vocabulary(self):
         path, expected = self.directory / VOCABULARY, self.manifest["vocabulary"]
         if not path.is_file():
-            raise ValueError(f"{path} is missing. Prepare the records anew.")
+            raise ValueError(f"{path} is missing. Prepare the records again.")
         vocabulary = read_vocabulary(path)
         if len(vocabulary) != expected["size"] or vocabulary_hash(vocabulary) != expected["sha256"]:
             raise ValueError(
                 f"{path} is damaged or was edited: its {len(vocabulary):,} tokens are not those that the records were "
-                "made with. Prepare the records anew."
+                "made with. Prepare the records again."
             )
 
     def _check_size(self, name, expected):
         path = self.directory / name
         if not path.is_file():
-            raise ValueError(f"{path} is missing, which {self.directory / MANIFEST} lists. Prepare the records anew.")
+            raise ValueError(f"{path} is missing, which {self.directory / MANIFEST} lists. Prepare the records again.")
         if path.stat().st_size != expected:
             raise ValueError(
                 f"{path} is damaged or truncated: expected {expected:,} bytes. Received: {path.stat().st_size:,} "
-                "bytes. Prepare the records anew."
+                "bytes. Prepare the records again."
             )
 
 
@@ -163,7 +163,7 @@ def read_index(directory, shard):
     if found != (sentences, documents, documents, shard["tokens"], sentences) or min(lengths.min(), sizes.min()) < 1:
         raise ValueError(
             f"{path} is damaged: expected the lengths of {sentences:,} sentences and {documents:,} documents, none 0, "
-            f"that add up to {shard['tokens']:,} tokens and {sentences:,} sentences. Prepare the records anew."
+            f"that add up to {shard['tokens']:,} tokens and {sentences:,} sentences. Prepare the records again."
         )
     return lengths, sizes
 
@@ -171,7 +171,7 @@ def read_index(directory, shard):
 def _read_hashed(path, sha256):
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's. Prepare the records anew.")
+        raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's. Prepare the records again.")
     return content
 
 

@@ -15,7 +15,7 @@ from kbert.files import read_json
 FORMAT = "kbert records 2"
 MANIFEST, UNFINISHED, VOCABULARY = "manifest.json", "unfinished.json", "vocab.txt"
 KINDS = {False: "train", True: "held-out"}  # by `held_out` of a shard
-_ANEW = "Prepare the records anew."
+_ADVICE = "Prepare the records again."
 _COUNTS = ("documents", "sentences", "tokens")
 _MOST = 2**31 - 1  # of anything in a shard: its numbers are int32
 _SHARD = {
@@ -70,9 +70,9 @@ def read_manifest(directory) -> dict:
             f"{directory} holds no records: {MANIFEST} is missing. See recipes/prepare_records.py."
         ) from None
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}. {_ANEW}") from None
+        raise ValueError(f"{path} is damaged: {error}. {_ADVICE}") from None
     if manifest.get("format") != FORMAT:
-        raise ValueError(f"{path}: expected the format {FORMAT!r}. Received: {manifest.get('format')!r}. {_ANEW}")
+        raise ValueError(f"{path}: expected the format {FORMAT!r}. Received: {manifest.get('format')!r}. {_ADVICE}")
     check_signature(manifest, path)
     _check_fields(manifest, _PARTS, path, "the manifest")
     _check_fields(manifest["vocabulary"], {"size": int, "sha256": str}, path, "vocabulary")
@@ -129,7 +129,7 @@ def signed(content: dict) -> dict:
 def check_signature(content: dict, path) -> None:
     """Raises ValueError unless the content is what was `signed`."""
     if content.get("sha256") != _hash({name: value for name, value in content.items() if name != "sha256"}):
-        raise ValueError(f"{path} is damaged or was edited: its SHA-256 is not the one it ends with. {_ANEW}")
+        raise ValueError(f"{path} is damaged or was edited: its SHA-256 is not the one it ends with. {_ADVICE}")
 
 
 def _hash(content):
@@ -148,4 +148,4 @@ def _check_fields(values, kinds, path, where):
 
 
 def _refuse(path, expected, received):
-    raise ValueError(f"{path}: expected {expected}. Received: {str(received)[:80]!r}. {_ANEW}")
+    raise ValueError(f"{path}: expected {expected}. Received: {str(received)[:80]!r}. {_ADVICE}")

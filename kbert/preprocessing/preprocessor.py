@@ -16,7 +16,7 @@ class Preprocessor(keras.layers.Layer):
 
     Attributes:
         input_names: the string columns that a call takes.
-        list_columns: those of them that hold several strings a row, [B, C].
+        list_columns: those of them that hold several strings per row, [B, C].
         makes_windows: whether a call takes `max_windows`, and a long text becomes several rows.
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
 

@@ -11,10 +11,10 @@ def string_columns(inputs, names, owner, matrices=()):
     Args:
         inputs: dict with (at least) these names, or, for a single name, the strings themselves: a tensor, a NumPy array
             or a list; [B], or [B, 1] as some readers of tables give them.
-        names: the columns wanted.
+        names: the columns to read.
         owner: str, the class that asks, for error messages.
-        matrices: those of the names that have several strings a row, [B, C]; lists that differ in length are filled up
-            with empty strings.
+        matrices: those of the names that have several strings per row, [B, C]; lists that differ in length are filled
+            up with empty strings.
 
     Returns:
         list of string tensors [B] (of `matrices` [B, C]), in the order of `names`.
@@ -56,7 +56,7 @@ def _matrix(values, name, owner):
     if strings.dtype != tf.string:
         raise TypeError(f"{owner}: `{name}` must hold strings. Received: {strings.dtype.name}")
     if strings.shape.rank not in (2, None):
-        raise ValueError(f"{owner}: `{name}` must have several strings a row [B, C]. Received: shape {strings.shape}")
+        raise ValueError(f"{owner}: `{name}` must have several strings per row [B, C]. Received: shape {strings.shape}")
     return strings
 
 
@@ -69,7 +69,7 @@ def _column(values, name, owner):
     if strings.shape.rank == 2 and strings.shape[1] == 1:
         strings = tf.squeeze(strings, axis=1)
     if strings.shape.rank not in (1, None):
-        hint = "a list of one for a single text" if strings.shape.rank == 0 else "one string a row"
+        hint = "a list of one for a single text" if strings.shape.rank == 0 else "one string per row"
         raise ValueError(f"{owner}: `{name}` must be a column of strings [B] ({hint}). Received: shape {strings.shape}")
     return strings
 

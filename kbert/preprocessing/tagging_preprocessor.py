@@ -116,7 +116,7 @@ class TaggingPreprocessor(Preprocessor):
         return [column.with_values(value) for column, value in zip(columns, values, strict=True)]
 
     def _windows(self, words, ids, token_starts=None, token_ends=None, max_windows=None):
-        """The batch of words whose `ids` and offsets are ragged [w, None], at least one token a word."""
+        """The batch of words whose `ids` and offsets are ragged [w, None], with at least one token per word."""
         max_tokens = self.sequence_length - 2
         pieces = tf.cast(ids.row_lengths(), tf.int32)  # [w]
         first = tf.cumsum(pieces, exclusive=True)  # [w], of each word, among all tokens

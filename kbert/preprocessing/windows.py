@@ -51,7 +51,7 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
 
     Args:
         window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
-        sequence_length: c, content positions wanted; at least the longest window.
+        sequence_length: c, the number of content positions; at least the longest window.
 
     Returns:
         int32 [W, c]; -1 after the window's end.
@@ -76,7 +76,7 @@ def max_context(window_row, window_start, window_length, sequence_length):
 
     Args:
         window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
-        sequence_length: c, content positions wanted; at least the longest window.
+        sequence_length: c, the number of content positions; at least the longest window.
 
     Returns:
         bool [W, c]; every token of every text is True exactly once. False after a window's end.

@@ -147,7 +147,7 @@ class TokenMasking(keras.layers.Layer):
         if self.whole_word:
             starts = ~tf.gather(self._continuation_table(), token_ids)
         if entity_ids is not None:
-            # [CLS] and [SEP] are no candidates: a "##" piece after one belongs to the word before it.
+            # [CLS] and [SEP] are not candidates: a "##" piece after one belongs to the word before it.
             before = tf.pad(entity_ids, [[0, 0], [2, 0]])
             skipped = ~tf.pad(is_candidate, [[0, 0], [1, 0]])[:, :-1]
             previous = tf.where(skipped, before[:, :-2], before[:, 1:-1])  # [B, S]
@@ -261,7 +261,7 @@ def _choose_units(is_candidate, starts, noise, budget):
 
 
 def _ascending_positions(is_chosen, max_predictions):
-    """Positions of the True entries, at most P a row: int32 [B, P] ascending, and which of them are real."""
+    """Positions of the True entries, at most P per row: int32 [B, P] ascending, and which of them are real."""
     length = tf.shape(is_chosen)[1]
     positions = tf.where(is_chosen, tf.range(length)[tf.newaxis, :], length)
     positions = -tf.math.top_k(-positions, tf.minimum(max_predictions, length))[0]

@@ -187,7 +187,7 @@ def _random_chunk(pool, chunks, wanted):
 def _coin_flips(keys, throws):
     """How many of `throws` fair coins fall on heads: exact, 64 coins a random word. int32 [p]."""
     words = (throws + 63) // 64
-    row = tf.repeat(tf.range(tf.size(throws)), words)  # one entry a word
+    row = tf.repeat(tf.range(tf.size(throws)), words)  # one entry per word
     word = tf.range(tf.size(row)) - tf.gather(tf.cumsum(words, exclusive=True), row)
     coins = tf.cast(tf.minimum(tf.gather(throws, row) - 64 * word, 64), tf.int64)
     bits = fold_in(tf.gather(keys, row), word)

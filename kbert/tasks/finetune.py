@@ -56,7 +56,7 @@ def finetune(
         steps: weight updates, instead of `epochs`.
         batch_size: examples (or windows) per update, over all replicas. The paper: 16 or 32.
         learning_rate: the peak. The paper: 5e-5, 3e-5 or 2e-5.
-        sequence_length: tokens of a row; None: the model's own, 128 by default (spans: 384).
+        sequence_length: tokens per row; None: the model's own, 128 by default (spans: 384).
         seed: decides new weights, dropout and the order of the examples.
         dropout: instead of the model's own dropout rates.
         bias_correction: Adam as published, with bias correction; BERT was trained without.

@@ -52,7 +52,7 @@ def read_table(
 
     - csv: comma separated, cells quoted with ``"`` where needed (RFC 4180); a quoted cell may hold line breaks.
     - tsv: tab separated, **no quoting**: a quotation mark is a character like any other, as in the GLUE files.
-    - jsonl: one JSON object a line; numbers keep their digits as written; true and false become strings.
+    - jsonl: one JSON object per line; numbers keep their digits as written; true and false become strings.
 
     Args:
         path: the file.
@@ -143,7 +143,7 @@ def _csv_rows(path, text) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise ValueError(
             f"{path}, line {start}: not a CSV row ({error}). A cell that holds a comma, a quotation mark or a line "
-            'break stands in "…", with every quotation mark in it doubled.'
+            'break must be in quotation marks ("…"), with those inside it doubled.'
         ) from error
     finally:
         csv.field_size_limit(limit)
@@ -192,7 +192,7 @@ def _json_lines(path, text, as_written=True) -> Iterator[tuple[int, dict]]:
             continue
         value = parse_json(line, f"{path}, line {number}", **digits)
         if not isinstance(value, dict):
-            raise ValueError(f"{path}, line {number}: expected one JSON object a line. Received: {line[:80]!r}")
+            raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {line[:80]!r}")
         yield number, value
 
 

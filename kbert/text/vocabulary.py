@@ -25,7 +25,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     """
     path = pathlib.Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"No vocabulary file at {str(path)!r}. Expected a text file with one token a line.")
+        raise FileNotFoundError(f"No vocabulary file at {str(path)!r}. Expected a text file with one token per line.")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

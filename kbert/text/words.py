@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kbert.text.normalizer import CJK, valid_utf8
 
-_SENTINEL = "\ufdd0"  # a code point that is no character, set around the words
+_SENTINEL = "\ufdd0"  # a code point that is not a character, inserted around the words
 _SPACE = r"\t\n\r\p{Z}"
 _PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 _DELETED = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}\p{Cf}\x{FFFD}\x{FDD0}]*"  # what the tokenizer deletes

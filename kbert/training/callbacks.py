@@ -20,8 +20,8 @@ _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradie
 
 
 class ConsoleProgress(keras.callbacks.Callback):
-    """Logs one line a window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left; and one
-    after the first step, which takes longest.
+    """Logs one line per window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left; and
+    one after the first step, which takes longest.
 
     Example::
 

@@ -71,7 +71,7 @@ class Hardware:
             raise RuntimeError(f"Worker 0 stopped the run: {found}")
 
     def describe(self) -> str:
-        """What was chosen and why, a line each, for printing at the start of a run."""
+        """What was chosen and why, one line each, for printing at the start of a run."""
         return "\n".join(("Hardware:", *(f"  {reason}" for reason in self.reasons)))
 
 
@@ -262,7 +262,7 @@ def _tpu():
         raise RuntimeError(
             f"choose_hardware: strategy tpu needs a TPU; tried TPUClusterResolver(tpu={name!r}) "
             f"({'from' if os.environ.get('TPU_NAME') else 'no'} TPU_NAME in the environment). TensorFlow reaches TPUs "
-            "through the package tensorflow-tpu (2.20) in place of tensorflow. "
+            "through the package tensorflow-tpu (2.20) instead of tensorflow. "
             f"Received: {type(error).__name__}: {error}"
         ) from error
 

@@ -246,7 +246,7 @@ def _is_extension(differing):
 
 
 def _read_settings(path):
-    """None where there are none, so that it is no run."""
+    """None if there are none: the directory is not a run."""
     if not (path / SETTINGS).exists():
         return None
     try:

@@ -235,7 +235,7 @@ def test_damage_while_it_is_read(records):
     options = {"batch_size": 4, "sequence_length": 16}
     dataset = pretraining_dataset(records, make_tokenizer(), **options)
     swap(records, f"{SHARD}.tokens", "train-00001.tokens")
-    message = r"^\S*train-0000\d.tokens is damaged: its SHA-256[^\n]*anew\.$"
+    message = r"^\S*train-0000\d.tokens is damaged: its SHA-256[^\n]*again\.$"
     with pytest.raises(ValueError, match=message), reading_errors():
         for _ in dataset.take(1000):
             pass

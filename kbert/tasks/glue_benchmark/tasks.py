@@ -103,13 +103,13 @@ class GlueTask:
         )
 
     def test_path(self, directory, file: str) -> pathlib.Path:
-        """The test file behind one file of the submission, in the GLUE directory or in the task's own."""
+        """The test file for one file of the submission, in the GLUE directory or in the task's own."""
         if file not in self.tests:
             raise ValueError(f"{self.name} answers the test files {list(self.tests)}. Received: {file!r}")
         return _find(directory, self.tests[file])
 
     def read_test(self, directory, file: str) -> UnlabelledTexts:
-        """The texts behind one file of the submission, such as "MNLI-mm". Every row is kept, as the server requires.
+        """The test texts for one file of the submission, such as "MNLI-mm". Every row is kept, as the server requires.
 
         Raises:
             FileNotFoundError: there is no such file.

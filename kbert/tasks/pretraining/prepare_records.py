@@ -59,7 +59,7 @@ def prepare_records(
     output, files = pathlib.Path(output), find_files(corpus)
     settings |= {"corpus": [os.fspath(file) for file in files], "vocab": os.fspath(vocabulary)}
     tokenizer = BertTokenizer(vocabulary, lowercase=lowercase)
-    next(iterate_documents(files, format, language))  # an empty corpus leaves nothing behind
+    next(iterate_documents(files, format, language))  # after an empty corpus no files remain
     inputs = {"corpus": files, "vocab": pathlib.Path(vocabulary)}
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="prepare_records.py")
     try:

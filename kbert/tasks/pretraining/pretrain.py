@@ -177,7 +177,7 @@ def pretrain(
     _LOGGER.info("%s", hardware.describe())
     try:
         statistics, unigram = _describe_data(settings, tokenizer, evaluation)
-    except Exception:  # a corpus that gives no batch, or is damaged, leaves nothing behind
+    except Exception:  # after an empty or damaged corpus no files remain
         if run is not None and run.is_chief and not run.resume:
             shutil.rmtree(run.path)
         raise

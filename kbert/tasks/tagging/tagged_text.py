@@ -38,7 +38,9 @@ class TaggedText(Examples):
             )
         for row, (words, tags) in enumerate(zip(self.words, self.tags, strict=True)):
             if len(words) != len(tags):
-                raise ValueError(f"{self.where(row)}: expected a tag a word. Received: {len(words)} and {len(tags)}")
+                raise ValueError(
+                    f"{self.where(row)}: expected one tag per word. Received: {len(words)} and {len(tags)}"
+                )
 
     @property
     def columns(self) -> dict[str, list[str]]:

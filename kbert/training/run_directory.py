@@ -287,7 +287,7 @@ def _empty(path):
     resolved = path.resolve()
     here = pathlib.Path.cwd().resolve()
     if resolved in (here, *here.parents, pathlib.Path.home().resolve()) or (path / ".git").exists():
-        raise ValueError(f"--overwrite only deletes the files of a run. Received: {resolved}")
+        raise ValueError(f"--overwrite never empties a home, a checkout or the current directory. Received: {resolved}")
     _LOGGER.warning("overwrite: deleting from %s %s", path, _contents(path))
     for entry in path.iterdir():
         if entry.name != LOCK:

@@ -81,13 +81,13 @@ def test_overwrite_deletes_and_says_so(tmp_path, caplog):
 def test_overwrite_does_not_empty_a_checkout_or_where_one_stands(tmp_path, monkeypatch):
     (tmp_path / ".git").mkdir()
     (tmp_path / "code.py").write_text("x")
-    with pytest.raises(ValueError, match="only deletes the files of a run"):
+    with pytest.raises(ValueError, match="--overwrite never empties"):
         open_run(tmp_path, SETTINGS, overwrite=True)
     inside = tmp_path / "a"
     inside.mkdir()
     (inside / "b").write_text("x")
     monkeypatch.chdir(inside)
-    with pytest.raises(ValueError, match="only deletes the files of a run"):
+    with pytest.raises(ValueError, match="--overwrite never empties"):
         open_run(".", SETTINGS, overwrite=True)
     assert (tmp_path / "code.py").exists() and (inside / "b").exists()
 

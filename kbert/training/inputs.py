@@ -12,7 +12,7 @@ from kbert.corpus.records_manifest import MANIFEST
 from kbert.files import read_json, sha256
 from kbert.weights.formats.kbert.read import is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
-from kbert.weights.hub import download_from_hub, is_hub_name
+from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit
 
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint")
@@ -30,7 +30,8 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
             name on the Hugging Face hub), a list of these, or None if it was not given.
 
     Returns:
-        ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given.
+        ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given. The files of a
+        name on the hub are named by it and the commit that was found: ``owner/name@commit/config.json``.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -40,11 +41,14 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
         identify_inputs({"train": "reviews.csv", "dev": None, "init": "runs/tiny"})
     """
     given = {argument: _as_list(value) for argument, value in inputs.items() if value is not None}
-    files = {argument: [file for path in paths for file in _files_of(path)] for argument, paths in given.items()}
+    files = {
+        argument: {name: file for path in paths for name, file in _named_files(path)}
+        for argument, paths in given.items()
+    }
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return {
-            argument: dict(zip(map(str, paths), pool.map(_identify, paths), strict=True))
-            for argument, paths in files.items()
+            argument: dict(zip(named, pool.map(_identify, named.values()), strict=True))
+            for argument, named in files.items()
         }
 
 
@@ -104,15 +108,23 @@ def _identify(path):
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
+def _named_files(given):
+    """(name in the record, path) of each file that a path or a name on the hub stands for."""
+    path = pathlib.Path(given)
+    if path.exists() or path.with_name(path.name + ".index").is_file():
+        return [(str(file), file) for file in _files_of(path)]
+    if not is_hub_name(given):
+        raise FileNotFoundError(f"Expected a file or a model. Received: {str(given)!r}, which does not exist")
+    directory = download_from_hub(given)
+    commit = snapshot_commit(directory)
+    name = f"{given}@{commit}" if commit else given
+    return [(f"{name}/{file.relative_to(directory).as_posix()}", file) for file in _files_of(directory)]
+
+
 def _files_of(path):
-    path, name = pathlib.Path(path), path
     if path.is_file() and path.suffix not in _WEIGHTS:
         return [path]
-    prefix = path.with_name(path.name + ".index").is_file()
-    if not path.exists() and not prefix:
-        if not is_hub_name(name):
-            raise FileNotFoundError(f"Expected a file or a model. Received: {str(name)!r}, which does not exist")
-        path = download_from_hub(name)
+    prefix = bool(path.name) and path.with_name(path.name + ".index").is_file()
     patterns = (*_SETTINGS, f"{glob.escape(path.name)}.*") if prefix else _MODEL_FILES
     for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
         form = recognise_format(directory)
@@ -126,7 +138,7 @@ def _files_of(path):
         if is_model:
             return sorted(files)
     raise FileNotFoundError(
-        f"Expected a file, records or a model. Received: {str(name)!r}, a directory with other contents"
+        f"Expected a file, records or a model. Received: {str(path)!r}, a directory with other contents"
     )
 
 

@@ -59,6 +59,12 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
             ) from error
 
 
+def snapshot_commit(directory) -> str | None:
+    """The commit that a directory of `download_from_hub` holds, as the cache's layout tells it; None: it does not."""
+    directory = pathlib.Path(directory)
+    return directory.name if directory.parent.name == "snapshots" else None
+
+
 def _reach(huggingface_hub):
     """One short try: the library itself would try six times, half a minute, before saying that there is no network."""
     huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)

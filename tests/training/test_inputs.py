@@ -98,6 +98,40 @@ def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
     assert str(tmp_path) not in json.dumps(second.made_by({}))
 
 
+def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):
+    """In the layout of huggingface_hub's cache, read by itself without a network."""
+    import huggingface_hub.constants
+
+    def no_network(_):
+        raise ConnectionError
+
+    monkeypatch.setattr("kbert.weights.hub._reach", no_network)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    repository = tmp_path / "cache" / "models--owner--bert"
+    (repository / "refs").mkdir(parents=True)
+    commits = ["a" * 40, "b" * 40]
+    for commit in commits:
+        snapshot = repository / "snapshots" / commit
+        snapshot.mkdir(parents=True)
+        write_json(snapshot / "config.json", {"model_type": "bert"})
+        (snapshot / "model.safetensors").write_bytes(b"weights")
+        (snapshot / "vocab.txt").write_text("[PAD]\n")
+    (repository / "refs" / "main").write_text(commits[0])
+    inputs = {"init": "owner/bert"}
+    run = open_run(tmp_path / "run", SETTINGS, inputs=inputs)
+    files = read_json(tmp_path / "run" / "inputs.json")["inputs"]["init"]
+    names = ("config.json", "model.safetensors", "vocab.txt")
+    assert set(files) == {f"owner/bert@{commits[0]}/{name}" for name in names}
+    assert run.made_by({})["inputs"]["init"]["name"] == f"bert@{commits[0]}"
+    (tmp_path / "cache").rename(tmp_path / "elsewhere")  # the model counts, not where it is cached
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
+    assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume
+    (tmp_path / "elsewhere" / "models--owner--bert" / "refs" / "main").write_text(commits[1])
+    with pytest.raises(ValueError, match=r"owner/bert@a{40}/config.json \(--init\) is gone"):
+        open_run(tmp_path / "run", SETTINGS, inputs=inputs)
+
+
 class Constant:
     def __init__(self, settings):
         self.settings = settings

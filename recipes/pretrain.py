@@ -74,15 +74,10 @@ def report_plan(estimate):
 
 
 def report_result(run):
-    metrics, unigram = run.metrics, run.metrics["unigram"]
-    print(
-        f"\nheld-out masked tokens: loss {metrics['mlm_cross_entropy']:.3f} (token frequencies alone: "
-        f"{unigram['cross_entropy']:.3f}), right {metrics['mlm_accuracy']:.1%} "
-        f"(always the most frequent: {unigram['accuracy']:.1%})"
-    )
-    if "nsp_accuracy" in metrics:
-        print(f"held-out next sentences: right {metrics['nsp_accuracy']:.1%}")
-    print(f"{metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}, the curves in {run.path / 'logs'}")
+    from kbert.tasks.pretraining.table import describe_scores
+
+    print(f"\n{describe_scores(run.metrics)}\n{run.metrics['minutes']:.1f} minutes")
+    print(f"The model is in {run.path / 'model'}, the curves in {run.path / 'logs'}")
     print(f"Next: python recipes/finetune_classifier.py --init {run.path} --train my.csv …")
 
 

@@ -11,10 +11,6 @@ import kbert. All of it lies in --output afterwards.
 import argparse
 import itertools
 import pathlib
-import shutil
-import statistics
-import subprocess
-import sys
 import time
 
 from flags import command, plain_errors, positive_int
@@ -26,34 +22,12 @@ QUESTIONS = (
     "Trains the model for a fixed number of epochs, with callbacks.",
     "Raised when a coroutine is cancelled while it waits for a lock.",
 )
-ASK = """
-import sys, tensorflow as tf, tensorflow_text  # tensorflow_text: registers two ops; kbert is not imported
-answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](text=tf.constant(sys.argv[2:]))
-for text, label, p in zip(sys.argv[2:], answer["label"].numpy(), answer["probabilities"].numpy().max(-1)):
-    print(f"  {label.decode():12s} {p:5.1%}  {text}")
-assert "kbert" not in sys.modules
-"""
-
-
-def claim(output, overwrite):
-    """Makes the output directory; says what is there if it holds anything."""
-    if output.exists() and not output.is_dir():
-        raise FileExistsError(f"--output must be a directory. Received: {output}, which is a file")
-    names = {path.name for path in output.iterdir()} if output.exists() else set()
-    others = sorted(name for name in names if name.removeprefix(".").removesuffix(".part") not in MADE)
-    if names and not overwrite:
-        metrics = output / "metrics.json"
-        report = f"Its results:\n{metrics.read_text()}" if metrics.exists() else "That run did not finish.\n"
-        raise FileExistsError(f"{output} holds {', '.join(sorted(names))}. {report}--overwrite deletes it.")
-    if others:
-        raise FileExistsError(f"{output} holds more than quickstart.py made ({', '.join(others[:3])}): not deleted.")
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir(parents=True)
 
 
 def run(output, steps):
     """Everything from text to a SavedModel; the metrics."""
     import kbert
+    from kbert.benchmarks.ask_saved_model import ask_saved_model
     from kbert.benchmarks.library_sentences import write_library_sentences
     from kbert.corpus.documents import read_documents
     from kbert.text.learn_vocabulary import learn_vocabulary
@@ -88,7 +62,7 @@ def run(output, steps):
         found.append(kbert.finetune(output / "pretrained", task, train, test, where, evaluate_every=None, **options))
     print("\n5. A SavedModel. A fresh process that does not import kbert answers:", flush=True)
     saved_model = kbert.export(runs["pre-trained"][0].pipeline, output / "saved_models" / "library")
-    subprocess.run([sys.executable, "-c", ASK, str(saved_model), *QUESTIONS], check=True)
+    print(ask_saved_model(saved_model, QUESTIONS))
     accuracy = {start: [one.metrics["dev"]["accuracy"] for one in found] for start, found in runs.items()}
     return {"pretraining": pretrained.metrics, "majority_accuracy": majority, "accuracy": accuracy}
 
@@ -100,21 +74,17 @@ def main(argv=None):
     parser.add_argument("--overwrite", action="store_true", help="delete what an earlier quickstart left in --output")
     args, start = parser.parse_args(argv), time.perf_counter()
     with plain_errors():
-        claim(args.output, args.overwrite)
+        from kbert.benchmarks.claim_directory import claim_directory
+        from kbert.benchmarks.library_sentences import describe_accuracies
         from kbert.files import write_json
+        from kbert.tasks.pretraining.table import describe_scores
 
+        claim_directory(args.output, MADE, args.overwrite)
         metrics = run(args.output, args.steps)
     metrics["minutes"] = (time.perf_counter() - start) / 60
     write_json(args.output / "metrics.json", metrics)
-    pretraining, unigram = metrics["pretraining"], metrics["pretraining"]["unigram"]
-    print(
-        f"\nMasked tokens guessed right: {pretraining['mlm_accuracy']:.1%}; always the most frequent one: "
-        f"{unigram['accuracy']:.1%}\nNext sentences right: {pretraining['nsp_accuracy']:.1%}\n"
-        "\nWhich library is this sentence about? (accuracy on modules never seen)\n"
-        f"  {'majority class':16s} {metrics['majority_accuracy']:6.1%}"
-    )
-    for name, scores in reversed(metrics["accuracy"].items()):
-        print(f"  {name:16s} {statistics.mean(scores):6.1%}  ± {statistics.stdev(scores):.1%} over {len(scores)} seeds")
+    print(f"\n{describe_scores(metrics['pretraining'])}\n")
+    print(describe_accuracies(metrics["majority_accuracy"], metrics["accuracy"]))
     print(f"\nDone in {metrics['minutes']:.1f} minutes; everything is in {args.output}.")
     print(f"See the curves:      tensorboard --logdir {args.output}")
     print("Your own text next:  docs/quickstart.md, docs/pretraining.md")

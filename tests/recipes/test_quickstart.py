@@ -6,6 +6,7 @@ import pytest
 from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
 
 from kbert.benchmarks import library_sentences
+from kbert.benchmarks.claim_directory import claim_directory
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
     with pytest.raises(SystemExit, match="(?s)letter.txt.*did not finish.*--overwrite"):
         run_recipe("quickstart", "--output", tmp_path)
     (tmp_path / "corpus.txt").write_text("somebody's own, too")
-    with pytest.raises(SystemExit, match=r"more than quickstart.py made \(letter.txt\): not deleted"):
+    with pytest.raises(SystemExit, match=r"more than this recipe makes \(letter.txt\): not deleted"):
         run_recipe("quickstart", "--output", tmp_path, "--overwrite")
     with pytest.raises(SystemExit, match="must be a directory. Received: .*letter.txt"):
         run_recipe("quickstart", "--output", tmp_path / "letter.txt")
@@ -72,7 +73,7 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
     assert (tmp_path / "letter.txt").read_text() == "dear" and not (tmp_path / "new").exists()
     (tmp_path / "letter.txt").unlink()
     (tmp_path / ".metrics.json.part").write_text("{")  # of a run that was killed just then
-    import_recipe("quickstart").claim(tmp_path, overwrite=True)
+    claim_directory(tmp_path, import_recipe("quickstart").MADE, overwrite=True)
     assert not list(tmp_path.iterdir())
 
 

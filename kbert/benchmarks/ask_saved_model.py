@@ -1,0 +1,36 @@
+"""A SavedModel as a program sees it that knows TensorFlow and nothing of kbert."""
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import sys, tensorflow as tf, tensorflow_text  # tensorflow_text: registers two ops; kbert is not imported
+answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](text=tf.constant(sys.argv[2:]))
+for text, label, p in zip(sys.argv[2:], answer["label"].numpy(), answer["probabilities"].numpy().max(-1)):
+    print(f"  {label.decode():12s} {p:5.1%}  {text}")
+assert "kbert" not in sys.modules
+"""
+
+
+def ask_saved_model(saved_model, texts) -> str:
+    """The answers of an exported classifier in a process of its own, which does not import kbert.
+
+    Args:
+        saved_model: directory of the SavedModel's version.
+        texts: strings to classify.
+
+    Returns:
+        A line for each text: its label, the label's probability, the text.
+
+    Raises:
+        RuntimeError: the process failed.
+
+    Example::
+
+        print(ask_saved_model("saved_models/library/1", ["Returns the element-wise sine of the array."]))
+    """
+    command = [sys.executable, "-c", _PROGRAM, str(saved_model), *texts]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"A process that asks {saved_model} ended with status {done.returncode}:\n{done.stderr}")
+    return done.stdout.rstrip("\n")

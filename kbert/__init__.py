@@ -29,6 +29,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "export": "serving.export",
         "finetune": "tasks.finetune",
         "load_pretrained": "weights.load",
+        "log_to_console": "training.console",
         "pretrain": "tasks.pretraining.pretrain",
         "save_pretrained": "weights.save",
     },

@@ -3,10 +3,7 @@
 import argparse
 import json
 import math
-import os
 import pathlib
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported; 0 shows what it says at its start
 
 from kbert.training.console import log_to_console
 from kbert.training.program import plain_errors
@@ -14,7 +11,7 @@ from kbert.training.program import run_program as command
 
 __all__ = ["command", "plain_errors"]
 
-log_to_console()
+log_to_console()  # before TensorFlow is imported
 
 
 def positive_int(text: str) -> int:

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import logging
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -24,6 +25,12 @@ def shared_data():
     if not path.is_dir():
         pytest.skip("../shared/data is absent: this test needs the real data")
     return path
+
+
+@pytest.fixture(autouse=True)
+def _propagate():
+    """`log_to_console`, which importing recipes.flags calls, keeps kbert's lines from the fixture caplog."""
+    logging.getLogger("kbert").propagate = True
 
 
 @pytest.fixture(autouse=True)

@@ -28,12 +28,18 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
         dict of scores; with `return_predictions` (scores, `kbert.tasks.task.Evaluation`).
 
     Raises:
+        TypeError: `task` is no task object.
         ValueError: a pipeline of another task, a label that it does not know, incompatible models.
 
     Example::
 
         kbert.evaluate(run.pipeline, task, task.read("test.csv"))["accuracy"]
     """
+    if not isinstance(task, Task):
+        raise TypeError(
+            "evaluate: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
+            f"Received: {task!r}"
+        )
     pipeline = pipeline if isinstance(pipeline, Pipeline) else load_ensemble(pipeline)
     result = evaluate_pipeline(pipeline, task, task.examples(examples), batch_size)
     return (result.scores, result) if return_predictions else result.scores

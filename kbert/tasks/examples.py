@@ -13,8 +13,9 @@ import numpy as np
 class Examples(abc.ABC):
     """Labelled rows in memory, as returned by `Task.read` and taken by `kbert.finetune`; base of a frozen dataclass.
 
-    A subclass lists the fields with one entry per row in `row_fields`. Its fields `path` and `lines` say where the rows
-    came from: the file (None: made in memory) and the line at which each row begins.
+    A subclass is a dataclass with ``repr=False``, so that a notebook does not print every row. It lists the fields with
+    one entry per row in `row_fields`. Its fields `path` and `lines` say where the rows came from: the file (None: made
+    in memory) and the line at which each row begins.
 
     Example::
 
@@ -37,6 +38,9 @@ class Examples(abc.ABC):
 
     def __len__(self):
         return len(getattr(self, self.row_fields[0]))
+
+    def __repr__(self):
+        return f"<{type(self).__name__}: {len(self):,} rows of {self.path or 'rows in memory'}>"
 
     def take(self, rows) -> Self:
         """The examples of the given row numbers, in their order."""

@@ -41,7 +41,7 @@ def finetune(
 
     The learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the model is
     scored on `dev`, and the weights that score best are kept, as the paper chooses its epochs on dev. Progress is
-    logged (logger "kbert"); nothing is printed.
+    logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
 
     Args:
         source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or a recipe's output;
@@ -79,6 +79,7 @@ def finetune(
         `FinetunedRun`, with ``metrics``, ``history``, ``pipeline`` and ``path``.
 
     Raises:
+        TypeError: `task` is no task object.
         FileNotFoundError: no such file or model.
         FileExistsError: `output` holds other files or another run; the message says what was found.
         ValueError: incompatible examples, settings or model; a batch that does not fit into memory.

@@ -20,6 +20,6 @@ class FinetunedRun:
     """
 
     metrics: dict[str, Any]
-    history: list[dict[str, Any]]
+    history: list[dict[str, Any]] = dataclasses.field(repr=False)
     pipeline: Pipeline
     path: pathlib.Path | None

@@ -77,6 +77,11 @@ class Finetuning:
         more_settings=None,
         **options,
     ):
+        if not isinstance(task, Task):
+            raise TypeError(
+                "finetune: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
+                f"Received: {task!r}"
+            )
         self.options = FinetuningOptions(**options)
         self.output = None if output is None else pathlib.Path(output)
         self.log_dir = pathlib.Path(log_dir) if log_dir else self.output and self.output / "logs"

@@ -40,8 +40,9 @@ class FinetuningOptions:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")
         for name in ("epochs", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"finetune: `{name}` must be above 0. Received: {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise ValueError(f"finetune: `{name}` must be a number above 0. Received: {value!r}")
         if self.keep not in ("best", "last"):
             raise ValueError(f'finetune: `keep` must be "best" or "last". Received: {self.keep!r}')
         evaluation_steps(1, self.evaluate_every, 1)  # raises

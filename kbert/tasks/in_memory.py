@@ -67,7 +67,7 @@ def _columns_of_rows(rows, names, optional):
         return {name: [row[name] for row in rows] for name in (*names, *more)}
     for number, row in enumerate(rows):
         if isinstance(row, str | bytes) or not hasattr(row, "__len__") or len(row) != len(names):
-            raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {row!r}")
+            raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {repr(row)[:200]}")
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 

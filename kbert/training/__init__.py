@@ -10,5 +10,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "TensorBoardScalars": "callbacks",
         "choose_hardware": "hardware",
         "fit_steps": "resume",
+        "log_to_console": "console",
     },
 )

@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from kbert.training.quiet_tensorflow import quiet_tensorflow
+
 
 class _Stdout(logging.StreamHandler):
     """Writes to the current `sys.stdout`, which tests and notebooks replace."""
@@ -16,14 +18,19 @@ class _Stdout(logging.StreamHandler):
 
 
 def log_to_console() -> None:
-    """Shows kbert's log messages from level INFO on standard output; a second call changes nothing.
+    """Shows kbert's log messages from level INFO on standard output, and hides the start-up lines of TensorFlow.
+
+    For programs and notebooks: the progress of `kbert.finetune` and `kbert.pretrain`. A second call changes nothing.
+    With the environment variable ``TF_CPP_MIN_LOG_LEVEL`` at 0 the lines of TensorFlow are shown.
 
     Example::
 
-        log_to_console()
+        kbert.log_to_console()
         kbert.finetune("runs/tiny", task, train, dev)  # step 50/344  loss 0.6931 …
     """
+    quiet_tensorflow()
     logger = logging.getLogger("kbert")
+    logger.propagate = False  # to the handler that TensorFlow's imports leave at the root: every line would come twice
     if not any(isinstance(handler, _Stdout) for handler in logger.handlers):
         logger.addHandler(_Stdout())
     if logger.level == logging.NOTSET:

@@ -1,7 +1,6 @@
 """Errors and signals of programs that train or read a user's files: one line, no traceback."""
 
 import contextlib
-import logging
 import os
 import re
 import sys
@@ -30,7 +29,6 @@ def run_program(main, resumes: bool = False) -> None:
     from kbert.training.workers import LostWorker, named_losses
 
     log_to_console()
-    logging.getLogger("kbert").propagate = False  # to the handler that TensorFlow's imports leave at the root
     take_signals(interrupt)
     try:
         with named_losses():

@@ -272,7 +272,8 @@ def _what_is_there(path, found, settings, finished):
         there = f"{path} holds {'a finished' if finished else 'an unfinished'} run with other settings ({changes})"
     else:
         there = f"{path} holds the finished run of these settings ({METRICS} is written)"
-    return f"{there}. Take another --output, or --overwrite, which would delete {_contents(path)}."
+    hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
+    return f"{there}. {hint} {_contents(path)}."
 
 
 def _contents(path):

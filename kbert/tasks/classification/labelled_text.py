@@ -10,7 +10,7 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.table import Table
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LabelledText(Examples):
     """Texts, or pairs of texts, with a label each.
 

@@ -11,7 +11,7 @@ import numpy as np
 from kbert.tasks.examples import Examples
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LabelledChoices(Examples):
     """Prompts, their choices, and the number of the right one. Questions may differ in how many choices they have.
 

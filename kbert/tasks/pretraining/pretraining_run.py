@@ -26,7 +26,7 @@ class PretrainingRun:
     """
 
     metrics: dict[str, Any]
-    history: list[dict[str, float]]
+    history: list[dict[str, float]] = dataclasses.field(repr=False)
     model: Any
     tokenizer: Any
     settings: Any

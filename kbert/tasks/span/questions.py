@@ -8,7 +8,7 @@ import numpy as np
 from kbert.tasks.examples import Examples
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Questions(Examples):
     """Questions with their contexts and right answers.
 

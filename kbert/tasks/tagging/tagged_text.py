@@ -8,7 +8,7 @@ from kbert.tasks.examples import Examples
 CONTEXTS = ("document", "sentence")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TaggedText(Examples):
     """Sentences of words with a tag each, in IOB2: the first word of an entity has B-type, its others I-type.
 

@@ -180,7 +180,10 @@ class Finetuning:
         Raises:
             As `kbert.finetune`.
         """
-        start, run = time.perf_counter(), self.open()
+        start = time.perf_counter()
+        if self.options.class_weight is not None:
+            self._training_data()  # raises for labels that are not the model's, before anything is written
+        run = self.open()
         _LOGGER.info(self.hardware.describe())
         data = self._training_data()
         steps, model = self._steps(data), self.pipeline.model

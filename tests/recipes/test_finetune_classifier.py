@@ -92,7 +92,7 @@ def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home,
 
 def test_a_finished_run_is_not_touched(run, home, capsys):
     before = (run / "metrics.json").read_bytes()
-    with pytest.raises(SystemExit, match="holds the finished run of these settings.*--overwrite, which would delete"):
+    with pytest.raises(SystemExit, match="holds the finished run of these settings.*--overwrite;.*which would delete"):
         run_recipe(
             "finetune_classifier", *_arguments(home, run, "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
         )

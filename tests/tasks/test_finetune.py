@@ -257,7 +257,7 @@ def test_an_estimate_writes_nothing(init, tmp_path):
     "options, message",
     [
         ({"steps": 0}, "`steps` must be a whole number"),
-        ({"epochs": 0}, "`epochs` must be above 0"),
+        ({"epochs": 0}, "`epochs` must be a number above 0"),
         ({"keep": "first"}, '"best" or "last"'),
         ({"evaluate_every": "day"}, "evaluate_every"),
     ],
@@ -286,3 +286,31 @@ def test_what_happens_is_logged(init, caplog):
     assert any(line.startswith("step 3, dev: loss") for line in lines)
     assert any(line.startswith("first step done after") for line in lines)
     assert any(line.startswith("step 12/12") for line in lines)
+
+
+def test_a_notebook_does_not_print_every_row(run):
+    examples = TASK.examples(ROWS)
+    assert repr(examples) == "<LabelledText: 30 rows of rows in memory>"
+    assert len(repr(run)) < 2000 and "kept_step" in repr(run) and "learning_rate" not in repr(run)
+
+
+@pytest.mark.parametrize("task", [kbert.tasks.Classification, "classification"])
+def test_what_is_no_task_object_is_named(init, run, task):
+    with pytest.raises(
+        TypeError, match=r"expected `task` as a task object, such as kbert\.tasks.*Received: .*lassification"
+    ):
+        kbert.finetune(init, task, ROWS, **QUICK)
+    with pytest.raises(TypeError, match=r"evaluate: expected `task` as a task object"):
+        kbert.evaluate(run.pipeline, task, ROWS)
+
+
+def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path):
+    with pytest.raises(ValueError, match=r"of a classifier's labels, \['bad', 'good'\]. Received: \['fine'\]"):
+        kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", class_weight={"fine": 2.0}, **QUICK)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("option", ["epochs", "learning_rate"])
+def test_a_rate_that_is_no_number_is_named(init, option):
+    with pytest.raises(ValueError, match=f"`{option}` must be a number above 0. Received: '3'"):
+        kbert.finetune(init, TASK, ROWS, **(QUICK | {option: "3"}))

@@ -1,4 +1,4 @@
-"""What the answers of all tasks have in common: from a model's outputs to what a person asked for, in graph."""
+"""The base class of all answers: from a model's outputs to labels, spans and so on, in graph."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,17 +9,17 @@ from kbert.keras_compat import pass_inputs_unchanged
 
 
 class Answers(keras.layers.Layer):
-    """A layer that is called as ``answers(outputs, batch)``: the model's outputs, and the batch they were made of.
+    """A layer that is called as ``answers(outputs, batch)``, with the model's outputs and the batch they come from.
 
-    A subclass has `call` and `compute_output_spec`, both of which give a dict whose first dimension is that of the
-    string columns, and `to_dicts`. Outputs come as they are, whatever the dtype policy.
+    A subclass defines `call` and `compute_output_spec`, both of which return a dict whose first dimension is that of
+    the string columns, and `to_dicts`. Outputs are not cast, whatever the dtype policy.
 
     Attributes:
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
-        labels: names of the logits, where it has any.
-        null_threshold: of questions: by how much "no answer" must beat the best answer; None: there always is one.
-        window_pooling: how the windows of a text become one answer: "mean" or "max"; None: texts are not cut.
-        pad_values: output → what stands behind the end of a shorter row, for outputs as wide as their batch's longest.
+        labels: names of the logits, if it has any.
+        null_threshold: of questions: by how much "no answer" must beat the best answer; None: always answer.
+        window_pooling: how the windows of a text become one answer: "mean" or "max"; None: texts are not split.
+        pad_values: output → padding value of shorter rows, for outputs as wide as the longest row of their batch.
         fits_table: whether an answer is a row of a table, not a list or a structure.
 
     Args:
@@ -44,7 +44,7 @@ class Answers(keras.layers.Layer):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The answers of each row as plain Python values: what is written to files.
+        """The answers of each row as plain Python values, as they are written to files.
 
         Args:
             answers: what ``pipeline.predict`` returned, arrays with the first dimension B.
@@ -55,7 +55,7 @@ class Answers(keras.layers.Layer):
         raise NotImplementedError
 
     def table_row(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A dict of `to_dicts` as the cells of a table, where `fits_table`."""
+        """A dict of `to_dicts` as the cells of a table, if `fits_table`."""
         return row
 
     def get_config(self):
@@ -64,13 +64,13 @@ class Answers(keras.layers.Layer):
 
 
 def single_values(answers: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
-    """Rows with one value, or one vector, each."""
+    """Dicts of rows that have a single value or vector for each output."""
     for value in answers[name].tolist():
         yield {name: value}
 
 
 def grouped_values(answers: Mapping[str, Any], group: str, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Rows with a list of dicts, ``count`` long.
+    """Dicts of rows that have a list of ``count`` dicts each.
 
     Args:
         answers: outputs [B, T] and ``count`` [B].

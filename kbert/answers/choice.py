@@ -11,15 +11,15 @@ from kbert.answers.answers import Answers
 
 @keras.saving.register_keras_serializable("kbert")
 class ChoiceAnswers(Answers):
-    """The most probable choice of each row, as its number, and the probabilities of all.
+    """The number of each row's most probable choice, and the probabilities of all.
 
     Call arguments:
         outputs: dict with ``logits`` [B, C].
-        batch: dict with ``padding_mask`` bool [B, C, S]; a choice whose row is False throughout is none.
+        batch: dict with ``padding_mask`` bool [B, C, S]; a row that is all False is not a choice.
 
     Returns:
-        dict of ``choice`` int32 [B], counted from 0 (of equally probable ones the first; -1 where there is no choice)
-        and ``probabilities`` float32 [B, C], 0 for what is no choice: all of them where ``choice`` is -1.
+        dict of ``choice`` int32 [B], counted from 0 (the first of equally probable ones; -1 if there is no choice),
+        and ``probabilities`` float32 [B, C], 0 for absent choices, so all of them if ``choice`` is -1.
 
     Example::
 
@@ -46,6 +46,6 @@ class ChoiceAnswers(Answers):
         }
 
     def to_dicts(self, answers):
-        """``choice``, counted from 0, and ``probabilities``, a list, 0 for what is no choice."""
+        """``choice``, counted from 0, and ``probabilities``, a list with 0 for absent choices."""
         for choice, probabilities in zip(answers["choice"].tolist(), answers["probabilities"].tolist(), strict=True):
             yield {"choice": choice, "probabilities": probabilities}

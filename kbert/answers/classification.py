@@ -12,7 +12,7 @@ from kbert.answers.pool_windows import check_window_pooling, pool_windows, poole
 
 @keras.saving.register_keras_serializable("kbert")
 class ClassificationAnswers(Answers):
-    """The most probable label of each row, as a string, and the probabilities of all.
+    """Each row's most probable label, as a string, and the probabilities of all labels.
 
     Args:
         labels: list of N strings, in the order of the logits.
@@ -21,13 +21,13 @@ class ClassificationAnswers(Answers):
 
     Call arguments:
         outputs: dict with ``logits`` [B, N]; of windows [W, N].
-        batch: with `window_pooling` what `DocumentPreprocessor` gave; else not needed.
+        batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
 
     Returns:
-        dict of ``label`` string [B] (of equally probable ones the first) and ``probabilities`` float32 [B, N].
+        dict of ``label`` string [B] (the first of equally probable ones) and ``probabilities`` float32 [B, N].
 
     Raises:
-        ValueError: no labels, or another number than there are logits; an unknown pooling.
+        ValueError: no labels, or not as many as logits; an unknown pooling.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Hidden states → one vector a text.
+"""Hidden states → one vector per text.
 
 Shapes: B batch, S sequence, H hidden.
 """
@@ -16,8 +16,8 @@ class EmbeddingAnswers(Answers):
     """Pools an encoder's last hidden states to one vector, the embedding of the text.
 
     Args:
-        pooling: "mean" or "max" over the tokens ([CLS] and [SEP] among them, padding not), "cls" for the hidden state
-            of [CLS], or "pooler" for the pooled output (dense + tanh of it).
+        pooling: "mean" or "max" over the tokens (including [CLS] and [SEP], without padding), "cls" for the hidden
+            state of [CLS], or "pooler" for the pooled output (dense + tanh of that state).
         normalize: whether to scale each vector to length 1, so that a dot product is the cosine similarity.
         **kwargs: name, dtype, trainable.
 
@@ -31,7 +31,7 @@ class EmbeddingAnswers(Answers):
     Raises:
         ValueError: an unknown pooling, or an encoder without the output it reads.
 
-    Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3; BERT itself has no embedding of texts.
+    Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3; the BERT paper defines no embedding of texts.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Logits of a tagger → the entities of each text, with their places in it.
+"""Logits of a tagger → the entities of each text, with their positions.
 
 Shapes: B texts, T words and E entities of the longest, W windows, S sequence, N labels.
 """
@@ -14,9 +14,9 @@ from kbert.answers.word_tags import check_labels, check_number, word_tags
 class EntityAnswers(Answers):
     """The entities of each text: runs of words whose tags belong together.
 
-    An entity begins at a tag B- or S- (U-), at one of another type than the word before, and behind O, E- or L-: so
-    tags of IOB1, IOB2, BIOES and BILOU are read alike, and sequences that keep no scheme as CoNLL's evaluation reads
-    them. A label without such a prefix, other than O, is a type, and words of one type in a row are one entity.
+    An entity begins at a tag B- or S- (U-), at a tag of another type than the previous word's, and after O, E- or L-.
+    This reads IOB1, IOB2, BIOES and BILOU alike, and sequences that follow no scheme as CoNLL's evaluation does. A
+    label without such a prefix, other than O, is a type, and consecutive words of one type are one entity.
 
     Args:
         labels: list of N strings, the tags in the order of the logits.
@@ -27,12 +27,12 @@ class EntityAnswers(Answers):
         batch: what `TaggingPreprocessor` made of strings.
 
     Returns:
-        dict of ``entities``, ``types`` string [B, E] (fill ""), ``starts``, ``ends`` int32 [B, E] (fill -1), ``scores``
-        float32 [B, E], the mean probability of the words' tags (fill 0), and ``count`` int32 [B]. Starts and ends are
-        code points of the text, half-open: ``text[start:end]`` is the entity, exactly.
+        dict of ``entities``, ``types`` string [B, E] (padded with ""), ``starts``, ``ends`` int32 [B, E] (with -1),
+        ``scores`` float32 [B, E], the mean probability of the words' tags (with 0), and ``count`` int32 [B]. Starts and
+        ends count code points of the text and are half-open: ``text[start:end]`` is exactly the entity.
 
     Raises:
-        ValueError: no labels, or another number than there are logits.
+        ValueError: no labels, or not as many as logits.
 
     Source: the rules are those of conlleval (Tjong Kim Sang and Buchholz 2000).
 
@@ -49,7 +49,7 @@ class EntityAnswers(Answers):
         super().__init__(**kwargs)
         self.labels = check_labels(labels, "EntityAnswers")
         prefixes, types = zip(*map(prefix_and_type, self.labels), strict=True)
-        self._types = ("", *sorted(set(types) - {""}))  # "" is that of O
+        self._types = ("", *sorted(set(types) - {""}))  # "" for O
         self._type_of = tuple(self._types.index(type_) for type_ in types)
         self._begins = tuple(prefix in "BSU" for prefix in prefixes)
         self._ends = tuple(prefix in "ELSU" for prefix in prefixes)
@@ -66,7 +66,7 @@ class EntityAnswers(Answers):
         first = tf.where(begins)  # [entities, 2]: text, word
         count = tf.math.count_nonzero(begins, axis=1, dtype=tf.int32)  # [B]
         number = tf.cumsum(tf.cast(tf.reshape(begins, [-1]), tf.int32)) - 1  # [B * T], the entity so far
-        number = tf.where(tf.reshape(is_in, [-1]), number, -1)  # unsorted_segment_* leave negative segments out
+        number = tf.where(tf.reshape(is_in, [-1]), number, -1)  # unsorted_segment_* ignore negative segments
         entities = tf.shape(first)[0]
         word = tf.range(tf.size(number))
         last = tf.math.unsorted_segment_max(word, number, entities)  # [entities]

@@ -15,7 +15,7 @@ from kbert.keras_compat import deserialize
 class FillMaskAnswers(Answers):
     """The k most probable tokens for each [MASK], with their probabilities.
 
-    Tokens are given as they stand in the vocabulary: a piece that continues a word begins with "##".
+    Tokens are returned as they are in the vocabulary: one that continues a word begins with "##".
 
     Args:
         tokenizer: `kbert.BertTokenizer`; gives the names of the ids.
@@ -24,11 +24,11 @@ class FillMaskAnswers(Answers):
 
     Call arguments:
         outputs: dict with ``mlm_logits`` [B, M, V].
-        batch: dict with ``count`` int32 [B], how many of the M places of a row are masks (`FillMaskPreprocessor`).
+        batch: dict with ``count`` int32 [B], how many of the M positions of a row are masks (`FillMaskPreprocessor`).
 
     Returns:
         dict of ``tokens`` string [B, M, k], most probable first; ``probabilities`` float32 [B, M, k], of all V tokens;
-        ``count`` int32 [B]. Places from ``count`` on hold "" and 0.
+        ``count`` int32 [B]. Entries from ``count`` on are "" and 0.
 
     Raises:
         ValueError: `top_k` is not in 1 ... V.
@@ -53,7 +53,7 @@ class FillMaskAnswers(Answers):
         logits = tf.cast(outputs["mlm_logits"], tf.float32)  # [B, M, V]
         self._check(logits.shape)
         best, ids = tf.math.top_k(logits, self.top_k)  # [B, M, k]
-        # Only k of V probabilities are wanted: no need to write the whole softmax.
+        # Only k of V probabilities are needed, so the whole softmax is not computed.
         probabilities = tf.exp(best - tf.reduce_logsumexp(logits, axis=-1, keepdims=True))
         tokens = tf.gather(tf.constant(self.tokenizer.vocabulary), ids)
         count = tf.cast(batch["count"], tf.int32)  # [B]

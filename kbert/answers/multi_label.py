@@ -12,7 +12,7 @@ from kbert.answers.pool_windows import check_window_pooling, pool_windows, poole
 
 @keras.saving.register_keras_serializable("kbert")
 class MultiLabelAnswers(Answers):
-    """Of each row the labels whose probability exceeds their threshold, and the probabilities of all.
+    """Each row's labels whose probability exceeds their threshold, and the probabilities of all labels.
 
     Args:
         labels: list of N strings, in the order of the logits.
@@ -22,13 +22,13 @@ class MultiLabelAnswers(Answers):
 
     Inputs:
         outputs: dict with ``logits`` [B, N]; of windows [W, N].
-        batch: with `window_pooling` what `DocumentPreprocessor` gave; else not needed.
+        batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
 
     Outputs: dict of ``is_on`` bool [B, N] and ``probabilities`` float32 [B, N], each of a sigmoid.
 
     Raises:
-        ValueError: no labels, another number of them or of thresholds than there are logits, a threshold outside
-            (0, 1), an unknown pooling.
+        ValueError: no labels, not as many labels or thresholds as logits, a threshold outside (0, 1), an unknown
+            pooling.
 
     Example::
 

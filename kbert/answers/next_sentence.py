@@ -15,7 +15,7 @@ class NextSentenceAnswers(Answers):
 
     Call arguments:
         outputs: dict with ``nsp_logits`` [B, 2].
-        batch: what the model was given; not needed here.
+        batch: the model's inputs; not used.
 
     Returns:
         dict of ``is_next`` float32 [B].

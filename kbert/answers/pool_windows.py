@@ -1,4 +1,4 @@
-"""What a model says of a text's windows → what it says of the text.
+"""Scores of a text's windows → scores of the text.
 
 Shapes: B texts, W windows of all of them, N labels.
 """
@@ -19,8 +19,8 @@ def pool_windows(values, batch, window_pooling):
 
     Args:
         values: float32 [W] or [W, N].
-        batch: what `DocumentPreprocessor` gave: ``window_row`` int32 [W], ``text`` string [B].
-        window_pooling: "max" (of each label by itself) or "mean"; None: texts are not cut; nothing is done.
+        batch: what `DocumentPreprocessor` returned: ``window_row`` int32 [W], ``text`` string [B].
+        window_pooling: "max" (of each label separately) or "mean"; None: texts are not split, and `values` is returned.
 
     Returns:
         float32 [B] or [B, N].

@@ -12,7 +12,7 @@ from kbert.answers.pool_windows import check_window_pooling, pool_windows, poole
 
 @keras.saving.register_keras_serializable("kbert")
 class RegressionAnswers(Answers):
-    """Hands the model's score on, in float32.
+    """The model's score, in float32.
 
     Args:
         window_pooling: "max" or "mean": the scores are of windows of texts, and pooled; None: of whole texts.
@@ -20,7 +20,7 @@ class RegressionAnswers(Answers):
 
     Call arguments:
         outputs: dict with ``score`` [B].
-        batch: with `window_pooling` what `DocumentPreprocessor` gave; else not needed.
+        batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
 
     Returns:
         dict of ``score`` float32 [B].

@@ -10,19 +10,19 @@ import tensorflow as tf
 from kbert.answers.answers import Answers
 from kbert.text.normalizer import valid_utf8
 
-NO_CANDIDATE = -1e9  # score of a context without any span that may be answered
+NO_CANDIDATE = -1e9  # score of a context without any allowed span
 
 
 @keras.saving.register_keras_serializable("kbert")
 class SpanAnswers(Answers):
     """The best span of each question's context, the n-best list, and whether there is an answer at all.
 
-    The rules are the original's. Of each window the `n_best` highest start and end logits are combined; a candidate
+    The rules are the original's. In each window the `n_best` highest start and end logits are combined; a candidate
     lies in the context, does not end before it starts, has at most `max_answer_length` tokens, and its first token has
     its maximal context in this window. A candidate's score is the sum of its two logits, S·T_i + E·T_j; of candidates
-    with the same text the best stays. "No answer" scores the sum at [CLS], the *least* one over the windows; with
-    a `null_threshold` it is the answer where it beats the best candidate by more than that, and it stands in the n-best
-    list. (The paper's τ has the other sign: threshold = -τ.)
+    with the same text only the best is kept. The score of "no answer" is the sum at [CLS], the *lowest* one over the
+    windows; with a `null_threshold`, "no answer" is the answer if it beats the best candidate by more than that, and it
+    is part of the n-best list. (The paper's τ has the opposite sign: threshold = -τ.)
 
     Args:
         n_best: how many starts and ends of a window are combined, and how many entries the n-best list has.
@@ -32,21 +32,21 @@ class SpanAnswers(Answers):
 
     Call arguments:
         outputs: dict with ``start_logits``, ``end_logits`` [W, S].
-        batch: what `SpanPreprocessor` gave.
+        batch: what `SpanPreprocessor` returned.
 
     Returns:
         dict of ``answer`` string [B], the exact substring ``context[start:end]``, "" for no answer; ``start``, ``end``
-        int32 [B], code points, -1 for no answer; ``score`` float32 [B], of the best candidate, also where the answer is
-        "" (-1e9 where a context has no candidate); ``null_score`` float32 [B], so that ``null_score - score`` is what
-        the threshold is compared with; ``n_best_answers`` string [B, N], best first, and ``n_best_scores`` float32
-        [B, N], the softmax of their scores; ``n_best_count`` int32 [B], the entries of each list. N is `n_best`, with a
-        threshold one more, for "" where it is not among the best. Places without an entry hold "" and 0.
+        int32 [B], code points, -1 for no answer; ``score`` float32 [B], of the best candidate, even if the answer is ""
+        (-1e9 if a context has no candidate); ``null_score`` float32 [B]: ``null_score - score`` is compared with the
+        threshold; ``n_best_answers`` string [B, N], best first, and ``n_best_scores`` float32 [B, N], the softmax of
+        their scores; ``n_best_count`` int32 [B], the entries of each list. N is `n_best`, or one more with a threshold,
+        for a "" that is not among the best. Unused entries are "" and 0.
 
     Raises:
-        ValueError: limits that are no positive integers, a threshold that is no finite number.
+        ValueError: limits that are not positive integers, a threshold that is not a finite number.
 
     Source: Devlin et al. 2018, section 4.2 and 4.3; google-research/bert run_squad.py, ``write_predictions``. Unlike
-    there, a context without a candidate is no error, and the text is cut from the source by the tokens' offsets.
+    there, a context without a candidate is not an error, and the text is cut from the source by the tokens' offsets.
 
     Example::
 
@@ -73,8 +73,8 @@ class SpanAnswers(Answers):
         return self.n_best + (self.null_threshold is not None)
 
     def call(self, outputs, batch):
-        # As Python adds them up in the original: no ties that float32 would make.
-        lowest = tf.constant(-float("inf"), tf.float64)  # padding takes no place among the best
+        # In float64, as in the original's Python: float32 would create ties.
+        lowest = tf.constant(-float("inf"), tf.float64)  # padding is never among the best
         start_logits = tf.where(batch["padding_mask"], tf.cast(outputs["start_logits"], tf.float64), lowest)  # [W, S]
         end_logits = tf.where(batch["padding_mask"], tf.cast(outputs["end_logits"], tf.float64), lowest)
         batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
@@ -84,7 +84,7 @@ class SpanAnswers(Answers):
         candidates = _distinct(self._candidates(start_logits, end_logits, batch, contexts))
         score, start, end, answer = _best(candidates, rows)
         if self.null_threshold is not None:
-            # Of the float32 values given, so that a threshold found on them means here what it meant there.
+            # From the float32 values returned, so that a threshold chosen on them means the same here.
             is_null = tf.cast(null_score, tf.float32) - tf.cast(score, tf.float32) > self.null_threshold  # [B]
             start, end = tf.where(is_null, -1, start), tf.where(is_null, -1, end)
             answer = tf.where(is_null, "", answer)
@@ -101,7 +101,7 @@ class SpanAnswers(Answers):
         }
 
     def _candidates(self, start_logits, end_logits, batch, contexts):
-        """All spans that may be answered, by row, then by score, best first: (row, score, start, end, text) of [M]."""
+        """All allowed spans, by row, then by score, best first: (row, score, start, end, text), each [M]."""
         number = tf.minimum(self.n_best, tf.shape(start_logits)[1])
         start_best, start_at = tf.math.top_k(start_logits, number)  # [W, n]; of equal logits the first
         end_best, end_at = tf.math.top_k(end_logits, number)
@@ -124,7 +124,7 @@ class SpanAnswers(Answers):
         return tuple(tf.gather(column, order) for column in (row, score, start, end, text))
 
     def _n_best(self, candidates, null_score, rows):
-        """The list of each row: texts and softmax of the scores, [B, N], and how many there are, [B]."""
+        """The n-best list of each row: texts and softmax of the scores, [B, N], and their number, [B]."""
         row, score, _, _, text = candidates
         rank = number = _number_in_row(row, rows)  # [M]
         limit = tf.fill([rows], self.n_best)  # [B], candidates listed
@@ -184,10 +184,10 @@ def _at(values, row, column):
 
 
 def _window_texts(batch, contexts):
-    """(what each window shows of its context, strings [W]; where that begins in the context, code points int32 [W]).
+    """(the part of the context in each window, strings [W]; its start in the context in code points, int32 [W]).
 
-    Candidates are cut from it, because every one of them is given a copy of the whole string that it is cut from: of
-    long contexts there would not be memory enough.
+    Candidates are cut from these parts, because each of them holds a copy of the string that it is cut from: copies of
+    long contexts would take too much memory.
     """
     in_context = batch["window_token"] >= 0  # [W, S]
     end = tf.reduce_max(tf.where(in_context, batch["token_ends"], 0), axis=1)  # [W]
@@ -200,7 +200,7 @@ def _window_texts(batch, contexts):
 
 
 def _distinct(candidates):
-    """Of candidates of a row with the same text the first."""
+    """The first of the candidates of a row that have the same text."""
     row, *_, text = candidates
     _, same_text = tf.unique(text)
     different, same = tf.unique(tf.cast(row, tf.int64) * tf.size(text, tf.int64) + tf.cast(same_text, tf.int64))

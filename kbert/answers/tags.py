@@ -20,14 +20,14 @@ class TagAnswers(Answers):
 
     Call arguments:
         outputs: dict with ``logits`` [W, S, N].
-        batch: what `TaggingPreprocessor` made.
+        batch: what `TaggingPreprocessor` returned.
 
     Returns:
-        dict of ``words``, ``tags`` string [B, T] (fill ""), ``scores`` float32 [B, T], the tags' probabilities (fill
-        0), and ``count`` int32 [B], the words of each text.
+        dict of ``words``, ``tags`` string [B, T] (padded with ""), ``scores`` float32 [B, T], the tags' probabilities
+        (padded with 0), and ``count`` int32 [B], the number of words of each text.
 
     Raises:
-        ValueError: no labels, or another number than there are logits.
+        ValueError: no labels, or not as many as logits.
 
     Source: Devlin et al. 2018, section 5.3: a word's tag is that of its first token, no CRF.
 

@@ -1,4 +1,4 @@
-"""A tagger's logits on windows → a tag for each word: what tags and entities are made from.
+"""A tagger's logits on windows → a tag for each word, for tags and entities.
 
 Shapes: B texts, T words of the longest, W windows, S sequence, N labels.
 """
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def word_tags(outputs, batch, num_labels):
-    """The most probable label of each word, read where `TaggingPreprocessor` says.
+    """The most probable label of each word, at the position that `TaggingPreprocessor` chose.
 
     Args:
         outputs: dict with ``logits`` [W, S, N].
@@ -20,7 +20,7 @@ def word_tags(outputs, batch, num_labels):
     logits = tf.reshape(tf.cast(outputs["logits"], tf.float32), [-1, num_labels])  # [W * S, N]
     position = batch["word_position"]
     is_word = position >= 0
-    # An empty text has a window too, so there always is something to gather from.
+    # An empty text has a window too, so W is at least 1.
     probabilities = tf.nn.softmax(tf.gather(logits, tf.maximum(position, 0)))  # [B, T, N]
     ids = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
     scores = tf.reduce_max(probabilities, axis=-1)

@@ -1,1 +1,1 @@
-"""How fast kbert is on this machine, alone or beside its peers; a corpus that needs no download."""
+"""Measures kbert's speed, alone or compared with other libraries, on a corpus that needs no download."""

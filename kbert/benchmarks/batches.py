@@ -8,7 +8,7 @@ from kbert.pretraining.dataset import pretraining_dataset
 from kbert.text.tokenizer import BertTokenizer
 
 STEPS = 10  # in one call of fit: its own start-up is not counted
-UNCOUNTED = 3  # the first steps of a fit are up to twice as slow
+UNCOUNTED = 3  # the first steps of a fit take up to twice as long
 
 
 def synthetic_batch(settings, config):

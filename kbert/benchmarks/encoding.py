@@ -21,7 +21,7 @@ def encode(settings):
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens a second, GFLOP/s and the settings.
+        dict of tokens per second, GFLOP/s and the settings.
     """
     config = BertConfig.from_size(settings.size)
     hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)

@@ -1,6 +1,6 @@
-"""The English prose that every Python installation carries: documentation topics and docstrings.
+"""English prose from the Python installation: documentation topics and docstrings.
 
-A corpus for a first run: nothing is downloaded, nothing is imported (sources are parsed, never run).
+A corpus for a first run: nothing is downloaded or imported (sources are parsed, never run).
 """
 
 import ast
@@ -28,13 +28,13 @@ def installed_documents(libraries: tuple[str, ...], limit: int) -> Iterator[tupl
     """Yields (library, module, sentences) for modules whose docstrings hold prose.
 
     Args:
-        libraries: import names of installed packages; ``"python"`` stands for the standard library and its
-            documentation topics. One that is not installed is skipped.
+        libraries: import names of installed packages; ``"python"`` means the standard library and its documentation
+            topics. One that is not installed is skipped.
         limit: the number of sentences after which a library's remaining modules are not read.
 
     Returns:
-        Iterator of the library's name, the module's dotted name and its sentences in source order. Modules come in an
-        order that is mixed, but the same on every call; a sentence that was yielded before (boilerplate) is skipped.
+        Iterator of the library's name, the module's dotted name and its sentences in source order. Modules come in a
+        shuffled order, the same on every call; a sentence that was yielded before (boilerplate) is skipped.
 
     Example::
 
@@ -67,7 +67,7 @@ def prose_sentences(text: str) -> list[str]:
 
 
 def _blocks(lines: list[str]) -> list[str]:
-    """Joins wrapped lines; a list item or an argument's description starts a block of its own."""
+    """Joins wrapped lines; a list item or an argument's description starts a new block."""
     blocks: list[list[str]] = [[]]
     for line in lines:
         bare = _LIST_MARK.sub("", line)
@@ -91,7 +91,7 @@ def _is_prose(sentence: str) -> bool:
 
 
 def _module_texts(library: str) -> Iterator[tuple[str, list[str]]]:
-    """(module, docstrings) of every source file of a library, in a mixed order."""
+    """(module, docstrings) of every source file of a library, in a shuffled order."""
     if library == STANDARD_LIBRARY:
         from pydoc_data import topics
 

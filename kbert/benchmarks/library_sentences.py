@@ -13,17 +13,17 @@ from kbert.benchmarks.installed_prose import installed_documents
 
 _LOGGER = logging.getLogger("kbert")
 LIBRARIES = ("python", "numpy", "keras", "tensorflow", "keras_hub", "tensorboard")
-SENTENCES_OF_A_LIBRARY = 12_000  # TensorFlow alone has as many as all others together
-TRAIN_OF_A_LIBRARY = 60  # labelled sentences: few, so that what pre-training knows can show
+SENTENCES_OF_A_LIBRARY = 12_000  # TensorFlow has as many as all others together
+TRAIN_OF_A_LIBRARY = 60  # labelled sentences: few, so that the effect of pre-training shows
 TEST_OF_A_LIBRARY = 150
 _NAMES = re.compile(r"\b(c?python\d?|numpy|np|keras([_ ]?(hub|nlp|cv))?|tensorflow|tf\d?|tensorboard|tb)\b", re.I)
 
 
 def write_library_sentences(output) -> float:
-    """Writes corpus.txt (one sentence a line, a blank line between modules), train.csv and test.csv.
+    """Writes corpus.txt (one sentence per line, a blank line between modules), train.csv and test.csv.
 
-    Modules, not sentences, are divided: every third module is for testing and is in no other file. The libraries' names
-    are removed from labelled sentences.
+    The split is by module, not by sentence: every third module is for testing and is in no other file. The names of the
+    libraries are removed from labelled sentences.
 
     Args:
         output: path of a directory.

@@ -1,4 +1,4 @@
-"""Measures several systems in turn, in one process, so that their ratio holds on a loaded machine too."""
+"""Measures several systems in turn, in one process, so that varying load affects all of them alike."""
 
 import logging
 import statistics
@@ -11,12 +11,12 @@ def race(systems, seconds, rounds):
     """Runs each system for `seconds`, one after the other, `rounds` times.
 
     Args:
-        systems: name → function that does one piece of work and returns (nominal tokens, real tokens).
-        seconds: time for one system in one round; at least one piece of work is done.
-        rounds: how often everybody has a turn.
+        systems: name → function that does one unit of work and returns (nominal tokens, real tokens).
+        seconds: time for one system in one round; at least one unit of work is done.
+        rounds: how often each system is measured.
 
     Returns:
-        name → (nominal tokens/s, real tokens/s), the medians over all pieces of work. The first piece of each system
+        name → (nominal tokens/s, real tokens/s), the medians over all units of work. The first unit of each system
         (tracing, compilation, allocation) is not counted.
 
     Example::
@@ -44,7 +44,7 @@ def _median(samples, column):
 
 
 def summary(rates):
-    """The result's common fields: kbert's rates, and the nominal rate of each peer."""
+    """The common fields of results: kbert's rates, and the nominal rate of each other system."""
     peers = {name: nominal for name, (nominal, _) in rates.items() if name != "kbert"}
     nominal, real = rates["kbert"]
     return {"tokens_per_second": nominal, "real_tokens_per_second": real} | ({"peers": peers} if peers else {})

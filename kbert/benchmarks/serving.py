@@ -1,7 +1,7 @@
-"""An exported model answering strings, beside transformers on torch.
+"""An exported model that answers strings, compared with transformers on torch.
 
-Requests are strings and answers are vectors of one text each, tokenisation included, on both sides. The systems take
-turns, request by request, in this process, with the threads that each of them chooses for itself.
+For both, requests are strings and answers one vector per text, tokenisation included. The systems take turns, request
+by request, in this process, each with its default number of threads.
 """
 
 import json
@@ -31,23 +31,23 @@ LONG = " ".join(_SENTENCES * 4)  # about 200 words
 
 
 def mixed_texts(rows):
-    """Texts of 2 to about 110 words, short ones oftener: as requests come to a server."""
+    """Texts of 2 to about 110 words, most of them short, like requests to a server."""
     lengths = [2, 6, 9, 12, 7, 18, 4, 25, 10, 14, 40, 5, 8, 110, 16, 30]
     words = LONG.split()
     return [" ".join(words[i % 20 : i % 20 + lengths[i % len(lengths)]]) for i in range(rows)]
 
 
 def serve(settings):
-    """Exports an encoder and measures the SavedModel, and its peer, transformers with the same weights.
+    """Exports an encoder and measures the SavedModel and, with `peers`, transformers with the same weights.
 
     Args:
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of milliseconds, texts a second, seconds to load, bytes on disk and MiB of memory.
+        dict of milliseconds, texts per second, seconds to load, bytes on disk and MiB of memory.
 
     Raises:
-        ValueError: no model, or a peer that answers otherwise.
+        ValueError: no model, or other answers from transformers.
     """
     if not settings.model:
         raise ValueError("serve: expected `model`, such as all-MiniLM-L6-v2. Received: none")
@@ -88,7 +88,7 @@ def _kbert(path):
     def answer(texts):
         return function(text=tf.constant(texts))["embedding"].numpy()
 
-    answer.loaded = loaded  # its variables live as long as it does
+    answer.loaded = loaded  # its variables are deleted with it
     return answer
 
 
@@ -122,7 +122,7 @@ def _check_equal(systems):
 
 
 def _take_turns(systems, settings):
-    """name → figures. Everybody has a turn after each request, so that a busy machine is as busy for all."""
+    """name → figures. The systems alternate after each request, so that varying load affects all of them alike."""
     texts = mixed_texts(settings.batch_size)
     timings = {}
     for kind, request in (("short", [SHORT]), ("long", [LONG]), ("mixed", texts)):

@@ -10,7 +10,7 @@ DATA = ("synthetic", "real")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkSettings:
-    """The arguments that the benchmarks share; each reads those that concern it.
+    """The arguments that the benchmarks share; each reads those that it needs.
 
     Args:
         size: str, "tiny" to "large", of a model with random weights.
@@ -25,10 +25,10 @@ class BenchmarkSettings:
         model: path of the encoder that is exported and served.
         seconds: float, the time for one round of one system.
         rounds: int.
-        peers: bool, whether installed peers are measured, too.
+        peers: bool, whether to measure other installed libraries as well.
 
     Raises:
-        ValueError: real data that are not named, or a count below 1.
+        ValueError: `data="real"` without `corpus` or `records`, or a count below 1.
 
     Example::
 
@@ -60,6 +60,6 @@ class BenchmarkSettings:
             raise ValueError('data="real": expected `corpus` or `records` to take the batches from. Received: neither')
 
     def of_model(self) -> dict:
-        """The settings that a figure of a model depends on."""
+        """The settings that a model's figures depend on."""
         names = ("size", "batch_size", "sequence_length", "max_predictions", "precision", "data")
         return {name: getattr(self, name) for name in names}

@@ -14,7 +14,7 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import read_vocabulary
 
 _LOGGER = logging.getLogger("kbert")
-LINES = 50_000  # about 5 MB of English: far more than any cache holds
+LINES = 50_000  # about 5 MB of English: far more than fits into a cache
 LINES_PER_CALL = 1024
 PROSE = ("python", "numpy", "keras", "tensorflow")
 
@@ -29,18 +29,18 @@ def prose_lines(settings):
 
 
 def tokens_of(settings, lines):
-    """The vocabulary that is named, or one learned from lines."""
+    """The vocabulary of the settings, or one learned from lines."""
     return read_vocabulary(settings.vocabulary) if settings.vocabulary else learn_vocabulary(lines, 8000)
 
 
 def tokenize(settings):
-    """Lines to token ids through tf.data; peers get the same lines in the same batches.
+    """Lines to token ids through tf.data; other libraries get the same lines in the same batches.
 
     Args:
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens and megabytes a second.
+        dict of tokens and megabytes per second.
     """
     lines = prose_lines(settings)
     tokens = tokens_of(settings, lines)
@@ -95,7 +95,7 @@ def pretraining_input(settings):
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens a second.
+        dict of tokens per second.
 
     Raises:
         ValueError: neither `corpus` nor `records`.

@@ -1,4 +1,4 @@
-"""A step of pre-training through `model.fit`."""
+"""Pre-training steps through `model.fit`."""
 
 import itertools
 import logging
@@ -39,7 +39,7 @@ def train(settings):
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens a second, GFLOP/s and the settings.
+        dict of tokens per second, GFLOP/s and the settings.
     """
     config = BertConfig.from_size(settings.size)
     hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)

@@ -10,11 +10,11 @@ from kbert.pipelines.settings import CAN_BE_OFF, ModelSettings
 def build_pipeline(model, tokenizer=None, *, name=None, **options):
     """Puts preprocessor and answers around a model.
 
-    Options that are not given (or None, where that is no value of theirs) come from ``model.pretrained`` of a model
-    that `kbert.load_pretrained` returned, else they have the default named below. An option that the model's task does
-    not take is an error.
+    Options that are not given (or None, unless None is one of their values) come from ``model.pretrained`` of a model
+    that `kbert.load_pretrained` returned; otherwise they have the default named below. An option that the model's task
+    does not take is an error.
 
-    | task | options beside ``sequence_length`` |
+    | task | options besides ``sequence_length`` |
     |---|---|
     | classification | ``labels, pair, thresholds, window_pooling, doc_stride`` |
     | regression | ``pair, window_pooling, doc_stride`` |
@@ -28,23 +28,23 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     Args:
         model: a kbert model; one with a masked-LM head fills masks, an encoder gives embeddings.
         tokenizer: `kbert.BertTokenizer`; None: the one that the model was loaded with.
-        name: of the pipeline.
-        sequence_length: S of the preprocessor; 128 by default (span: 384), less where the model's position table is
+        name: name of the pipeline.
+        sequence_length: S of the preprocessor; 128 by default (span: 384), or less if the model's position table is
             shorter.
         labels: list of N strings; "0", "1", ... by default.
         pair: whether the texts come in pairs; False by default (next sentence: always True).
-        thresholds: of a multi-label classifier, N numbers in (0, 1) that the probability of a label that is on exceeds;
-            None, the default: 0.5 each.
-        window_pooling: "mean" or "max": texts that do not fit are cut into windows, and a classifier's or regressor's
-            logits pooled over them; None, the default, turns it off: texts are truncated.
-        doc_stride: tokens from one window of a long text to the next; 128 by default. A classifier or regressor takes
-            it with `window_pooling` only.
-        max_query_length: the most tokens of a question that are read; 64 by default.
+        thresholds: of a multi-label classifier, N numbers in (0, 1): a label is on if its probability exceeds its
+            threshold; None, the default: 0.5 each.
+        window_pooling: "mean" or "max": long texts are split into windows, and a classifier's or regressor's logits
+            are pooled over them; None, the default: long texts are truncated.
+        doc_stride: tokens from the start of one window of a long text to the next; 128 by default. A classifier or
+            regressor takes it only with `window_pooling`.
+        max_query_length: tokens to which a question is truncated; 64 by default.
         n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
-        null_threshold: by how much "no answer" must beat the best answer; None, the default, turns it off: there
-            always is an answer.
-        tagging_output: what a tagger answers with: "tags" of the words (the default) or "entities".
-        max_masks: the most [MASK]s of a text that are answered; 8 by default.
+        null_threshold: by how much "no answer" must beat the best answer; None, the default: every question is
+            answered.
+        tagging_output: what a tagger returns: the "tags" of all words (the default) or "entities".
+        max_masks: how many [MASK]s of a text are answered at most; 8 by default.
         top_k: how many tokens to propose for each [MASK]; 5 by default.
         pooling: how an encoder's hidden states become an embedding: "mean" (the default), "max", "cls" or "pooler".
         normalize: whether embeddings are scaled to length 1; False by default.
@@ -53,8 +53,8 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
         `Pipeline`.
 
     Raises:
-        ValueError: no tokenizer, one that does not fit the model, a sequence longer than the position table, more
-            tokens to propose than there are, a model without a task, an option of another task.
+        ValueError: no tokenizer, one that does not fit the model, a sequence longer than the position table, `top_k`
+            beyond the vocabulary, a model without a task, or an option of another task.
 
     Example::
 
@@ -79,7 +79,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
 
 
 def _given(task, options):
-    """The options that were given; an error if the task does not take one of them."""
+    """The given options; an error if the task does not take one of them."""
     known = {field.name for field in dataclasses.fields(ModelSettings)} - {"task", "tokenizer", "options"}
     if unknown := sorted(set(options) - known - set(task.options)):
         raise TypeError(f"build_pipeline: unexpected options {unknown}. Known: {sorted(known | set(task.options))}")
@@ -104,7 +104,7 @@ def _tokenizer(model, tokenizer):
 
 
 def _settings(task, model):
-    """What is stored with the model, or else the defaults of its task."""
+    """What is stored with the model, or the defaults of its task."""
     longest = model.config.max_sequence_length
     if model.pretrained is not None:
         stored = model.pretrained.settings

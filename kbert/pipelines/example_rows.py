@@ -1,4 +1,4 @@
-"""Requests to show and to warm a server up with: short and long rows of texts and of pairs of texts."""
+"""Example requests for model cards and warm-up: short and long rows of texts and of pairs of texts."""
 
 SENTENCE = "The committee met on Tuesday in Geneva, and Ada Lovelace spoke about engines that compute. "
 LONG_TEXT = SENTENCE * 12
@@ -16,7 +16,7 @@ def example_rows(names) -> list[dict[str, str]]:
     """Rows for a pipeline with these inputs, dicts of column → string.
 
     Raises:
-        ValueError: inputs of a task that has to give its own (`TaskPipeline.example_rows`).
+        ValueError: inputs of a task that has to define its own examples (`TaskPipeline.example_rows`).
     """
     if tuple(names) not in _TEXTS:
         raise ValueError(f"export: expected one of the inputs {sorted(_TEXTS)}. Received: {tuple(names)}")

@@ -1,4 +1,4 @@
-"""Labels as people write them → the class numbers that a model is trained on.
+"""Label strings → the class numbers that a model is trained on.
 
 Shapes: B batch, N labels.
 """
@@ -14,12 +14,12 @@ def label_ids(values, labels: Sequence[str] | None):
     """Class numbers of label strings; numbers stay as they are.
 
     Args:
-        values: strings or numbers [B]: a list, an array, a tensor, also a symbolic one of a tf.data.Dataset; or a dict
-            of such by output.
+        values: strings or numbers [B]: a list, an array or a tensor (also a symbolic one, in a tf.data.Dataset); or a
+            dict of these by output.
         labels: the N strings in the order of the logits; None: a model without labels.
 
     Raises:
-        ValueError: a string that is none of the labels; it names the row.
+        ValueError: a string that is not one of the labels; the message names the row.
     """
     if values is None:
         return None
@@ -45,10 +45,10 @@ def label_ids(values, labels: Sequence[str] | None):
 
 
 def class_weight_ids(class_weight: Mapping[Any, float] | None, labels: Sequence[str] | None):
-    """`class_weight` by class number, where it is by label.
+    """`class_weight` by class number, whether it is given by label or by number.
 
     Raises:
-        ValueError: a string that is none of the labels.
+        ValueError: a string that is not one of the labels.
     """
     if class_weight is None:
         return None

@@ -1,4 +1,4 @@
-"""Answers as wide as their batch's longest text, put together."""
+"""Joins the answers of several batches, each as wide as the longest text of its batch."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def column_batches(x, batch_size, steps=None):
-    """Batches of columns, out of what `Pipeline.predict` takes: a dict of columns [B], or a source of such batches.
+    """Batches of columns from what `Pipeline.predict` takes: a dict of columns [B], or a source of such batches.
 
     Yields:
         dicts of columns (or columns alone), at most `steps` of them.
@@ -25,11 +25,11 @@ def column_batches(x, batch_size, steps=None):
 
 
 def join_padded(answers, pad_values):
-    """One dict of arrays out of several: rows one after the other, each array as wide as the widest.
+    """Joins several dicts of arrays into one: the rows in order, each array padded to the widest.
 
     Args:
         answers: list of dicts of NumPy arrays.
-        pad_values: {name: what stands behind the end of a row}, for the names whose width varies.
+        pad_values: {name: padding value}, for the names whose width varies.
 
     Example::
 

@@ -18,27 +18,27 @@ from kbert.preprocessing.strings import string_columns
 
 @keras.saving.register_keras_serializable("kbert")
 class Pipeline(keras.Model):
-    """A functional `keras.Model` from string columns to answers: what is saved, predicted with and served.
+    """A functional `keras.Model` from string columns to answers: what is saved, used for prediction, and served.
 
-    Its three parts are the very objects used elsewhere: train with `preprocessor` in tf.data and with `model`; the
-    pipeline then answers with both, and `answers` turns scores into labels or words. `kbert.build_pipeline` puts the
-    parts together for a model's task.
+    Its three parts are the same objects in training and in serving: train `model` on what `preprocessor` returns in
+    tf.data; the pipeline then predicts with both, and `answers` turns scores into labels or words.
+    `kbert.build_pipeline` puts the parts together for a model's task.
 
-    `compile`, `fit`, `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its outputs
-    (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings. Where
-    texts become windows (questions, tagging, long documents) labels belong to windows: `kbert.tasks.span.dataset`
-    has what to train `model` on.
+    `compile`, `fit` and `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its
+    outputs (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings. If
+    texts are split into windows (questions, tagging, long documents), labels belong to windows: train `model` on a
+    dataset of windows, such as `kbert.tasks.span.dataset` makes.
 
     Args:
         preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
-        model: one of kbert's models. It is given the entries of the batch that it takes.
+        model: one of kbert's models. It receives the entries of the batch that it takes.
         answers: `kbert.answers.answers.Answers`, called as ``answers(model outputs, batch)``.
         name, trainable: as of every Keras model.
 
     Inputs: dict of string columns [B], named ``preprocessor.input_names`` (``text``, and ``text_pair`` for pairs):
-    lists, NumPy arrays or tensors; a single column may come without the dict. `predict` takes a tf.data.Dataset of such
-    batches as well. Multiple choice takes ``prompt`` [B] and ``choices`` [B, C], which may be lists of unequal lengths.
-    It and `predict_on_batch` return strings as ``str``; a call returns tensors.
+    lists, NumPy arrays or tensors; a single column may be given without the dict. Multiple choice takes ``prompt`` [B]
+    and ``choices`` [B, C], which may be lists of unequal lengths. `predict` also takes a tf.data.Dataset of such
+    batches; it and `predict_on_batch` return strings as ``str``, whereas calling the pipeline returns tensors.
 
     Outputs: dict of answers, first dimension B: classification ``label, probabilities``; regression ``score``;
     multiple choice ``choice, probabilities``;
@@ -47,9 +47,9 @@ class Pipeline(keras.Model):
     tagging_output="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
     count``; next sentence ``is_next``; encoder ``embedding``.
 
-    Saving: ``pipeline.save("x.keras")`` holds all, vocabulary included; ``keras.models.load_model`` reads it wherever
-    kbert has been imported. ``pipeline.export(directory)`` writes a SavedModel as Keras does, but with every weight
-    once; `kbert.export` adds versions. `kbert.save_pretrained` writes a kbert directory.
+    Saving: ``pipeline.save("x.keras")`` saves everything, including the vocabulary; ``keras.models.load_model`` reads
+    it in any process that has imported kbert. ``pipeline.export(directory)`` writes a SavedModel like Keras, but stores
+    every weight once; `kbert.export` adds versions. `kbert.save_pretrained` writes a kbert directory.
 
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
@@ -79,7 +79,7 @@ class Pipeline(keras.Model):
                 f"{sorted(batch)}; missing: {missing}"
             )
         outputs = answers(model({name: batch[name] for name in model.input}), batch)
-        # All that there is: a functional model of Keras swallows arguments that it does not know.
+        # No other arguments: a functional model of Keras silently ignores those that it does not know.
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         self.preprocessor = preprocessor
         self.model = model
@@ -92,7 +92,7 @@ class Pipeline(keras.Model):
         return self.preprocessor.tokenizer
 
     def settings(self):
-        """What `kbert.save_pretrained` stores beside weights and architecture, as the fields of `ModelSettings`."""
+        """What `kbert.save_pretrained` stores besides weights and architecture, as the fields of `ModelSettings`."""
         return {**self.answers.settings(), **self.preprocessor.settings()}
 
     def __call__(self, inputs, *args, **kwargs):
@@ -102,7 +102,7 @@ class Pipeline(keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs, training=None, mask=None, **kwargs):
-        # The same three steps as the functional graph, but texts of mixed lengths do not pay for the longest.
+        # The same three steps as the functional graph, but short texts are not padded to the longest of the batch.
         if training or any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
             return super().call(inputs, training=training, mask=mask, **kwargs)
         batch = self.preprocessor(self._columns(inputs))
@@ -120,13 +120,13 @@ class Pipeline(keras.Model):
             *args: batch_size, epochs, verbose, callbacks and so on, as in Keras.
             validation_data: (x, y), (x, y, weights), or a dataset.
             class_weight: dict of class number or label string → weight.
-            **kwargs: what `keras.Model.fit` takes besides: validation_split, callbacks, sample_weight ...
+            **kwargs: other arguments of `keras.Model.fit`: validation_split, callbacks, sample_weight ...
 
         Returns:
             `keras.callbacks.History`.
 
         Raises:
-            ValueError: a label that is none of the model's; texts that become windows.
+            ValueError: a label that the model does not have; a preprocessor that splits texts into windows.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
         if isinstance(validation_data, tuple):
@@ -172,7 +172,7 @@ class Pipeline(keras.Model):
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         if not _makes_batches(x):
             x = self._columns(x)
-            if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict nothing
+            if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict an empty batch
                 return self.predict_on_batch(x)
         if not self.answers.pad_values:
             answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
@@ -192,7 +192,7 @@ class Pipeline(keras.Model):
         write_saved_model(filepath, {"serve": (self.merged()._serve, signature)})
 
     def merged(self) -> "Pipeline":
-        """This pipeline; where its model has LoRA, one with a copy of the model in which it is merged."""
+        """This pipeline or, if its model has LoRA, one with a copy of the model in which it is merged."""
         model = merged(self.model)
         return self if model is self.model else Pipeline(self.preprocessor, model, self.answers, name=self.name)
 

@@ -1,4 +1,4 @@
-"""The tasks, one line each: what a task brings with it stands in its folder, ``kbert/tasks/<word>/``."""
+"""The tasks, one line each; the code of a task is in its folder, ``kbert/tasks/<word>/``."""
 
 import importlib
 
@@ -26,7 +26,7 @@ def register_task(word: str, package: str) -> None:
             its task objects.
 
     Raises:
-        ValueError: another package has this word.
+        ValueError: the word belongs to another package.
 
     Example::
 
@@ -38,7 +38,7 @@ def register_task(word: str, package: str) -> None:
 
 
 def task_names() -> tuple[str, ...]:
-    """The words of all tasks, those of `register_task` last."""
+    """The words of all tasks; those added by `register_task` come last."""
     return tuple(_PACKAGES)
 
 
@@ -55,7 +55,7 @@ def task_class(word):
     """The class of a task's objects, such as `kbert.tasks.Classification`.
 
     Raises:
-        ValueError: an unknown task, or one that is not fine-tuned on examples of its own.
+        ValueError: an unknown task, or one without fine-tuning on examples.
     """
     try:
         return _module(word, "task").TASK
@@ -66,7 +66,7 @@ def task_class(word):
 
 
 def register_classes() -> None:
-    """Imports every class that a saved pipeline can hold: Keras finds those of a file only once they are registered."""
+    """Imports every class that a saved pipeline can contain: Keras finds them only once they are registered."""
     for word in _PACKAGES:
         task_pipeline(word)
 

@@ -1,4 +1,4 @@
-"""A model's answers on a batch of mixed lengths, without paying for its longest text on every row.
+"""Runs a model on a batch of mixed lengths without padding every row to the longest.
 
 Shapes: N rows of the batch (texts, or windows of texts), C choices, S sequence, G groups.
 """
@@ -6,9 +6,9 @@ Shapes: N rows of the batch (texts, or windows of texts), C choices, S sequence,
 import keras
 import tensorflow as tf
 
-# Rows of up to so many tokens run together; each group is cut to its own longest row.
+# Rows of up to so many tokens run together; each group is trimmed to its own longest row.
 _EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
-# No run holds more tokens than this, padding included, unless a single row does, and there is one run at a time: so
+# No group holds more tokens than this, padding included, unless a single row does. Groups run one at a time, so that
 # memory for hidden states does not grow with the number of windows or choices in a request.
 _TOKENS = 8192
 _TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")  # [..., S]
@@ -16,20 +16,19 @@ _NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [N, A, S, S]
 
 
 def run_in_length_buckets(model, batch, token_outputs=None):
-    """The model's outputs on a batch, computed in groups of rows of similar length, cut to the longest row of each.
+    """The model's outputs on a batch, computed in groups of rows of similar length, each trimmed to its longest row.
 
     The rows are sorted by length, run group by group in one loop of the graph, and put back in order. A group has at
-    most 8,192 tokens, padding included (or a single row), and ends before the next one begins. Every choice of a
-    multiple-choice batch is a row of its own. Padding changes nothing in BERT (its attention is masked), so that
-    outputs equal ``model(batch)`` but for rounding; where a row has no token, outputs for tokens are garbage, as they
-    are there.
+    most 8,192 tokens, padding included (or a single row), and the groups run one after another. Every choice of a
+    multiple-choice batch is a separate row. Padding does not change BERT's results (its attention is masked), so that
+    the outputs equal those of ``model(batch)`` up to rounding. In both, token outputs at padding have no meaning.
 
-    Models that give hidden states or attention, read packed rows, or run on another backend take the batch whole.
+    Models that return hidden states or attention, read packed rows, or run on another backend get the whole batch.
 
     Args:
         model: a kbert model, or another functional model with inputs and outputs of the same names.
-        token_outputs: names of the outputs that have a value for every token, [N, S, ...]; None: those that a kbert
-            model names.
+        token_outputs: names of the outputs that have a value for every token, [N, S, ...]; None: the model's own
+            ``token_outputs``.
         batch: dict of tensors, first dimension N; ``padding_mask`` [N, S] or [N, C, S], tokens first.
 
     Returns:
@@ -54,7 +53,7 @@ def run_in_length_buckets(model, batch, token_outputs=None):
 
 
 def _run_choices(model, inputs):
-    """Outputs [N, C] of a model of inputs [N, C, S]: every choice runs as the only one of a row."""
+    """Outputs [N, C] of a model with inputs [N, C, S]: every choice runs as the only one of its row."""
     shape = tf.shape(inputs["padding_mask"])  # N, C, S
     rows = {name: tf.reshape(value, (shape[0] * shape[1], 1, shape[2])) for name, value in inputs.items()}
     lengths = tf.reduce_sum(tf.cast(rows["padding_mask"], tf.int32), axis=(1, 2))
@@ -85,13 +84,13 @@ def _applies(model):
     return (
         keras.backend.backend() == "tensorflow"
         and "padding_mask" in model.input
-        and "part_ids" not in model.input  # packed rows have no padding to speak of
+        and "part_ids" not in model.input  # packed rows have almost no padding
         and not any(name in model.output for name in _NOT_BY_ROW)
     )
 
 
 def _run(model, inputs, rows, lengths, token_outputs):
-    """The model on some rows, cut to their longest; outputs for tokens are padded to S again."""
+    """The model on some rows, trimmed to their longest; token outputs are padded to S again."""
     longest = tf.maximum(tf.reduce_max(lengths), 1)  # 1: a batch without rows still runs once
     some = {name: tf.gather(value, rows) for name, value in inputs.items()}
     some |= {name: some[name][..., :longest] for name in _TOKEN_INPUTS if name in some}
@@ -104,7 +103,7 @@ def _run(model, inputs, rows, lengths, token_outputs):
 
 
 def _groups(lengths):
-    """Rising lengths [N] → (starts, ends) int32 [G] of the groups, at least one; without rows it is empty."""
+    """Ascending lengths [N] → (starts, ends) int32 [G] of the groups; without rows there is one empty group."""
     edges = tf.constant(_EDGES)
     rows = tf.constant([max(1, _TOKENS // edge) for edge in _EDGES] + [1])  # of a group
     edge = tf.searchsorted(edges, lengths)  # [N]

@@ -1,10 +1,10 @@
-"""What has to be known beside the architecture to use a model: labels, preprocessing, thresholds."""
+"""What is needed besides the architecture to use a model: labels, preprocessing, thresholds."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-DEFAULT_SEQUENCE_LENGTH = 128  # tokens of a text where neither the model nor its task says so
+DEFAULT_SEQUENCE_LENGTH = 128  # tokens of a text if neither the model nor its task has another default
 _PREPROCESSING = (
     "sequence_length",
     "pair",
@@ -23,13 +23,13 @@ COUNTS = (
     "n_best",
     "max_answer_length",
 )
-CAN_BE_OFF = ("null_threshold", "thresholds", "window_pooling")  # of which None is a value: off
+CAN_BE_OFF = ("null_threshold", "thresholds", "window_pooling")  # for which None is a value: off
 _CHOICES = {"window_pooling": (None, "max", "mean"), "tagging_output": ("entities", "tags")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """Everything of a model that is neither weight nor architecture: what ``config.json`` holds beside those.
+    """Everything about a model in ``config.json`` that is neither weights nor architecture.
 
     Example::
 
@@ -105,7 +105,7 @@ class ModelSettings:
         return dataclasses.replace(self, **{"options": {**self.options, **values}, **fields})
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``config.json`` has it: what the preprocessor needs stands in an object of its own."""
+        """As in ``config.json``, where what the preprocessor needs is a separate object."""
         fields = dataclasses.asdict(self)
         preprocessing = {name: fields.pop(name) for name in _PREPROCESSING}
         return {**fields, "preprocessing": preprocessing}

@@ -1,4 +1,4 @@
-"""What kbert has to know of a task to build, store, load, export and serve its models."""
+"""What kbert needs to know about a task to build, store, load, export and serve its models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,15 +13,15 @@ class TaskPipeline:
     Attributes:
         task: the word, ``model.task``.
         model_class: subclass of `kbert.models.bert_model.BertModel`.
-        model_arguments: arguments of `model_class` that make it this task's.
-        stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, but the encoder itself).
-        options: names of what `kbert.build_pipeline` takes for it beside ``sequence_length``.
+        model_arguments: arguments of `model_class` for this task.
+        stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, except the encoder itself).
+        options: names of what `kbert.build_pipeline` takes for it besides ``sequence_length``.
         defaults: values of options that `kbert.pipelines.settings.ModelSettings` has no field for.
-        default_length: tokens of a text where nothing says so.
-        heads: the model's layers beside its encoder, as they begin the paths of their variables.
-        head_variables: path → letters of the shape, of variables of `heads` that no other library's format holds;
+        default_length: tokens of a text by default.
+        heads: the model's layers besides its encoder, as the first parts of the paths of their variables.
+        head_variables: path → letters of the shape, for variables of `heads` that no other library's format holds;
             the letters are those of `kbert.weights.formats.name_table`.
-        prediction_options: options for files of predictions, where they are not those of a pipeline.
+        prediction_options: options for prediction files, if they differ from those of a pipeline.
 
     Example::
 
@@ -62,41 +62,41 @@ class TaskPipeline:
         """Raises ValueError where options that were given contradict each other or `settings`."""
 
     def signatures(self, pipeline) -> dict:
-        """What a served model can be asked beside the pipeline: name → `TaskSignature`.
+        """The signatures of a served model besides the pipeline itself: name → `TaskSignature`.
 
-        A subclass may take more arguments, those of `kbert.export` that are this task's alone.
+        A subclass may take more arguments: those of `kbert.export` that only this task has.
         """
         return {}
 
     def values_per_row(self, pipeline) -> int:
-        """Floats that the largest output or intermediate result of the pipeline has for a row of S tokens."""
+        """The number of floats of the pipeline's largest output or intermediate result for a row of S tokens."""
         return 1
 
     def example_rows(self, names: tuple[str, ...]) -> list[dict]:
-        """Requests of one row each, a short one first, for these columns: for warm-up and the model card."""
+        """Requests of one row each for these columns, a short one first; for warm-up and the model card."""
         return example_rows(names)
 
     def read_columns(self, path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:
-        """A file of inputs without labels, for predictions. A subclass may take arguments that say how it is read.
+        """Reads a file of inputs without labels, for predictions. A subclass may take more arguments about its format.
 
         Args:
             path: the file.
             columns: input of the pipeline → column of the file.
 
         Returns:
-            Column → values; None: the file is a table, or holds a text a line.
+            Column → values; None: the file is a table, or has one text per line.
         """
         return None
 
     def default_sequence_length(self, longest: int) -> int:
-        """Tokens of a text where nothing says so, at most `longest`."""
+        """Tokens of a text by default, at most `longest`."""
         return min(self.default_length, longest)
 
     def labels(self, model, settings) -> list[str]:
-        """The labels of the settings, "0", "1", ... where there are none.
+        """The labels of the settings, by default "0", "1", ...
 
         Raises:
-            ValueError: another number than the model has logits.
+            ValueError: not as many labels as the model has logits.
         """
         labels = settings["labels"] or [str(i) for i in range(model.num_labels)]
         if len(labels) != model.num_labels:

@@ -1,4 +1,4 @@
-"""A signature of a task, before serving adds its limits to it."""
+"""A signature of a task, before serving adds its request limits."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 
 @dataclasses.dataclass(frozen=True)
 class TaskSignature:
-    """What a served model can be asked.
+    """A signature of a served model.
 
     Attributes:
-        finish: ``finish(batch, inputs)`` of the preprocessor's batch and the string columns; dict of outputs, the first
-            dimension of each is that of the columns.
+        finish: ``finish(batch, inputs)``, a function of the preprocessor's batch and the string columns; returns a dict
+            of outputs with the first dimension of the columns.
         preprocessor: of the inputs; None: the pipeline's own.
-        values_per_row: floats that the largest output or intermediate result has for a row of S tokens.
+        values_per_row: the number of floats of the largest output or intermediate result for a row of S tokens.
         kind: predict, or classify or regress, which take tf.Examples with the columns as features.
     """
 
@@ -26,13 +26,13 @@ class TaskSignature:
 
 
 def answering(pipeline, answers=None, values_per_row=1) -> TaskSignature:
-    """The signature that gives a pipeline's answers, or other `answers` to the same outputs of its model."""
+    """The signature that returns a pipeline's answers, or other `answers` from the same outputs of its model."""
     return TaskSignature(_Answering(pipeline.model, answers or pipeline.answers), values_per_row=values_per_row)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Answering:
-    """Two that answer with the same objects are equal: an export then holds one graph for both."""
+    """Two of these with the same objects are equal, so that an export has one graph for both."""
 
     model: Any
     answers: Any

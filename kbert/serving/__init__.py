@@ -1,4 +1,4 @@
-"""SavedModels for TF Serving."""
+"""SavedModels for TensorFlow Serving, their audit, and a client."""
 
 from kbert.lazy import lazy_exports
 

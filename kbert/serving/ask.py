@@ -1,4 +1,4 @@
-"""Rows of a file or a command line, asked of a server."""
+"""Sends rows of a file or a command line to a server."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,13 +8,13 @@ from kbert.files import parse_json
 
 
 def ask(client, rows: Sequence[Mapping[str, Any]], signature: str = "serving_default", show=None) -> Iterator[dict]:
-    """The answers to some rows, a dict each.
+    """The answers to some rows, one dict each.
 
     Args:
         client: `kbert.serving.client.ServingClient`.
         rows: dicts of column → string (choices: list of strings), all with the same columns.
-        signature: to ask; ``classify`` and ``regress`` are asked with tf.Examples, as TensorFlow Serving wants it.
-        show: called with the curl line that asks the same; None: printed to standard error.
+        signature: to call; ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving requires.
+        show: called with the curl line of the same request; None: it is printed to standard error.
     """
     show = show or (lambda line: print(line, file=sys.stderr))
     if signature == "classify":
@@ -34,7 +34,7 @@ def read_json_rows(path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file; blank lines are skipped.
 
     Raises:
-        ValueError: a line that is no object, or has other keys than the first.
+        ValueError: a line that is not an object, or has other keys than the first.
     """
     columns = None
     for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1):

@@ -8,7 +8,7 @@ from kbert.serving import audit_files
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.server_ops import CORE_OPS_SINCE_2_13, TEXT_OPS, forbidden
 
-_OLDEST = "2.12"  # the oldest server that kbert's exports promise to run in
+_OLDEST = "2.12"  # the oldest server that kbert's exports run in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class AuditReport:
 
     Attributes:
         path: the version that was read.
-        ops: dict of op → how often it stands in the graph and its functions.
+        ops: dict of op → how often it occurs in the graph and its functions.
         servers: dict of each op that is not TensorFlow's own → first server that links it, or None.
         signatures: dict of name → `kbert.serving.saved_model_file.Signature`.
         problems: list of str; empty if a stock server runs the model.
@@ -45,17 +45,17 @@ class AuditReport:
             yield f"  A stock tensorflow_model_server {_OLDEST} or later runs it."
 
     def require_clean(self):
-        """Raises ValueError, which names all problems, if there are any."""
+        """Raises a ValueError with all problems, if there are any."""
         if self.problems:
             raise ValueError(f"audit of {self.path}: " + "; ".join(self.problems))
 
 
 def audit(saved_model):
-    """Reads an exported SavedModel as a server would, and lists what would go wrong. The model is not run.
+    """Checks that a stock TensorFlow Serving can run an exported SavedModel. The model is read, not run.
 
-    Checked are: every op of every function (linked into the stock servers since 2.12, and none with state or Python);
-    the signatures (a default, the batch first everywhere, names that REST leaves alone); that each weight is stored
-    once; that the warm-up requests fit the signatures; that the batching parameters are ones a server takes.
+    It checks every op of every function (linked into the stock servers since 2.12, without state or Python); the
+    signatures (a default, the batch as first dimension everywhere, names that REST does not reserve); that each weight
+    is stored once; that the warm-up requests match the signatures; and that a server accepts the batching parameters.
 
     Args:
         saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its highest version.
@@ -64,7 +64,7 @@ def audit(saved_model):
         `AuditReport`.
 
     Raises:
-        FileNotFoundError, ValueError: no SavedModel there, or a damaged one.
+        FileNotFoundError, ValueError: no SavedModel, or a damaged one.
 
     Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and batching_session.cc.
 
@@ -130,7 +130,7 @@ def _signature_problems(signatures):
         yield from _method_problems(name, signature)
 
 
-_METHODS = {  # kind → (inputs, the outputs it may have, at least one of them)
+_METHODS = {  # kind → (inputs, possible outputs, of which it needs at least one)
     "classify": {"classes": "string", "scores": "float32"},
     "regress": {"outputs": "float32"},
 }

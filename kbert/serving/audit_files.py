@@ -1,4 +1,4 @@
-"""What `audit` checks beside the graph: the checkpoint, the warm-up requests, the batching parameters."""
+"""What `audit` checks besides the graph: the checkpoint, the warm-up requests, the batching parameters."""
 
 import hashlib
 
@@ -80,7 +80,7 @@ def _input_problems(inputs, specs):
 
 
 def _example_problems(examples, features):
-    """`features`: of each parser in the graph what it insists on; an example must suit one of them."""
+    """`features`: for each parser in the graph its required features; an example must have those of one of them."""
     import tensorflow as tf
     from google.protobuf.message import DecodeError
 

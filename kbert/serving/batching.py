@@ -28,7 +28,7 @@ def read_batching_parameters(path):
     """dict of field → list of int; comments are skipped.
 
     Raises:
-        ValueError: text that is not of this form; a number that lacks its braces, or has some.
+        ValueError: text that is not of this form; a number that lacks its braces, or should have none.
     """
     text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
     entries = re.findall(r"(\w+)\s*(?::\s*(\w+)|\{\s*value\s*:\s*(\w+)\s*\})", text)

@@ -1,4 +1,4 @@
-"""The model card: what lies in a version, in words a person and a program can read."""
+"""The model card: a description of a version for people and programs."""
 
 import dataclasses
 import datetime
@@ -17,11 +17,11 @@ def model_card(name, version, pipeline, signatures, limits, report, metrics=None
         signatures: dict of `kbert.serving.signatures.ServingSignature`.
         limits: `kbert.serving.limits.ServingLimits` that the signatures check.
         report: `kbert.serving.audit.AuditReport` of the SavedModel.
-        metrics: dict of what was measured on the model, or None.
-        made_by: dict of what made the model, or None.
+        metrics: dict of the model's metrics, or None.
+        made_by: dict of the settings that made the model, or None.
 
     Returns:
-        dict, all of it JSON.
+        JSON-able dict.
     """
     settings = pipeline.settings()
     vocabulary = pipeline.tokenizer.vocabulary

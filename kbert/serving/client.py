@@ -13,27 +13,27 @@ _WAIT = 0.2  # seconds before the second try, doubled each time
 
 
 class ServingClient:
-    """Asks a model on a TensorFlow Serving.
+    """Sends requests to a model on a TensorFlow Serving server.
 
     Args:
         url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS, ``grpcs://…``.
         model: the model's name on the server.
-        version: its version; None: the one the server takes.
+        version: its version; None: the server's choice.
         label: a version label, such as "stable", in place of a version.
-        timeout: seconds that one try waits for an answer; over REST it may take twice as long where the server sends
-            its headers bit by bit.
-        tries: how often to try where the server is not there, or says that it is overloaded (REST 429, 502, 503, 504;
-            gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow answer is not asked for again: that would make it slower.
-        root_certificates: for https and grpcs, a file of the certificates (PEM) that vouch for the server; None: those
-            of the public authorities.
-        client_certificate: for a server that asks who its clients are, the files (certificate, key), both PEM.
+        timeout: seconds that one try waits for an answer; over REST up to twice that if the server sends its headers
+            piecemeal.
+        tries: how often to try if the server cannot be reached, or says that it is overloaded (REST 429, 502, 503, 504;
+            gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which would add to the load.
+        root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's; None: those of
+            the public authorities.
+        client_certificate: for a server that authenticates its clients, the files (certificate, key), both PEM.
 
     Raises:
         ValueError: a URL of another kind, both a version and a label, certificates without TLS.
         OSError: a file of certificates that cannot be read.
 
-    Every call raises `ServingError` where there is no answer, and says why. Answers of more than 256 MB are not read,
-    and redirects are not followed: texts go to the server that was named, or nowhere.
+    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256 MB are not read,
+    and redirects are not followed, so that texts are sent only to the server that was named.
 
     Example::
 
@@ -58,7 +58,7 @@ class ServingClient:
         if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
             raise ValueError(f"ServingClient: certificates are for https:// and grpcs://. Received: {url!r}")
         for file in filter(None, (root_certificates, *(client_certificate or ()))):
-            open(file, "rb").close()  # an error now, and not with the first request
+            open(file, "rb").close()  # an error now, not at the first request
         self.url, self.model = url.rstrip("/"), model
         self.version, self.label = version, label
         self.timeout, self.tries = timeout, tries
@@ -69,10 +69,9 @@ class ServingClient:
         self._transport = transport(self.url, root_certificates, client_certificate)
 
     def predict(self, inputs, signature="serving_default"):
-        """Answers: dict of output → list, one entry a row.
+        """Answers: dict of output → list, one entry per row.
 
-        Entries that are lists hold what the row really has: what the server filled them up with is cut off, as the
-        output ``count`` (of an n-best list ``n_best_count``) says.
+        Padding is removed from entries that are lists, by the output ``count`` (of an n-best list ``n_best_count``).
 
         Args:
             inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length).
@@ -81,7 +80,7 @@ class ServingClient:
         inputs = _filled(inputs)
         found = self._patiently(lambda: self._transport.predict(self._spec(signature), inputs, self.timeout))
         if not isinstance(found, dict):
-            found = {self._only_output(signature): found}  # a single output comes without its name
+            found = {self._only_output(signature): found}  # a single output is returned without its name
         rows = len(next(iter(inputs.values()), ()))
         return trim_answers({name: self._rows(values, rows) for name, values in found.items()}, self.url)
 
@@ -99,17 +98,17 @@ class ServingClient:
         return self._rows(rows, len(examples))
 
     def metadata(self):
-        """What the server says about the model's signatures: dict of signature → {"inputs": …, "outputs": …}.
+        """The model's signatures, from the server: dict of signature → {"inputs": …, "outputs": …}.
 
         Raises:
-            ValueError: a gRPC client: only REST has it.
+            ValueError: a gRPC client; only REST has this.
         """
         if not isinstance(self._transport, RestTransport):
             raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
         return self._patiently(lambda: self._transport.metadata(self._spec(), self.timeout))
 
     def curl(self, inputs, signature="serving_default", verb="predict"):
-        """The command line that asks the same over REST.
+        """The curl command of the same request over REST.
 
         Args:
             inputs: as for `predict`; for the verbs classify and regress the examples.
@@ -135,13 +134,13 @@ class ServingClient:
         return self._only_outputs[signature]
 
     def _rows(self, values, rows):
-        """An output's values, if there is one for each row that was sent."""
+        """An output's values, after checking that there is one for each row sent."""
         if not isinstance(values, list) or len(values) != rows:
             raise ServingError(f"{self.url}: expected a list of {rows} answers. Received: {values!r:.200}")
         return values
 
     def _patiently(self, ask):
-        """Asks again where the server is not there or overloaded."""
+        """Repeats a request if the server cannot be reached or is overloaded."""
         for number in range(self.tries):
             try:
                 return ask()
@@ -165,7 +164,7 @@ def _checked_scheme(url):
 
 
 def _filled(inputs):
-    """Lists of choices filled up with "", which is no choice, to the longest: a request has one shape."""
+    """Lists of choices padded to the longest with "", which is not a choice: a request has one shape."""
     filled = {}
     for name, column in inputs.items():
         rows = [row for row in column if isinstance(row, (list, tuple))]

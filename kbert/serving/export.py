@@ -1,4 +1,4 @@
-"""A pipeline → ``saved_models/NAME/VERSION/``, as TensorFlow Serving takes it."""
+"""A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving."""
 
 import errno
 import os
@@ -28,12 +28,12 @@ def export(
     metrics=None,
     made_by=None,
 ):
-    """Writes a SavedModel from raw strings to answers, and all that a server wants beside it.
+    """Writes a SavedModel from raw strings to answers, with everything that a server needs.
 
-    It needs neither kbert nor Keras to run: TensorFlow and the ops of tensorflow-text that every stock TF Serving since
-    2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every output is the
-    batch, so that the server may batch. The version appears whole or not at all (it is written under another name
-    inside `directory`, audited, flushed to the disk and renamed): a server may watch the directory.
+    To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that every stock TensorFlow
+    Serving since 2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every
+    output is the batch, so that the server may batch. The version appears whole or not at all (it is written under
+    another name inside `directory`, audited, flushed to the disk and renamed), so a server may watch the directory.
 
     A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of
     its task: `kbert.serving.signatures.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
@@ -44,21 +44,21 @@ def export(
         directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
         version: positive int; None: one more than the highest there, or 1.
         layers: of an encoder, the hidden states that the signature ``features`` gives; None: the last four.
-        max_request_bytes: the most bytes of text that a request may hold, all strings of all rows together.
-        max_request_tokens: the most tokens that the model runs for a request: rows × sequence length, padding included,
-            where a long text has a row for each of its windows and a question one for each choice.
-        metrics: dict of what was measured on the model, for the card.
-        made_by: dict of what made the model, for the card.
+        max_request_bytes: limit on the bytes of text in a request, over all strings of all rows.
+        max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence length, padding
+            included, where a long text has a row for each of its windows and a question one for each choice.
+        metrics: dict of the model's metrics, for the card.
+        made_by: dict of the settings that made the model, for the card.
 
     Returns:
         pathlib.Path of the version written.
 
     Raises:
         TypeError: not a pipeline.
-        ValueError: a version or limit that is no positive integer; a model that a stock server would not run
+        ValueError: a version or limit that is not a positive integer; a model that a stock server would not run
             (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
-        OSError: the disk is full; nothing is left of the version.
+        OSError: the disk is full; the incomplete version is deleted.
 
     Source: TensorFlow Serving's convention for model directories.
 
@@ -99,7 +99,7 @@ def _appears(partial, target):
             return False
         raise
     flush(target.parent)
-    flush(target.parent.parent)  # it may hold a new name too
+    flush(target.parent.parent)  # its entry may be new too
     return True
 
 

@@ -22,8 +22,8 @@ class GrpcTransport:
 
     Args:
         url: grpc://host:port, or grpcs://host:port for TLS.
-        root_certificates: file of the certificates (PEM) that vouch for the server; None: those that grpcio ships.
-        client_certificate: None, or the files (certificate, key) with which the client shows who it is.
+        root_certificates: PEM file of the certificates that sign the server's; None: those that grpcio ships.
+        client_certificate: None, or the files (certificate, key) that authenticate the client.
 
     Raises:
         ValueError: grpcio is not installed.
@@ -82,7 +82,7 @@ def _read(path):
 
 
 def _plain(array):
-    """As REST gives it: lists of str and numbers."""
+    """As REST returns it: lists of str and numbers."""
     if array.dtype != object:
         return array.tolist()
 

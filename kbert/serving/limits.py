@@ -1,4 +1,4 @@
-"""How much one request may ask of a server.
+"""Limits on the size of a request.
 
 Shapes: B texts, C choices, S sequence.
 """
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kbert.preprocessing.limits import at_most, limit_rows
 
-# Numbers that one output may have as floats: 256 MB. It bounds what [B, S, ...] and [B, M, V] take of memory.
+# The number of floats in one output: 256 MB. It bounds the memory of [B, S, ...] and [B, M, V].
 _MAX_VALUES = 2**26
 
 
@@ -17,16 +17,16 @@ _MAX_VALUES = 2**26
 class ServingLimits:
     """Two limits that every signature of an export checks in graph, before it computes anything.
 
-    With them the time and the memory of a request have a bound, whatever it holds. A request beyond one of them is
-    refused with INVALID_ARGUMENT (REST 400) and a message that names the limit and what was received.
+    They bound the time and the memory of a request, whatever it contains. A request that exceeds one of them is refused
+    with INVALID_ARGUMENT (REST 400) and a message with the limit and what was received.
 
     Attributes:
-        max_request_bytes: the most bytes of text, all strings of the request together.
-        max_request_tokens: the most tokens that the model runs for a request: rows × S, padding included, where a long
-            text has a row for each of its windows, and a question of multiple choice one for each choice.
+        max_request_bytes: bytes of text, over all strings of the request.
+        max_request_tokens: tokens that the model runs for a request: rows × S, padding included, where a long text has
+            a row for each of its windows, and a multiple-choice question one for each choice.
 
     Raises:
-        ValueError: a limit that is no positive integer.
+        ValueError: a limit that is not a positive integer.
     """
 
     max_request_bytes: int = 2**20
@@ -42,7 +42,7 @@ class ServingLimits:
 
         Args:
             sequence_length: S.
-            values_per_row: how many floats the largest output or intermediate result has for each row.
+            values_per_row: number of floats of the largest output or intermediate result for each row.
 
         Raises:
             ValueError: not even one row is allowed.
@@ -55,7 +55,7 @@ class ServingLimits:
         return max(1, min(self.max_request_tokens // sequence_length, _MAX_VALUES // values_per_row))
 
     def check_bytes(self, strings):
-        """The string tensors (a list of them), once they are known to be within `max_request_bytes`."""
+        """The string tensors (a list), after checking that they are within `max_request_bytes`."""
         lengths = (tf.reduce_sum(tf.cast(tf.strings.length(column), tf.int64)) for column in strings)
         advice = "Send less at once, or export the model with a larger max_request_bytes."
         return at_most(tf.add_n(list(lengths)), self.max_request_bytes, "bytes of text", advice, list(strings))

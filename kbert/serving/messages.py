@@ -1,7 +1,7 @@
 """The messages of TensorFlow Serving that kbert writes and reads, with the protobuf library alone.
 
-The classes are made from the table below when this module is imported. tensorflow-serving-api has them ready-made, but
-importing those imports TensorFlow, which a client should neither need nor wait for.
+The classes are made from the table below when this module is imported. Those of tensorflow-serving-api import
+TensorFlow, which a client should neither need nor wait for.
 
 Source: tensorflow_serving/apis/*.proto, tensorflow/core/framework/tensor.proto, tensorflow/core/example/*.proto.
 """
@@ -11,11 +11,11 @@ from google.protobuf.message import DecodeError
 
 from kbert.serving.tensor_proto import fill_tensor_proto, tensor_proto_to_array
 
-# The most bytes of an answer that is read; gRPC's default of 4 MB is less than one batch of token features.
+# The largest answer that is read, in bytes; gRPC's default of 4 MB is less than one batch of token features.
 MAX_MESSAGE = 256 * 2**20
 KINDS = ("predict", "classify", "regress")
 
-# message → field → (number, type). bytes stand for what is passed on unread, and for text that must not be refused.
+# message → field → (number, type). bytes are for what is passed on unread, and for text that need not be UTF-8.
 _FIELDS = {
     "Dim": {"size": (1, "int64")},
     "Shape": {"dim": (2, "repeated Dim")},
@@ -64,7 +64,7 @@ _FIELDS = {
 
 
 def _make_classes():
-    """dict of message name → class; in a pool of their own, so that TensorFlow's stand beside them."""
+    """dict of message name → class; in a separate pool, so that they do not clash with TensorFlow's."""
     package, kinds = "kbert.serving", descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="kbert/serving.proto", package=package, syntax="proto3")
     for name, fields in _FIELDS.items():
@@ -94,10 +94,10 @@ _CLASSES = _make_classes()
 
 
 def parse(name, data):
-    """The message of one of the types above in some bytes.
+    """Parses bytes as a message of one of the types above.
 
     Raises:
-        ValueError: bytes that are no such message.
+        ValueError: bytes that are not such a message.
     """
     try:
         return _CLASSES[name].FromString(data)
@@ -114,7 +114,7 @@ def decode_tensor(data):
     """TensorProto's bytes → NumPy array; strings become an object array of bytes.
 
     Raises:
-        ValueError: no TensorProto, or one of a dtype that no answer has.
+        ValueError: not a TensorProto, or one of a dtype that answers do not have.
     """
     return tensor_proto_to_array(parse("Tensor", data))
 

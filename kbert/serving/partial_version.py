@@ -1,4 +1,4 @@
-"""Where a version is written until it is whole: inside the model's directory, under a name that servers overlook."""
+"""Where a version is written until it is complete: in the model's directory, under a name that servers ignore."""
 
 import contextlib
 import fcntl
@@ -13,13 +13,13 @@ from kbert.files import is_partial
 def partial_version(directory):
     """An empty directory inside `directory`, in which a version is written; the writer renames it to its number.
 
-    It is inside, not beside the model's directory, because that may be the root of a mounted volume, out of which
-    nothing can be renamed. Its name is no number: TensorFlow Serving takes only numbers for versions
+    It is inside the model's directory, not beside it, because that may be the root of a mounted volume, out of which
+    nothing can be renamed. Its name is not a number: TensorFlow Serving takes only numbers for versions
     (file_system_storage_path_source.cc). It is deleted at the end if it was not renamed, and `directory` too if it is
-    new and empty. What an export that was killed left behind is deleted first: an export holds a lock on its own.
+    new and empty. What a killed export left behind is deleted first; a running export holds a lock on its directory.
 
     Args:
-        directory: pathlib.Path of the model's versions; made if it is not there.
+        directory: pathlib.Path of the model's versions; created if it does not exist.
     """
     is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def _make_locked(directory):
     while True:
         partial = directory / f".{uuid.uuid4().hex[:8]}.tmp"
         partial.mkdir()
-        # Until it is locked, another export may take it for abandoned.
+        # Until it is locked, another export may consider it abandoned.
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(partial, os.O_RDONLY)
             with contextlib.suppress(OSError):  # a file system without locks

@@ -8,7 +8,7 @@ from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directo
 
 
 def provenance(source) -> dict[str, Any]:
-    """The name of the model, and of a kbert directory the hash of its weights and what is known of the run.
+    """The name of the model and, for a kbert directory, the hash of its weights and what is known about the run.
 
     Args:
         source: path of the model, or its name on the hub.
@@ -22,7 +22,7 @@ def provenance(source) -> dict[str, Any]:
 
 
 def metrics_of(source) -> dict[str, Any]:
-    """The metrics.json that a recipe wrote in the model's directory or beside it; {} where there is none."""
+    """The metrics.json that a recipe wrote in the model's directory or beside it; {} if there is none."""
     path = pathlib.Path(source)
     for file in (path / "metrics.json", path.parent / "metrics.json"):
         if path.is_dir() and file.is_file():

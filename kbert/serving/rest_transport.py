@@ -17,15 +17,15 @@ _BUSY = (429, 502, 503, 504)
 
 
 class RestTransport:
-    """Calls of a REST API, over connections that are kept.
+    """Calls of a REST API, over persistent connections.
 
-    Redirects are not followed. Trying again is left to `ServingClient`, which does it for both transports:
-    ``urllib3.Retry`` cannot tell a server that is slow, and not to be asked again, from one that closed the connection.
+    Redirects are not followed. `ServingClient` repeats requests, for both transports: ``urllib3.Retry`` cannot tell a
+    slow server, which should not get the request again, from one that closed the connection.
 
     Args:
         url: http://host:port or https://host:port.
-        root_certificates: file of the certificates (PEM) that vouch for the server; None: those that requests ships.
-        client_certificate: None, or the files (certificate, key) with which the client shows who it is.
+        root_certificates: PEM file of the certificates that sign the server's; None: those that requests ships.
+        client_certificate: None, or the files (certificate, key) that authenticate the client.
 
     Source: tensorflow.org/tfx/serving/api_rest.
     """
@@ -34,12 +34,12 @@ class RestTransport:
         self.url = url
         self._session = requests.Session()
         self._session.headers.update({"Content-Type": "application/json", "Accept-Encoding": "identity"})
-        # Not session.verify, which REQUESTS_CA_BUNDLE of the environment would overrule.
+        # Not session.verify, which REQUESTS_CA_BUNDLE of the environment would override.
         self._verify = root_certificates and str(root_certificates)
         self._session.cert = client_certificate and tuple(map(str, client_certificate))
 
     def predict(self, spec, inputs, timeout):
-        """dict of output → list, or a list where there is one output.
+        """dict of output → list, or a list if there is one output.
 
         Args:
             spec: dict with signature, and what `address_of` takes.
@@ -107,7 +107,7 @@ class RestTransport:
 
 
 def address_of(url, spec):
-    """Where a model of a server answers. `spec`: dict with model, version and label, the last two None or given."""
+    """The URL of a model on a server. `spec`: dict with model, version and label, the last two possibly None."""
     version, label = spec["version"], spec["label"]
     which = f"/versions/{version}" if version is not None else ""
     which = f"/labels/{urllib.parse.quote(label, safe='')}" if label is not None else which
@@ -115,7 +115,7 @@ def address_of(url, spec):
 
 
 def _serving_error(address, error, timeout):
-    """What an exchange that failed says in one line."""
+    """The error of a failed exchange, in one line."""
     causes = list(_causes(error))
     is_new = any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in causes)  # a kind of TimeoutError
     if not is_new and any(isinstance(cause, (TimeoutError, urllib3.exceptions.TimeoutError)) for cause in causes):
@@ -124,7 +124,7 @@ def _serving_error(address, error, timeout):
         return ServingError(f"{address} broke its answer off: {causes[-1]}", may_retry=True)
     if isinstance(causes[-1], http.client.HTTPException) and not isinstance(causes[-1], ConnectionError):
         return ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {causes[-1]!r}")
-    is_refused = isinstance(error, requests.exceptions.SSLError)  # a certificate does not become valid by waiting
+    is_refused = isinstance(error, requests.exceptions.SSLError)  # waiting does not make a certificate valid
     return ServingError(f"{address} cannot be reached: {causes[-1]}", may_retry=not is_refused)
 
 

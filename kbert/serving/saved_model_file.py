@@ -1,11 +1,11 @@
-"""What saved_model.pb says, without loading the model."""
+"""Reads saved_model.pb without loading the model."""
 
 import collections
 import dataclasses
 import math
 import pathlib
 
-_INIT = "__saved_model_init_op"  # stands among the signatures, but is none
+_INIT = "__saved_model_init_op"  # listed among the signatures, but not one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Signature:
 
     @property
     def kind(self):
-        """What a server may be asked with it: predict, classify or regress."""
+        """The server's method for it: predict, classify or regress."""
         return self.method.rpartition("/")[2]
 
 
@@ -38,7 +38,7 @@ class SavedModelFile:
         directory: one version, with saved_model.pb in it.
 
     Raises:
-        FileNotFoundError: no SavedModel there.
+        FileNotFoundError: no SavedModel.
         ValueError: a damaged one, or one without a graph for serving.
 
     Example::
@@ -83,7 +83,7 @@ class SavedModelFile:
         return sum(variables.values())
 
     def example_features(self):
-        """The features that the graph's parsers of tf.Examples insist on: a list of sets of names, one a parser."""
+        """The features that the graph's parsers of tf.Examples require: a list of sets of names, one per parser."""
         import tensorflow as tf
 
         graph, found = self._graph.graph_def, []

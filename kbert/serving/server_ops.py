@@ -40,7 +40,7 @@ TEXT_OPS = {
     for name in names.split()
 }
 
-# What a server links but a model for strings must not use: state beside the weights (tables need files and an
+# What a server links but a model for strings must not use: state besides the weights (tables need files and an
 # initialiser that Keras' export loses), Python, and code compiled for one machine.
 _STATE = "a lookup table, whose state is no weight: exports lose it (keras-hub issue 2015); use a constant"
 _PYTHON = "calls Python, which a server has not"

@@ -1,11 +1,11 @@
-"""What goes wrong between a client and a server."""
+"""The error of a client."""
 
 
 class ServingError(OSError):
-    """A server that is not there, is too slow, refuses, or answers with nonsense; the message says which.
+    """A server that cannot be reached, is too slow, refuses, or returns an invalid answer; the message says which.
 
     Attributes:
-        may_retry: whether asking again soon may help.
+        may_retry: whether repeating the request soon may help.
     """
 
     def __init__(self, message, may_retry=False):

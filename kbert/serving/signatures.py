@@ -1,4 +1,4 @@
-"""What a served model can be asked: the signatures of its task, within the limits on requests.
+"""The signatures of a served model: those of its task, with limits on requests.
 
 Shapes: B batch, S sequence.
 """
@@ -42,7 +42,7 @@ class ServingSignature:
 def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature]:
     """The signatures of a pipeline's SavedModel: ``serving_default``, the pipeline itself, and those of its task.
 
-    | task | signatures beside serving_default |
+    | task | signatures besides serving_default |
     |---|---|
     | encoder | ``embed``, ``tokenize``, ``features`` |
     | pretraining, masked_lm | ``fill_mask``; with a next-sentence head ``next_sentence`` |
@@ -52,13 +52,13 @@ def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature
 
     Args:
         pipeline: `kbert.Pipeline`.
-        layers: of an encoder, which hidden states ``features`` gives, as indices into the L + 1 of them (0 =
-            embeddings, -1 = last); None: the last four, or all where there are fewer.
-        limits: `kbert.serving.limits.ServingLimits`, which every signature checks; None: those by default.
+        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1 of them (0 =
+            embeddings, -1 = last); None: the last four, or all if there are fewer.
+        limits: `kbert.serving.limits.ServingLimits`, which every signature checks; None: the default ones.
 
     Raises:
-        ValueError: layers that the encoder does not have, or of a model that is no encoder; limits that do not allow a
-            single row.
+        ValueError: layers that the encoder does not have, or for a model that is not an encoder; limits that do not
+            allow a single row.
     """
     limits = limits or ServingLimits()
     task = task_pipeline(pipeline.model.task)
@@ -72,7 +72,7 @@ def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature
 
 
 def _within_limits(signature: TaskSignature, pipeline, task, limits):
-    """The signature with its limits, on string columns or, of its kind, on tf.Examples."""
+    """The signature with its limits, on string columns or, depending on its kind, on tf.Examples."""
     preprocessor = signature.preprocessor or pipeline.preprocessor
     specs = preprocessor.string_signature()
     rows_of = task.example_rows if signature.preprocessor is None else example_rows
@@ -102,7 +102,7 @@ def _on_examples(plain, limits, kind):
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in plain.inputs}
 
     def columns(inputs):
-        (inputs,) = limits.check_bytes([inputs])  # a message holds more bytes than its strings
+        (inputs,) = limits.check_bytes([inputs])  # a message has more bytes than its strings
         parsed = tf.io.parse_example(inputs, features)
         return [parsed[name] for name in plain.inputs]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 _STRING = 7
-_MOST = 2**28  # values of a tensor: more than any answer has; a broken message must not ask for all memory
+_MOST = 2**28  # values of a tensor: more than any answer has; a broken message must not exhaust the memory
 # DataType → (the layout of tensor_content, the field of single values)
 _TYPES = {
     1: ("<f4", "float_val"),
@@ -41,7 +41,7 @@ def tensor_proto_to_array(message):
     """TensorProto → NumPy array; strings become an object array of bytes.
 
     Raises:
-        ValueError: a dtype that no answer has, or values that do not fit the shape.
+        ValueError: a dtype that answers do not have, or values that do not fit the shape.
     """
     shape = tuple(dim.size for dim in message.tensor_shape.dim)
     if message.dtype == _STRING:
@@ -53,7 +53,7 @@ def tensor_proto_to_array(message):
         content = message.tensor_content
         values = np.frombuffer(content, layout) if content else np.array(getattr(message, field), layout)
     size = math.prod(shape)
-    if 0 < len(values) < size <= _MOST:  # TensorProto: the last value stands for all that follow
+    if 0 < len(values) < size <= _MOST:  # TensorProto: the last value is repeated
         values = np.concatenate([values, np.repeat(values[-1:], size - len(values))])
     if len(values) != size:
         raise ValueError(f"expected {size} values, for shape {shape}. Received: {len(values)}")

@@ -1,18 +1,18 @@
-"""Answers without what a server fills them up with.
+"""Removes the padding from a server's answers.
 
-Shapes: B rows, M places of a padded output.
+Shapes: B rows, M entries of a padded output.
 """
 
 from kbert.serving.serving_error import ServingError
 
-_COUNTS = ("n_best_count", "count")  # outputs int [B]: how much of each row is real
+_COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each row are real
 
 
 def trim_answers(answers, url=""):
-    """The outputs of a model of kbert, each row cut to what is real of it.
+    """The outputs of a kbert model without padding.
 
-    Outputs have the same width for every row, so that a server can batch. ``count`` says how much of a row of the
-    others is real: how many masks, words, entities or tokens; ``n_best_count`` says it of the outputs ``n_best_…``.
+    Outputs have the same width for every row, so that a server can batch. ``count`` is the number of real entries of a
+    row (masks, words, entities or tokens); ``n_best_count`` is that of the outputs ``n_best_…``.
 
     Args:
         answers: dict of output → list of B; an output [B, M, …] is a list of lists.
@@ -22,7 +22,7 @@ def trim_answers(answers, url=""):
         dict of the same outputs; the counts themselves stay.
 
     Raises:
-        ServingError: a count that is no number of entries.
+        ServingError: a count that is not a possible number of entries.
 
     Example::
 

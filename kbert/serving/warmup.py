@@ -1,4 +1,4 @@
-"""Requests that a server answers to itself before it takes others: assets.extra/tf_serving_warmup_requests."""
+"""Requests that a server runs before it accepts others: assets.extra/tf_serving_warmup_requests."""
 
 import os
 
@@ -13,9 +13,9 @@ MAX_RECORDS = 1000  # of a server
 def write_warmup(path, signatures):
     """Writes a record for each signature and each batch size of `BATCH_SIZES` that its limits allow.
 
-    The first request in a graph is many times as slow as the second; a server that has answered these is warm when it
-    takes its first real one. Rows are the examples in turn, short and long ones, or all of them the first, short one
-    where long ones are beyond the limits: a server does not load a model that refuses one of its records.
+    The first request to a graph takes many times as long as the second; a server runs these records first. Rows are the
+    examples in turn, short and long ones, or only the first, short one if long ones exceed the limits: a server does
+    not load a model that refuses one of its records.
 
     Args:
         path: pathlib.Path of the file.
@@ -70,7 +70,7 @@ def read_warmup(path):
     """(kind, signature name, inputs) of each record: see `kbert.serving.messages.read_prediction_log`.
 
     Raises:
-        ValueError: a damaged file, or records that are no PredictionLog.
+        ValueError: a damaged file, or records that are not a PredictionLog.
     """
     import tensorflow as tf
 
@@ -79,13 +79,13 @@ def read_warmup(path):
     except tf.errors.DataLossError as error:
         raise ValueError(f"expected a TFRecord file. Received: {error.message}") from error
     size = os.path.getsize(path)
-    if size and not records:  # TensorFlow takes a file shorter than a record's header for one without records
+    if size and not records:  # TensorFlow treats a file shorter than a record's header as one without records
         raise ValueError(f"expected a TFRecord file. Received: {size} bytes without a record")
     return [read_prediction_log(record) for record in records]
 
 
 def fed(kind, inputs):
-    """The inputs of a record as the signature's function takes them: dict of name → array of strings."""
+    """The inputs of a record for the signature's function: dict of name → array of strings."""
     return inputs if kind == "predict" else {"inputs": np.array(inputs, dtype=object)}
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints, read and written."""
+"""Reading and writing checkpoints."""
 
 from kbert.lazy import lazy_exports
 

@@ -11,7 +11,7 @@ from kbert.models.quantized_layers import check_quantized, quantize_layers, quan
 from kbert.models.trainability import check_trainability, set_trainability, trainability
 from kbert.pipelines.registry import task_names, task_pipeline
 
-# Fields of BertConfig that stored weights were not shaped or learned by; the others cannot be overridden.
+# Fields of BertConfig that neither shape stored weights nor change what they compute; the others cannot be overridden.
 FREE_FIELDS = (
     "hidden_dropout",
     "attention_dropout",
@@ -26,7 +26,7 @@ _NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "lora
 
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """What builds a model again, without its weights.
+    """What is needed to build a model again, without its weights.
 
     Example::
 
@@ -72,7 +72,7 @@ class ModelDescription:
 
     @staticmethod
     def argument_names(task: str) -> tuple[str, ...]:
-        """What the constructor of this task's model takes beside encoder and dtype."""
+        """What the constructor of this task's model takes besides encoder and dtype."""
         task = task_pipeline(task)
         elsewhere = {"self", *_NOT_ARGUMENTS, *task.model_arguments}
         if task.stands_on_encoder:
@@ -103,13 +103,13 @@ class ModelDescription:
             return {k: v for k, v in (arguments or {}).items() if k not in _WITHOUT_VARIABLES}
 
         config = {k: v for k, v in self.config.to_dict().items() if k not in FREE_FIELDS}
-        has_encoder = self.encoder_arguments is not None  # None leaves the encoder to the task: not known to be equal
+        has_encoder = self.encoder_arguments is not None  # None means the task's default encoder: not known to be equal
         arguments = shaping(self.arguments), has_encoder, shaping(self.encoder_arguments)
         return self.task, config, arguments, self.quantized_layers
 
 
 def check_argument(name: str, value: Any) -> None:
-    """Raises ValueError if a constructor argument out of a file has a value that no model can be built with."""
+    """Raises ValueError if a constructor argument from a file has a value with which no model can be built."""
     positive = type(value) is int and value > 0
     number = type(value) in (int, float)
     sound, expected = {

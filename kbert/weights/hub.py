@@ -1,9 +1,9 @@
-"""Checkpoints on the Hugging Face hub, by name; an optional extra, and only where there is a network."""
+"""Downloads checkpoints from the Hugging Face hub; needs the optional huggingface_hub and a network."""
 
 import pathlib
 import re
 
-# Endings of the files that sources are: what ends so is no repository.
+# File extensions of checkpoints: a name that ends like this is not a repository.
 _FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
@@ -11,10 +11,10 @@ _OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json
 
 
 def is_hub_name(source) -> bool:
-    """Whether a source that does not exist here is taken for a repository on the hub: ``name`` or ``owner/name``.
+    """Whether a source that is not an existing path is treated as a repository on the hub: ``name`` or ``owner/name``.
 
-    Not if it could be a path mistyped: it begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash,
-    ends as a file of weights does, or its first part is a directory here.
+    Not if it could be a mistyped path: it begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash,
+    ends like a file of weights, or its first part is a directory here.
     """
     if not isinstance(source, str) or _NAME.fullmatch(source) is None or source.endswith(_FILE_ENDINGS):
         return False
@@ -23,7 +23,7 @@ def is_hub_name(source) -> bool:
 
 
 def download_from_hub(name: str, revision: str | None = None, token: str | None = None) -> pathlib.Path:
-    """Downloads a repository's config, tokenizer and weights (one kind of several), or finds them in the cache.
+    """Downloads a repository's config, tokenizer and weights (in one of several formats), or finds them in the cache.
 
     Args:
         name: ``name`` or ``owner/name``.
@@ -31,7 +31,7 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
         token: access token, for private repositories; None: the one that ``hf auth login`` stored.
 
     Returns:
-        The directory they are in.
+        The directory with the files.
 
     Raises:
         FileNotFoundError: huggingface_hub is not installed, the hub cannot be reached, or has no such repository.
@@ -48,13 +48,13 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
         _reach(huggingface_hub)
         wanted = _wanted(huggingface_hub.list_repo_files(name, **given))
         return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, **given))
-    except Exception as error:  # what is thrown without a network depends on the versions of three libraries
+    except Exception as error:  # without a network, the exception depends on the versions of three libraries
         try:
             return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=True, **given))
         except Exception:
             reason = str(error).splitlines()[0] if str(error) else ""
             raise FileNotFoundError(
-                f"{name!r} does not exist here as a path, and could not be had from the Hugging Face hub "
+                f"{name!r} does not exist here as a path, and could not be downloaded from the Hugging Face hub "
                 f"({type(error).__name__}: {reason}). {_by_hand(name)}"
             ) from error
 
@@ -66,7 +66,7 @@ def snapshot_commit(directory) -> str | None:
 
 
 def _reach(huggingface_hub):
-    """One short try: the library itself would try six times, half a minute, before saying that there is no network."""
+    """One short try: without a network, the library itself would try six times, for half a minute."""
     huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)
 
 

@@ -17,26 +17,26 @@ _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  #
 def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None, vocabulary=None, **overrides):
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
-    The format is recognised by content: what `save_pretrained` or a recipe left, a Hugging Face directory (or a name on
-    its hub), Google's TensorFlow checkpoints, KerasHub presets. Nothing executes code out of a checkpoint. The
-    logger "kbert" says in a line what was loaded (INFO), in one each which parts are new (WARNING: they have to be
-    trained) or not used (INFO), and at the level DEBUG what became of each variable, which the report keeps.
+    The format is recognised by content: what `save_pretrained` or a recipe wrote, a Hugging Face directory (or a name
+    on its hub), Google's TensorFlow checkpoints, KerasHub presets. No code from a checkpoint is executed. The logger
+    "kbert" gets a line about what was loaded (INFO), one for each part that is new (WARNING: it has to be trained) or
+    not used (INFO), and at the level DEBUG one for each variable. The report has all of it.
 
-    For another task than the stored one, the encoder is loaded and so is every head that both have (of a pre-trained
-    model the masked-LM head, for ``task="masked_lm"``); what is new is named, a line each. Nothing is built before all
-    files have been checked.
+    For a task other than the stored one, the encoder and every head that both have are loaded (for example the
+    masked-LM head of a pre-trained model for ``task="masked_lm"``). Nothing is built before all files have been
+    checked.
 
     Args:
         source: a kbert directory, or a recipe's output with one in ``model/``; a Hugging Face directory, or the path of
-            its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, where
-            ``huggingface_hub`` is installed and there is a network, a name such as ``google-bert/bert-base-uncased``.
+            its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, with
+            ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
         revision: of a name on the hub: branch, tag or commit; None: the main branch.
         token: of a name on the hub: an access token, for private repositories.
         dtype: dtype policy, such as ``"mixed_bfloat16"``.
         vocabulary: path of a ``vocab.txt``, for a checkpoint of another format that has none, or a wrong one.
-        **overrides: replace what is stored, or say what the new task needs: arguments of the model's constructor
+        **overrides: replace what is stored, or give what the new task needs: arguments of the model's constructor
             (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``), fields of
             `ModelSettings` (``labels, sequence_length, pair`` ...), arguments of `BertTokenizer` (``lowercase`` ...),
             and those fields of `BertConfig` that do not shape the weights (``hidden_dropout, attention_dropout`` ...).
@@ -47,9 +47,9 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         ``settings`` and ``report``, which says of every variable whether it was loaded, newly initialised, or not used.
 
     Raises:
-        FileNotFoundError: nothing there, or files missing.
-        ValueError: damaged files, a vocabulary that does not fit, an encoder that is not whole, something that kbert
-            cannot represent (the reason is told), an unknown task or override.
+        FileNotFoundError: no such source, or missing files.
+        ValueError: damaged files, a vocabulary that does not fit, an incomplete encoder, something that kbert cannot
+            represent (the message says why), an unknown task or override.
 
     Example::
 
@@ -132,7 +132,7 @@ def _with_settings(stored, task, overrides):
     tokenizer |= {name: overrides.pop(name) for name in _TOKENIZER_ARGUMENTS if name in overrides}
     fields = {"task": task, "tokenizer": tokenizer}
     if task != settings.task:
-        fields["null_threshold"] = None  # belongs to the head that is left behind
+        fields["null_threshold"] = None  # belongs to the head that is not loaded
         if task_pipeline(task).default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
             longest = stored.description.config.max_sequence_length
             fields["sequence_length"] = task_pipeline(task).default_sequence_length(longest)

@@ -20,8 +20,8 @@ def open_checkpoint(
         revision, token: of a name on the hub: see `kbert.weights.source.resolve_source`.
 
     Raises:
-        FileNotFoundError: nothing there, and no such name on the hub; or files are missing.
-        ValueError: nothing that kbert recognises; damaged files.
+        FileNotFoundError: no such path, and no such name on the hub; or missing files.
+        ValueError: a format that kbert does not recognise; damaged files.
 
     Example::
 
@@ -40,7 +40,7 @@ def open_checkpoint(
 
 
 def _read(read, path, *arguments):
-    """What a reader gives; its errors name at least the directory."""
+    """What a reader returns; its errors name at least the directory."""
     try:
         return read(path, *arguments)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -53,5 +53,5 @@ def _what_is_there(path):
     if path.suffix in (".keras", ".h5"):
         return "which keras.models.load_model or model.load_weights reads"
     if path.is_file():
-        return "which is none of their files, or lies without the config that belongs to it"
+        return "which is none of their files, or has no config beside it"
     return f"which holds {sorted(entry.name for entry in path.iterdir())[:8] or 'nothing'}"

@@ -1,4 +1,4 @@
-"""What `load_pretrained` finds beside the weights."""
+"""What `load_pretrained` finds besides the weights."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from kbert.weights.report import LoadReport
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """The value of ``model.pretrained``: what makes a loaded model a pipeline.
+    """The value of ``model.pretrained``: what turns a loaded model into a pipeline.
 
     Example::
 

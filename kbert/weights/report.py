@@ -1,4 +1,4 @@
-"""What became of every variable when weights were loaded."""
+"""The report of loading weights: what happened to each variable."""
 
 import dataclasses
 import logging
@@ -14,7 +14,7 @@ _LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all 
 
 @dataclasses.dataclass(frozen=True)
 class ReportRow:
-    """One variable: its name in the model, its name in the source ("" where there is none), and what happened."""
+    """One variable: its name in the model, its name in the source ("" if there is none), and what happened."""
 
     variable: str
     source: str
@@ -25,7 +25,7 @@ class ReportRow:
 class LoadReport:
     """The table of a load: a row for each variable of the model, then one for each unused variable of the source.
 
-    `remarks` are lines on what the source left open, and how it was decided.
+    `remarks` are lines on how it was decided what the source leaves open.
 
     Example::
 
@@ -52,7 +52,7 @@ class LoadReport:
         new = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
         unused = Counter(_PART.match(row.source)[0] for row in self.unused)
         _LOGGER.info("%s", self.totals())
-        for part, count in new.items():  # its answers mean nothing before it is trained
+        for part, count in new.items():  # its answers have no meaning before it is trained
             _LOGGER.warning("%s: newly initialised (%d variables not in %s)", part, count, self.source)
         for part, count in unused.items():
             _LOGGER.info("%s: unused (%d variables)", part, count)
@@ -65,7 +65,7 @@ class LoadReport:
         return f"{self.source}: " + ", ".join(f"{totals[status]} {status}" for status in (LOADED, NEW, UNUSED))
 
     def table(self) -> list[str]:
-        """The rows as text, those of equal layers as one, under a line of totals and the remarks."""
+        """The rows as text, with equal layers in one row, below a line of totals and the remarks."""
         head = [self.totals()] + [f"  {remark}" for remark in self.remarks]
         groups = Counter((_LAYER.sub(r"\1*", r.variable), _LAYER.sub(r"\1*", r.source), r.status) for r in self.rows)
         width = max((len(variable) for variable, _, _ in groups), default=0)
@@ -92,7 +92,7 @@ class LoadReport:
 
 
 def transfer(source_model, target_model, source: str) -> LoadReport:
-    """Assigns every variable of `target_model` that `source_model` has under the same name and shape.
+    """Assigns every variable of `target_model` that `source_model` has with the same name and shape.
 
     Raises:
         ValueError: a variable of the encoder is missing (its pooler may be).
@@ -117,5 +117,5 @@ def transfer(source_model, target_model, source: str) -> LoadReport:
 
 
 def all_loaded(model, source: str) -> LoadReport:
-    """The report of a load in which every variable found its own."""
+    """The report of a load in which every variable was found."""
     return LoadReport(source, [ReportRow(v.path, v.path, LOADED) for v in model.weights])

@@ -1,4 +1,4 @@
-"""A model or pipeline → a directory that `load_pretrained` and every recipe take."""
+"""A model or pipeline → a directory that `load_pretrained` and every recipe can read."""
 
 import dataclasses
 import pathlib
@@ -25,31 +25,31 @@ def save_pretrained(
     overwrite=False,
     **options,
 ):
-    """Writes a model with all that is needed to use it: architecture, weights, vocabulary, labels, preprocessing.
+    """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
 
     The directory appears whole or not at all (it is written under another name and renamed). In the format "kbert" it
-    holds ``config.json``, ``vocab.txt``, ``model.weights.h5`` and ``manifest.json`` (hashes, versions, what made it);
-    the others are those that transformers, google-research/bert and KerasHub read, with the same numbers. What a format
-    has no place for without harm (labels in Google's) goes into ``kbert_settings.json`` beside it; what it cannot hold
-    without computing something else is refused.
+    has ``config.json``, ``vocab.txt``, ``model.weights.h5`` and ``manifest.json`` (hashes, versions, settings); the
+    other formats are those that transformers, google-research/bert and KerasHub read, with the same weights. Settings
+    that a format cannot store (labels in Google's) go into ``kbert_settings.json`` beside it; a model that would
+    compute something else in the format is refused.
 
     Args:
         model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings. LoRA is saved
             merged; the model stays as it is.
-        directory: where to. New, empty, or (with `overwrite`) a directory of this format with nothing else in it.
+        directory: a new or empty directory or, with `overwrite`, one of this format with nothing else in it.
         format: "kbert", "huggingface", "google", "kerashub", or one added with `register_format`.
-        tokenizer: of a model; None: the one it was loaded with.
-        settings: `ModelSettings` of a model; None: those it was loaded with. Of a pipeline: its own, always.
+        tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
+        settings: `ModelSettings` of a model; None: those it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
-        **options: of one format: ``storage_dtype`` of "kbert", the type of the weights on the disk ("float32", or
+        **options: of one format: ``storage_dtype`` of "kbert", the type of the weights on disk ("float32", or
             "bfloat16" and "float16" for half the size; they are loaded as float32); ``optimizer`` of "google", a
-            `kbert.AdamW` whose moments and step are written along (`load_slots` reads them).
+            `kbert.AdamW` whose moments and step are written too (`load_slots` reads them).
 
     Raises:
-        FileExistsError: the directory holds something else, or a model and `overwrite` is not given.
+        FileExistsError: the directory holds something else, or a model without `overwrite`.
         ValueError: an unknown format, no tokenizer, a vocabulary or labels that do not fit the model, a model that the
-            format cannot hold (the reason is told).
+            format cannot hold (the message says why).
 
     Example::
 
@@ -86,7 +86,7 @@ def _check_options(form, options):
 
 
 def _check_replaced(form, directory):
-    """Other formats and programs have files of the same names: only what is of this format is replaced."""
+    """Only files of this format are replaced: other formats and programs have files with the same names."""
     if directory.is_dir() and any(directory.iterdir()) and not form.recognises(directory):
         raise FileExistsError(
             f"{directory} holds files of a {form.name} checkpoint's names, but is not one; save to a new place. "

@@ -1,4 +1,4 @@
-"""Where a model is: the one place that decides what `load_pretrained`, `--model` and `--init` are given."""
+"""Resolves the source of a model, for `load_pretrained`, `--model` and `--init`."""
 
 import difflib
 import os
@@ -11,20 +11,20 @@ _CONFIGS = ("config.json", "bert_config.json")
 
 
 def local_source(source: str | os.PathLike) -> pathlib.Path | None:
-    """The path that `source` means, or None where it can only be a name on the Hugging Face hub. Nothing is read.
+    """The path that `source` means, or None if it can only be a name on the Hugging Face hub. Nothing is read.
 
     Args:
         source: a directory or file of any format that kbert reads, the prefix of a TensorFlow checkpoint, or the output
-            of a recipe, which stands for the ``model`` in it; or a name on the hub, such as
+            of a recipe, which means the ``model`` in it; or a name on the hub, such as
             ``google-bert/bert-base-uncased``.
 
     Raises:
-        FileNotFoundError: what looks like a path, and is not there.
+        FileNotFoundError: something that looks like a path, but does not exist.
     """
     path = pathlib.Path(source)
     if path.is_dir() and not _has_model(path) and _has_model(path / "model"):
         return path / "model"
-    if path.exists() or recognise_format(path) is not None:  # a prefix of files is none itself
+    if path.exists() or recognise_format(path) is not None:  # a prefix of files is not itself a file
         return path
     if is_hub_name(source):
         return None
@@ -43,8 +43,8 @@ def resolve_source(source: str | os.PathLike, revision: str | None = None, token
         token: of a name on the hub: the access token, for private repositories.
 
     Raises:
-        FileNotFoundError: what looks like a path and is not there; no such name on the hub, or no way to it.
-        ValueError: `revision` or `token` of a path.
+        FileNotFoundError: something that looks like a path, but does not exist; no such name on the hub; no network.
+        ValueError: `revision` or `token` with a path.
     """
     path = local_source(source)
     if path is None:
@@ -59,7 +59,7 @@ def _has_model(path):
 
 
 def _near(path):
-    """What there is where the path leaves what exists: the names most like the missing one."""
+    """The existing names that are most similar to the first missing part of the path."""
     while not path.parent.exists():
         path = path.parent
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -68,7 +68,7 @@ def _near(path):
 
 
 def _why_no_hub(source):
-    """Why a name that could be the hub's is taken for a path."""
+    """Why a name is treated as a path, not as one on the hub."""
     owner, slash, name = str(source).partition("/")
     if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
         return ""

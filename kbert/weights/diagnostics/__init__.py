@@ -1,1 +1,1 @@
-"""How far a loaded model is from the original's computation."""
+"""Compares a loaded model with the library that its checkpoint comes from."""

@@ -1,4 +1,4 @@
-"""What a conversion of a checkpoint did, on both sides: names, and the outputs against the other libraries'."""
+"""Reports on the conversion of a checkpoint: names in both formats, and outputs compared with other libraries."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from kbert.weights.load import load_pretrained
 
 
 def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
-    """Compares a model, and what was written of it, with the libraries whose formats they are.
+    """Compares a model, and the files written from it, with the libraries of both formats.
 
     Args:
         model: what `kbert.load_pretrained` returned.

@@ -1,7 +1,7 @@
-"""google-research/bert's forward pass in plain NumPy, after its modeling.py and run_*.py: an oracle, not a fast path.
+"""google-research/bert's forward pass in plain NumPy, after its modeling.py and run_*.py, as a reference.
 
-It takes the checkpoint's own names and knows nothing of kbert's layers, tables of names or configs, so that it can tell
-whether those are right. Float64 throughout.
+It uses the checkpoint's own names and none of kbert's layers, name tables or configs, so that it can test them.
+Float64 throughout.
 
 Shapes: B batch, S sequence, H hidden, A heads, D head width, P predictions, V vocabulary.
 """
@@ -20,14 +20,14 @@ def google_forward(
     """What the original computes from a checkpoint, without dropout.
 
     Args:
-        read: gives a tensor by its name in the checkpoint.
-        names: what the checkpoint holds; decides which heads are computed.
+        read: returns a tensor by its name in the checkpoint.
+        names: the tensors in the checkpoint; they decide which heads are computed.
         config: the content of ``bert_config.json``.
         batch: ``token_ids, segment_ids, padding_mask`` [B, S], and ``mask_positions`` [B, P] for the masked LM.
 
     Returns:
-        ``hidden_states`` (layers + 1 of [B, S, H]), ``pooled_output``, and of the heads there are ``mlm_logits,
-        nsp_logits, logits, start_logits, end_logits``.
+        ``hidden_states`` (layers + 1 of [B, S, H]), ``pooled_output``, and for the heads in the checkpoint
+        ``mlm_logits, nsp_logits, logits, start_logits, end_logits``.
     """
 
     def get(name):

@@ -1,4 +1,4 @@
-"""How far a model is from what the library of another format computes from the same files.
+"""Compares a model's outputs with those of the library of another format, from the same files.
 
 Shapes: B batch, S sequence, P predictions, C choices.
 """
@@ -23,7 +23,7 @@ class ParityReport:
 
     Attributes:
         against: the other library and its version.
-        source: the files both read.
+        source: the files that both read.
         differences: output → largest absolute difference; hidden states layer by layer, the embeddings first.
         largest: output → largest absolute value, for comparison.
         reason: why nothing was compared, or "".
@@ -51,9 +51,9 @@ class ParityReport:
 
 
 def measure_parity(model, path, seed: int = 0) -> ParityReport:
-    """Compares a kbert model with what the format's own library makes of the files at `path`.
+    """Compares a kbert model's outputs with those of the format's own library from the files at `path`.
 
-    Google's own code needs TensorFlow 1: a transcription in NumPy (google_reference.py) stands in for it.
+    Google's own code needs TensorFlow 1; a transcription in NumPy (google_reference.py) replaces it.
 
     Args:
         model: a kbert model, loaded from there or written to there.
@@ -61,7 +61,7 @@ def measure_parity(model, path, seed: int = 0) -> ParityReport:
         seed: of the random batch: rows of different lengths, padded; random tokens and segments.
 
     Returns:
-        `ParityReport`; of a format without such a library, or where it is not installed, one that says so.
+        `ParityReport`; its ``reason`` says if the format has no such library, or if it is not installed.
     """
     path = pathlib.Path(path)
     batch = random_batch(model, seed)
@@ -117,7 +117,7 @@ def kbert_outputs(model, batch) -> dict[str, np.ndarray]:
 
 
 def _hidden_states(encoder, rows):
-    """Of every block, from the model's own layers: another encoder with these outputs would hold the weights twice."""
+    """The hidden states, from the model's own layers: a second encoder would take memory for the weights again."""
     x = encoder.embeddings(rows["token_ids"], rows["segment_ids"], training=False)
     bias = encoder.get_layer("attention_bias")(rows["padding_mask"])
     states = [x]
@@ -127,7 +127,7 @@ def _hidden_states(encoder, rows):
 
 
 def _chosen(model, outputs):
-    """Those outputs that the kbert model has too, hidden states one by one."""
+    """The outputs that the kbert model has too, hidden states one by one."""
     chosen = {f"hidden_states/{i}": x for i, x in enumerate(outputs["hidden_states"])}
     pooled = ("pooled_output",) if model.encoder.pooler is not None and "pooled_output" in outputs else ()
     heads = () if model.task == "encoder" else tuple(model.output)

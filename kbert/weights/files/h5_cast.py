@@ -1,4 +1,4 @@
-"""Keras' `.weights.h5` files at half the size: Keras itself writes each variable in the type that it has in memory."""
+"""Keras' `.weights.h5` files at half the size; Keras itself writes each variable in the type that it has in memory."""
 
 import pathlib
 
@@ -12,14 +12,14 @@ STORAGE_DTYPES = ("float32", *_TYPES)
 def cast_h5(path, dtype: str) -> None:
     """Rewrites a file with its float32 variables in another type, as Keras would; one variable in memory at a time.
 
-    Loading widens them again, which is exact: what is lost is lost here, by rounding to the nearest.
+    Values are rounded to the nearest. Loading converts them back to float32, which is exact.
 
     Args:
         path: the file.
         dtype: "float16" or "bfloat16".
 
     Raises:
-        ValueError: a number beyond the largest of that type; the file is as it was.
+        ValueError: a number beyond the largest of that type; the file is left unchanged.
 
     Example::
 

@@ -1,7 +1,7 @@
 """Keras' `.weights.h5` files: checked whole, then read variable by variable.
 
-h5py reads them. The checks are by hand because it follows links into other files, unpacks whatever is packed and never
-returns from some damaged files; and because Keras needs a model before it can name the variables in a file.
+h5py reads them, after checks of our own: it follows links into other files, decompresses whatever is compressed, and
+never returns from some damaged files; and Keras needs a model before it can name the variables in a file.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import numpy as np
 
 from kbert.weights.files.tensor_file import TensorInfo, checked_file
 
-_HEAP = b"GCOL\x01\x00\x00\x00"  # how a heap begins: its size follows, then its blocks
+_HEAP = b"GCOL\x01\x00\x00\x00"  # the beginning of a heap: its size follows, then its blocks
 # The attribute "name" as h5py writes it: the types of its value, then length and heap of a string of any length.
 _NAME = re.compile(rb"name\0{4}.{32}(.{4})(.{8})", re.DOTALL)
 _LONGEST_NAME = 1000
@@ -29,11 +29,11 @@ class H5File:
         layer_variables: names of the variables of each layer to look for (see `NameTable.layer_variables`).
 
     Attributes:
-        tensors: those of the variables that the files hold; none of files whose Keras did not name layers.
+        tensors: the variables in the files; empty for files of older Keras versions, which did not name layers.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: what `check_h5` refuses.
+        ValueError: a file that `check_h5` refuses.
 
     Example::
 
@@ -62,14 +62,14 @@ class H5File:
             return dataset[...]
 
     def _walk(self, group, layer, path):
-        """Notes the variables of a layer, whose name Keras keeps beside them, and of the layers in it."""
+        """Records the variables of a layer, whose name Keras stores beside them, and of the layers in it."""
         import h5py
 
         own = group.get("vars")
-        if own is not None and "layers" not in group:  # a model's name is in no path
+        if own is not None and "layers" not in group:  # paths do not contain the model's name
             layer = "/".join(filter(None, (layer, str(own.attrs.get("name", "")))))
             variables = self._variables.get(_NUMBER.sub(r"\1_{i}", layer), ())
-            if len(own) < len(variables):  # a tied masked LM has no table of its own
+            if len(own) < len(variables):  # a tied masked LM has no separate table
                 variables = variables[len(variables) - len(own) :]
             for number, variable in enumerate(variables):
                 if str(number) in own:
@@ -87,14 +87,14 @@ class H5File:
 
 
 def check_h5(path) -> None:
-    """Checks that a file holds all its data itself, as Keras writes them: one block of numbers for each variable.
+    """Checks that a file contains all its data itself, as Keras writes them: one block of numbers for each variable.
 
-    So nothing is read out of another file, and what is read takes no more memory than the file has bytes.
+    Nothing is then read from another file, and what is read takes no more memory than the file has bytes.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no HDF5 file, damaged, a link, a virtual, external, chunked or compressed dataset, or one of other
-            things than numbers.
+        ValueError: not an HDF5 file, or a damaged one; a link; a virtual, external, chunked or compressed dataset, or
+            one of anything but numbers.
     """
     path = checked_file(path)
     _check_heaps(path)
@@ -105,7 +105,7 @@ def check_h5(path) -> None:
 
 
 def _check_heaps(path):
-    """Of the heaps that hold the names of layers: in damaged ones, the HDF5 library itself never ends."""
+    """Checks the heaps of layer names: from damaged ones, the HDF5 library never returns."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start, heaps = content.find(_HEAP), set()
         while start >= 0:
@@ -129,7 +129,7 @@ def _check_heaps(path):
 
 
 def _datasets(file, path):
-    """All datasets, each once, whatever its groups are called and whether they are in themselves."""
+    """All datasets, each once, even if groups contain themselves."""
     import h5py
 
     groups, seen = [file], set()
@@ -142,7 +142,7 @@ def _datasets(file, path):
             found = group[name]
             address = h5py.h5o.get_info(found.id).addr
             if address in seen:
-                raise ValueError(f"{path}: {name!r} stands in two groups. Refused: Keras never writes that.")
+                raise ValueError(f"{path}: {name!r} is in two groups. Refused: Keras never writes that.")
             seen.add(address)
             if isinstance(found, h5py.Dataset):
                 yield found
@@ -178,7 +178,7 @@ def _is_bfloat16(dataset):
 
 @contextlib.contextmanager
 def opened_h5(path):
-    """The file, open for reading; what is raised of a damaged file in the block is a ValueError that names it."""
+    """The file, open for reading; errors of a damaged file in the block become a ValueError that names it."""
     import h5py
 
     try:

@@ -1,4 +1,4 @@
-"""Writing HDF5: what h5py prints and forgets, when it closes a file that the disk does not take, is an error."""
+"""Writing HDF5: errors on closing a file, which h5py only prints (on a full disk, for example), are raised."""
 
 import contextlib
 import sys
@@ -7,10 +7,10 @@ import traceback
 
 @contextlib.contextmanager
 def h5_errors_raised(path):
-    """Raises what h5py only prints while it deletes its objects; the file may be incomplete then.
+    """Raises errors that h5py only prints while it deletes its objects; the file may then be incomplete.
 
     Args:
-        path: what is written in the block.
+        path: the file that is written in the block.
 
     Raises:
         OSError: h5py could not write the file; the message names it.
@@ -26,7 +26,7 @@ def h5_errors_raised(path):
     try:
         yield
     except Exception as error:
-        if printed:  # such as that a file is missing, which h5py did not write
+        if printed:  # such as a missing file that h5py did not write
             raise OSError(f"{path}: not written: {printed[0]}") from error
         cause = error
         while cause is not None:  # h5py's objects are deleted now, not when the program ends

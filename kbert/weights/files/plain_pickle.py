@@ -1,6 +1,6 @@
-"""Pickles read as data: the few opcodes that describe dicts, tuples and numbers, and functions that the caller names.
+"""Reads pickles as data: the few opcodes for dicts, tuples and numbers, and functions that the caller allows.
 
-Python's own `pickle.Unpickler` is not used: it calls, builds and sets what the pickle says.
+Python's own `pickle.Unpickler` is not used: it calls, builds and sets whatever the pickle says.
 """
 
 import pickle
@@ -26,27 +26,27 @@ _NAMES = Mapping[tuple[str, str], Any]
 
 
 class RefusedPickle(ValueError):
-    """A pickle that names or does what no file of weights needs."""
+    """A pickle that names or does something that files of weights do not need."""
 
 
 class _Function:
-    """Something named in a pickle that may be called: no value of the caller's, so nothing of it can be changed."""
+    """A function named in a pickle that may be called; wrapped, so that the pickle cannot change the function."""
 
     def __init__(self, call):
         self.call = call
 
 
 def read_pickle(file: BinaryIO, known: _NAMES, persistent: Callable[[Any], Any]) -> Any:
-    """The value that a pickle describes; the file is left behind its end.
+    """The value that a pickle describes; afterwards the file's position is at its end.
 
     Args:
         file: at the beginning of a pickle.
-        known: (module, name) → what stands for it: a function that is called with the pickled arguments, or a string.
-        persistent: of a persistent id, the value that it stands for.
+        known: (module, name) → its replacement: a function that is called with the pickled arguments, or a string.
+        persistent: function from a persistent id to its value.
 
     Returns:
-        Of dicts (with keys that are strings or integers), lists, tuples, strings, numbers, None, and what `known` and
-        `persistent` return. A state that is given to a dict (torch's ``_metadata``) is dropped.
+        A value made of dicts (with strings or integers as keys), lists, tuples, strings, numbers, None, and what
+        `known` and `persistent` return. The state of a dict (torch's ``_metadata``) is dropped.
 
     Raises:
         RefusedPickle: another name, or an opcode that is not needed for these.
@@ -88,7 +88,7 @@ class _Machine:
         return self.pop_many(len(self.stack) - 1)[0]
 
     def pop_many(self, start):
-        """All values from `start` on, but none from before the last mark."""
+        """All values from `start` on, but none before the last mark."""
         if start < (self.marks[-1] if self.marks else 0):
             raise pickle.UnpicklingError("more values taken than there are")
         values = self.stack[start:]

@@ -1,6 +1,6 @@
 """The safetensors format: read by its own library, written tensor by tensor.
 
-Writing is done by hand because the library's `save_file` wants all tensors in memory at once; here one is.
+kbert has its own writer because the library's `save_file` needs all tensors in memory at once; here it is only one.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 
-import ml_dtypes  # noqa: F401  # gives NumPy the type bfloat16, which the library asks for by its name
+import ml_dtypes  # noqa: F401  # registers bfloat16 in NumPy, where the library looks it up by name
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -33,11 +33,12 @@ _LONGEST_HEADER = 100_000_000  # bytes; the library's own bound
 class SafetensorsFile:
     """A `.safetensors` file as a `TensorFile`.
 
-    The file is opened anew for each tensor: the library maps it into memory, and checks its length when it opens it.
+    The file is opened again for each tensor, because the library maps it into memory and checks its length only when
+    it opens it.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not this format, truncated, or sizes that contradict each other; nothing is read then.
+        ValueError: another format, a truncated file, or sizes that contradict each other; nothing has been read then.
 
     Source: github.com/huggingface/safetensors.
 
@@ -80,7 +81,7 @@ def _opened(path):
 
 
 def looks_like_safetensors(path: str | os.PathLike) -> bool:
-    """Whether a file begins as this format does: a length, then JSON."""
+    """Whether a file begins like this format: a length, then JSON."""
     with open(path, "rb") as file:
         start = file.read(9)
     return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") <= _LONGEST_HEADER
@@ -105,7 +106,7 @@ def write_safetensors(
         begin, end = end, end + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode("utf-8")
-    text += b" " * (-len(text) % 8)  # the data begin at a multiple of 8, as readers that map the file want it
+    text += b" " * (-len(text) % 8)  # the data begin at a multiple of 8, as readers that map the file need it
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, (shape, values) in tensors.items():

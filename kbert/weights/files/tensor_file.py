@@ -1,4 +1,4 @@
-"""What every file of tensors offers, whatever its format: names with shapes at once, values one at a time."""
+"""The interface of every file of tensors: names and shapes at once, values one at a time."""
 
 import dataclasses
 import os
@@ -19,23 +19,23 @@ class TensorInfo:
 
 
 class TensorFile(Protocol):
-    """Named tensors on disk. Opening reads the names and shapes and checks the sizes; values are read when asked for.
+    """Named tensors on disk. Opening reads the names and shapes and checks the sizes; values are read on request.
 
     Attributes:
         path: the file, for messages.
-        tensors: what it holds, by name.
+        tensors: name → `TensorInfo`.
     """
 
     path: pathlib.Path
     tensors: dict[str, TensorInfo]
 
     def read(self, name: str) -> np.ndarray:
-        """The values of one tensor: an array of its own, bfloat16 widened to float32 (which is exact)."""
+        """The values of one tensor as a new array; bfloat16 is converted to float32, which is exact."""
         ...
 
 
 def checked_file(path: str | os.PathLike) -> pathlib.Path:
-    """The path, if there is a file with content; what Git LFS leaves in the place of a large file is named as such."""
+    """The path, if there is a file with content; an error that explains it for a pointer file of Git LFS."""
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"No file at {str(path)!r}.")

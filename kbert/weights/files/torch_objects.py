@@ -1,4 +1,4 @@
-"""What PyTorch's pickles may name: plain records and functions in place of torch's own, which execute nothing."""
+"""What PyTorch's pickles may name: plain records and functions that replace torch's own and execute nothing."""
 
 import dataclasses
 import pickle
@@ -20,7 +20,7 @@ _MOST_AXES = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredData:
-    """The values that tensors are views of: the name of their file, their type, and how many there are."""
+    """The values that tensors are views of: the name of their file, their type and their number."""
 
     key: str
     dtype: str
@@ -29,7 +29,7 @@ class StoredData:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorView:
-    """A tensor: where in its data it begins, and how it steps through them."""
+    """A tensor: where in its data it begins, and its strides."""
 
     storage: StoredData
     offset: int
@@ -39,9 +39,9 @@ class TensorView:
 
 def _rebuild_tensor(storage, offset, shape, strides, *_):
     if not isinstance(storage, StoredData):
-        raise pickle.UnpicklingError("a tensor that stands on no data")
+        raise pickle.UnpicklingError("a tensor without data")
     if any(type(axes) is not tuple or len(axes) > _MOST_AXES for axes in (shape, strides)):
-        raise pickle.UnpicklingError("a tensor of no shape")
+        raise pickle.UnpicklingError("a tensor without a shape")
     if any(type(number) is not int for number in (offset, *shape, *strides)):
         raise pickle.UnpicklingError("a tensor whose shape is not numbers")
     return TensorView(storage, offset, shape, strides)
@@ -52,7 +52,7 @@ def _rebuild_parameter(tensor, *_):
 
 
 def _ordered_dict(items=()):
-    """Python 2 gives the entries with the call; the list is emptied, so that no short pickle makes many long dicts."""
+    """Python 2 passes the entries to the call; the list is emptied, so that no short pickle makes many long dicts."""
     found = {}
     for key, value in items:
         if type(key) is not str:
@@ -68,7 +68,7 @@ def _size(axes=()):
 
 
 def stored_data(pid) -> StoredData:
-    """What a persistent id stands for; anything but torch's is refused."""
+    """The value of a persistent id; anything but torch's is refused."""
     if type(pid) is not tuple or len(pid) not in (5, 6):
         raise pickle.UnpicklingError("a persistent id that torch does not write")
     kind, dtype, key, _, size, *view = pid
@@ -86,5 +86,5 @@ KNOWN_NAMES = {
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
     ("torch", "Size"): _size,
-    **{("torch", name): name for name in _DTYPES},  # a string: naming the type of some data, and nothing to call
+    **{("torch", name): name for name in _DTYPES},  # a string: it names the type of some data and cannot be called
 }

@@ -1,9 +1,9 @@
 """PyTorch's pickled checkpoints (`pytorch_model.bin`), read without executing what is pickled in them.
 
-A pickle is a program: what it names, it may call. `torch.save` needs a handful of names to describe tensors; here these
-few are known, stand for plain records, and every other name is refused before anything is called.
+A pickle is a program: it may call what it names. `torch.save` needs a handful of names to describe tensors; here these
+become plain records, and every other name is refused before anything is called.
 
-Read by hand because kbert does not depend on torch.
+kbert has its own reader because it does not depend on torch.
 """
 
 import io
@@ -22,7 +22,7 @@ from kbert.weights.files.torch_objects import KNOWN_NAMES, TensorView, stored_da
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
 _LARGEST_PICKLE = 1_000_000  # bytes; the names in BERT-large take a tenth
-_DAMAGE = (  # what zipfile and pickle raise of files that are truncated, altered, or something else
+_DAMAGE = (  # what zipfile and pickle raise for files that are truncated, altered, or of another kind
     pickle.UnpicklingError,
     zipfile.BadZipFile,
     zlib.error,
@@ -40,14 +40,14 @@ _DAMAGE = (  # what zipfile and pickle raise of files that are truncated, altere
 
 
 class TorchPickleFile:
-    """A `pytorch_model.bin` as a `TensorFile`; needs no torch and runs nothing of the file.
+    """A `pytorch_model.bin` as a `TensorFile`; needs no torch and runs no code from the file.
 
     Reads the zip form (PyTorch ≥ 1.6) and the older single stream.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the pickle names anything but what describes tensors (the name is told), or the file is truncated,
-            of another kind, compressed (torch never does), or describes tensors that are not in its data.
+        ValueError: the pickle names something that does not describe tensors (the message says what), or the file is
+            truncated, of another kind, compressed (torch never does that), or describes tensors beyond its data.
 
     Example::
 
@@ -150,7 +150,7 @@ class TorchPickleFile:
         return contents
 
     def _member_sizes(self, archive):
-        """Sizes of the entries, each stored as it is: together they take no more than the file."""
+        """Sizes of the entries, all uncompressed: together they take no more than the file."""
         sizes = {}
         for info in archive.infolist():
             if info.filename in sizes:
@@ -203,7 +203,7 @@ class TorchPickleFile:
             return read_pickle(file, KNOWN_NAMES, stored_data)
         except RefusedPickle:
             raise
-        except ValueError as error:  # of a bad opcode or number
+        except ValueError as error:  # for a bad opcode or number
             raise pickle.UnpicklingError(str(error)) from None
 
     def _bytes(self, storage, item_size):
@@ -211,14 +211,14 @@ class TorchPickleFile:
         if self._zip:
             name = self._root + "data/" + storage.key
             with zipfile.ZipFile(self.path) as archive, archive.open(name) as file:
-                return file.read(needed)  # no more than the tensors take, whatever is packed into the file
+                return file.read(needed)  # no more than the tensors take, whatever the file contains
         with self.path.open("rb") as file:
             file.seek(self._positions[storage.key])
             return file.read(needed)
 
 
 def looks_like_pickle(path: str | os.PathLike) -> bool:
-    """Whether a file begins as torch's files do: a zip with a pickle in it, or a pickle."""
+    """Whether a file begins like torch's: a zip with a pickle in it, or a pickle."""
     with open(path, "rb") as file:
         start = file.read(2)
     if start[:1] == b"\x80":

@@ -1,1 +1,1 @@
-"""The formats of checkpoints, a folder each."""
+"""The formats of checkpoints, one folder each."""

@@ -1,12 +1,12 @@
-"""The classic mistake: a cased vocabulary under a lower-casing tokenizer, or the reverse."""
+"""Detects a cased vocabulary with a lower-casing tokenizer, or the reverse."""
 
 import warnings
 
-_FEW = 0.01  # uncased vocabularies hold no capitals, cased ones 20 % and more
+_FEW = 0.01  # uncased vocabularies have no tokens with capitals, cased ones 20 % and more
 
 
 def looks_cased(vocabulary) -> bool:
-    """Whether so many tokens have capitals that the vocabulary was learned from text that kept them."""
+    """Whether so many tokens have capitals that the vocabulary must be a cased one."""
     words, capitals = _count(vocabulary)
     return capitals > _FEW * len(words)
 
@@ -14,7 +14,7 @@ def looks_cased(vocabulary) -> bool:
 def warn_of_wrong_casing(vocabulary, lowercase: bool, source: str) -> None:
     """Warns if the vocabulary looks cased and the tokenizer lower-cases, or the reverse.
 
-    A warning, not an error: a model may have been trained so, and then has to be used so.
+    A warning, not an error: a model may have been trained that way, and must then be used that way.
     """
     words, capitals = _count(vocabulary)
     if lowercase and looks_cased(vocabulary):

@@ -1,4 +1,4 @@
-"""A stored model of any format, read and checked but for the values of its weights."""
+"""A stored model of any format, read and checked except for the values of its weights."""
 
 import dataclasses
 import pathlib
@@ -15,10 +15,10 @@ class Checkpoint(ABC):
 
     Attributes:
         format: the name of its format.
-        path: where it lies.
+        path: its path.
         description: the model that it holds.
-        settings: labels, tokenizer settings, lengths: what the format says of them.
-        vocabulary: the tokens, or None where the checkpoint has none.
+        settings: labels, tokenizer settings and lengths, as far as the format has them.
+        vocabulary: the tokens, or None if the checkpoint has none.
     """
 
     format: str
@@ -29,7 +29,7 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def load_into(self, model) -> LoadReport:
-        """Gives a model, of this or another task, the weights that both have; says what became of each variable.
+        """Loads the weights that both have into a model of this or another task; reports on each variable.
 
         Raises:
             ValueError: damaged values, or a variable of the encoder that is missing (its pooler may be).

@@ -1,4 +1,4 @@
-"""What another format calls the fields of `BertConfig`, and which activations it means; read in both directions."""
+"""Another format's names for the fields of `BertConfig` and for activations, used in both directions."""
 
 import dataclasses
 import reprlib
@@ -12,19 +12,20 @@ _REQUIRED = ("vocabulary_size", "num_layers", "hidden_dim", "num_heads", "interm
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigNames:
-    """The words of one format, which stand in the format's own folder.
+    """The names of one format; each format defines its own in its folder.
 
-    What its config says and kbert cannot represent is refused, with the reason; so is what kbert's config says and the
-    format cannot hold.
+    A value in the format's config that kbert cannot represent is refused with the reason, and so is a value in kbert's
+    config that the format cannot hold.
 
     Attributes:
         format: the name of the format.
-        fields: kbert's field → the name there, of the fields that the format has.
-        fixed: kbert's field → what the format's code has in its place, of fields that it does not let one choose.
-        fixed_reason: why there is no choice, for messages.
-        defaults: what a field there means where it is left out: the defaults of the format's own config class.
-        activations: the name there → kbert's, where they differ. The first name of a function is the one written.
-        num_labels: how the format calls the number of labels.
+        fields: kbert's field → the format's name for it, for the fields that the format has.
+        fixed: kbert's field → the constant in the format's code, for fields that cannot be chosen there.
+        fixed_reason: why they cannot be chosen, for messages.
+        defaults: values of missing fields: the defaults of the format's own config class.
+        activations: the format's name → kbert's, where they differ. Of several names of a function the first is
+            written.
+        num_labels: the format's name for the number of labels.
     """
 
     format: str
@@ -36,7 +37,7 @@ class ConfigNames:
     num_labels: str = "num_labels"
 
     def to_kbert(self, content: dict[str, Any], source: str) -> BertConfig:
-        """The `BertConfig` that a config describes; entries beyond the architecture are left to the readers.
+        """The `BertConfig` that a config describes; the readers handle entries that are not about the architecture.
 
         Args:
             content: the format's config.

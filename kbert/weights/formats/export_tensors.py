@@ -1,4 +1,4 @@
-"""A model's variables as another format wants them; what a format cannot hold is refused here, with the reason."""
+"""A model's variables in another format; what the format cannot hold is refused here, with the reason."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in a
 
 
 def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
-    """Name there → (shape there, function that gives the values), in the order of the model's variables.
+    """Name there → (shape there, function that returns the values), in the order of the model's variables.
 
     Raises:
-        ValueError: a quantised model, or a variable for which the format has no place.
+        ValueError: a quantised model, or a variable that the format cannot hold.
     """
     sizes = sizes_of(model.config, getattr(model, "num_labels", None))
     tensors = tensor_names(names, model)
@@ -30,7 +30,7 @@ def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
     """Path of each variable → the tensor that holds it in the format.
 
     Raises:
-        ValueError: as of `export_tensors`.
+        ValueError: as `export_tensors`.
     """
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
@@ -46,7 +46,7 @@ def _float32(variable):
 
 
 def check_pooler(format: str, model, needed: bool, reason: str) -> None:
-    """Refuses a model whose encoder has no pooler where the format's model has one, or the reverse.
+    """Refuses a model whose encoder lacks a pooler that the format's model has, or the reverse.
 
     Raises:
         ValueError: with the reason.
@@ -66,7 +66,7 @@ def check_pooler(format: str, model, needed: bool, reason: str) -> None:
 
 
 def check_single_label(format: str, model) -> None:
-    """Refuses a multi-label classifier where the format cannot say that it is one: it would be read as another.
+    """Refuses a multi-label classifier for a format that cannot mark it as one, and would read it as another kind.
 
     Raises:
         ValueError: with the reason.
@@ -79,7 +79,7 @@ def check_single_label(format: str, model) -> None:
 
 
 def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> None:
-    """Refuses a masked-LM head that computes something else than the format's does.
+    """Refuses a masked-LM head that computes something different from the format's.
 
     Args:
         format: its name, for the message.

@@ -1,4 +1,4 @@
-"""What a format of checkpoints has to offer; there is one folder for each, and one line in the registry."""
+"""The interface of a checkpoint format; each has one folder, and one line in the registry."""
 
 import pathlib
 from abc import ABC, abstractmethod
@@ -9,18 +9,18 @@ if TYPE_CHECKING:  # a recipe asks for the names of the formats before it import
 
 
 class Format(ABC):
-    """One way to keep a BERT in files: recognised, read and written.
+    """A file format for BERT models: recognises, reads and writes them.
 
-    A new one is a folder with a module that has an instance of a subclass named `FORMAT`, and a line in
+    A new format is a folder with a module whose `FORMAT` is an instance of a subclass, and a line in
     `kbert.weights.formats.registry` (or a call of its `register_format`). `TensorCheckpoint`, `NameTable` and
-    `ConfigNames` do most of the work for formats that keep named tensors beside a config.
+    `ConfigNames` do most of the work for formats that store named tensors beside a config.
 
     Attributes:
         name: as in ``save_pretrained(format=...)``.
-        title: what it is and by which files it is known, for the message that nothing was recognised.
-        files: patterns of the names of what `write` leaves; nothing else in a directory is ever replaced.
-        needs_tokenizer: whether it cannot be written without a vocabulary.
-        options: what `write` takes beside what every format takes, such as ``optimizer`` of Google's.
+        title: a description with the files it is recognised by, for the message that nothing was recognised.
+        files: patterns of the names of files that `write` creates; nothing else in a directory is ever replaced.
+        needs_tokenizer: whether writing needs a vocabulary.
+        options: what `write` takes besides the arguments of every format, such as ``optimizer`` of Google's.
 
     Example::
 
@@ -38,15 +38,15 @@ class Format(ABC):
     def recognises(self, path: pathlib.Path) -> bool:
         """Whether a directory, a file in it or the prefix of files is a checkpoint of this format, by its content.
 
-        It may be damaged: `read` says so then.
+        It may be damaged: `read` then says so.
         """
 
     @abstractmethod
     def read(self, path: pathlib.Path, vocabulary=None) -> "Checkpoint":
-        """Reads and checks all but the values; nothing is built before that.
+        """Reads and checks everything but the values; builds nothing.
 
         Args:
-            path: that `recognises` has found to be of this format.
+            path: a path that `recognises` has accepted.
             vocabulary: path of a vocabulary in place of the checkpoint's own, or None.
 
         Raises:
@@ -56,14 +56,14 @@ class Format(ABC):
 
     @abstractmethod
     def write(self, directory: pathlib.Path, model, settings, vocabulary, *, made_by=None, **options) -> None:
-        """Writes a model into an empty directory, which the caller puts in its place when all is written.
+        """Writes a model into an empty directory, which the caller renames when it is complete.
 
         Args:
-            directory: exists already.
+            directory: an existing directory.
             model: one of kbert's models.
-            settings: `ModelSettings`; what the format has no place for goes into a file beside it.
+            settings: `ModelSettings`; what the format cannot store goes into a file beside it.
             vocabulary: the tokens, or None.
-            made_by: what made the model, for a format that keeps it.
+            made_by: the settings that made the model, for a format that stores them.
             **options: those of `options` that were given.
 
         Raises:
@@ -71,11 +71,11 @@ class Format(ABC):
         """
 
     def reference_outputs(self, model, path: pathlib.Path, batch) -> tuple[str, dict[str, Any]] | None:
-        """What the format's own library computes from the files at `path`, to compare kbert's model with.
+        """What the format's own library computes from the files at `path`, for comparison with kbert's model.
 
         Returns:
             Name and version of the library, and its outputs under kbert's names (``hidden_states``, a list, and those
-            of the heads); None: there is no such library.
+            of the heads); None if there is no such library.
 
         Raises:
             ImportError: the library is not installed.

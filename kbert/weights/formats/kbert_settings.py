@@ -1,4 +1,4 @@
-"""`kbert_settings.json`: what another format has no place for, kept beside its files."""
+"""`kbert_settings.json`: settings that another format cannot store, in a file beside its own."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ def write_kbert_settings(directory, settings: ModelSettings) -> None:
 
 
 def read_kbert_settings(directory, task: str) -> ModelSettings | None:
-    """The settings beside a checkpoint of this task, or None: settings of another task are not this checkpoint's.
+    """The settings beside a checkpoint of this task; None if there are none, or those of another task.
 
     Raises:
         ValueError: a damaged file.
@@ -26,6 +26,6 @@ def read_kbert_settings(directory, task: str) -> ModelSettings | None:
         settings = ModelSettings.from_dict(read_json(path))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged: {error}. Mend or delete it: the checkpoint can be read without."
+            f"{path} is damaged: {error}. Repair or delete it: the checkpoint can be read without it."
         ) from error
     return settings if settings.task == task else None

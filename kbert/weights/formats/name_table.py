@@ -1,4 +1,4 @@
-"""Where each variable of kbert's models lies in checkpoints of another format; read in both directions."""
+"""Which tensor of another format holds each variable of kbert's models; used in both directions."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from kbert.weights.formats.variables import VARIABLES, numbered
 class TensorName:
     """A variable in another format: its name there, the letters of its shape there, and whether it is transposed.
 
-    The two conversions are exact: they move numbers and never change one. The letters are those of
-    `kbert.weights.formats.variables`; None: the variable's own, in reverse where it is transposed.
+    Both conversions are exact: they never change a number. The letters are those of `kbert.weights.formats.variables`;
+    None: those of the variable, reversed if it is transposed.
     """
 
     name: str
@@ -25,7 +25,7 @@ class TensorName:
         return tuple(sizes[letter] for letter in self.dims)
 
     def to_kbert(self, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The format's values as those of kbert's variable, which has this shape."""
+        """The format's values as those of kbert's variable with this shape."""
         return values.T if self.transposed else values.reshape(shape)
 
     def from_kbert(self, values: np.ndarray, sizes: dict[str, int]) -> np.ndarray:
@@ -38,11 +38,11 @@ class NameTable:
 
     Args:
         format: the name of the format.
-        names: kbert's path of a variable → `TensorName`, or just the name of a tensor of the same shape. Variables that
-            are left out have no place in the format.
-        block: what the names of a block's tensors begin with, ``{i}`` in place of its number.
-        block_names: path of a variable within its block → what follows `block`.
-        absent: first part of the path of a variable that is left out → why there is no place for it, for messages.
+        names: kbert's path of a variable → `TensorName`, or just the name of a tensor of the same shape. The format
+            cannot hold variables that are missing here.
+        block: the prefix of the names of a block's tensors, with ``{i}`` for its number.
+        block_names: path of a variable within its block → the name after `block`.
+        absent: first part of the path of a missing variable → why the format cannot hold it, for messages.
 
     Raises:
         ValueError: a path that no model of kbert has.
@@ -71,7 +71,7 @@ class NameTable:
         self._names = {variable: _with_dims(entry, VARIABLES[variable]) for variable, entry in entries.items()}
 
     def find(self, variable: str) -> TensorName | None:
-        """The tensor that holds a variable, given its path in a kbert model; None: the format has no place for it."""
+        """The tensor that holds a variable, given its path in a kbert model; None: the format cannot hold it."""
         path, number = numbered(variable)
         found = self._names.get(path)
         return (
@@ -79,7 +79,7 @@ class NameTable:
         )
 
     def why_absent(self, variable: str) -> str:
-        """Why the format has no place for a variable."""
+        """Why the format cannot hold a variable."""
         return self._absent.get(variable.split("/")[0], f"the variable {variable}")
 
     def layer_variables(self) -> dict[str, list[str]]:
@@ -91,7 +91,7 @@ class NameTable:
 
 
 def group_by_layer(names: Iterable[str]) -> dict[str, list[str]]:
-    """Path of each layer → the last parts of those names that begin with it, each once."""
+    """Path of each layer → the last parts of the names that begin with it, without duplicates."""
     layers: dict[str, list[str]] = {}
     for name in names:
         layer, _, variable = name.rpartition("/")

@@ -9,13 +9,13 @@ from kbert.weights.formats.format import Format
 _MODULES = {  # name → module whose `FORMAT` it is, in the order in which they are tried on a path
     "kbert": "kbert.weights.formats.kbert.format",
     "kerashub": "kbert.weights.formats.kerashub.format",
-    "huggingface": "kbert.weights.formats.huggingface.format",  # before Google's, whose config its copies often hold
+    "huggingface": "kbert.weights.formats.huggingface.format",  # before Google's, whose config is often copied along
     "google": "kbert.weights.formats.google.format",
 }
 
 
 def register_format(name: str, module: str) -> None:
-    """Adds a format: `load_pretrained`, `save_pretrained` and the recipes know it from then on.
+    """Adds a format, which `load_pretrained`, `save_pretrained` and the recipes then know.
 
     Args:
         name: as in ``save_pretrained(format=name)``.
@@ -38,7 +38,7 @@ def format_names() -> tuple[str, ...]:
 
 
 def get_format(name: str) -> Format:
-    """The format of a name.
+    """The format with this name.
 
     Raises:
         ValueError: an unknown name.

@@ -1,4 +1,4 @@
-"""The sizes that a config states, against the shapes in the file of weights: compared before anything is built."""
+"""Compares the sizes in a config with the shapes in the file of weights, before anything is built."""
 
 import math
 import reprlib
@@ -17,14 +17,14 @@ from kbert.weights.formats.variables import (
     variable_shape,
 )
 
-_MOST = 4096  # of a count, where the position table is shorter
+_MOST = 4096  # limit of a count, if the position table is shorter
 _SHOWN_BY = {  # field -> the variable whose shape shows it, and the letter there
     "vocabulary_size": ("embeddings/token_embedding/embeddings", "V"),
     "hidden_dim": ("embeddings/token_embedding/embeddings", "H"),
     "num_segments": ("embeddings/segment_embedding/embeddings", "G"),
     "max_sequence_length": ("embeddings/position_embedding/embeddings", "S"),
     "intermediate_dim": ("encoder_block_0/feed_forward/intermediate/bias", "F"),
-    "num_heads": ("encoder_block_0/attention/query/bias", "A"),  # where a format keeps the heads apart
+    "num_heads": ("encoder_block_0/attention/query/bias", "A"),  # if a format has a separate axis of heads
 }
 SIZES = ("num_layers", *_SHOWN_BY)
 
@@ -37,18 +37,19 @@ def check_sizes(
     source: str,
     weights: str,
 ) -> None:
-    """Compares every size with the weights; what the weights lack altogether is left to `check_variables`.
+    """Compares every size with the weights; `check_variables` then looks for missing weights.
 
     Args:
-        description: what is stated.
-        names: those of the format.
-        shapes: of the tensors there are, by the format's standard names.
-        fields: kbert's name of a size → the name that it has in the file that states it.
-        source: that file, for messages.
+        description: the model described by the config.
+        names: the format's `NameTable`.
+        shapes: of the tensors in the file, by the format's standard names.
+        fields: kbert's name of a size → its name in the config.
+        source: the config's file, for messages.
         weights: the file of weights, for messages.
 
     Raises:
-        ValueError: a size that differs from what the file shows, more blocks than it has; names file and field.
+        ValueError: a size that differs from the weights, or more blocks than they have; the message names file and
+            field.
     """
     config, num_labels = description.config, description.arguments.get("num_labels")
     stated = {name: getattr(config, name) for name in _SHOWN_BY}
@@ -79,7 +80,7 @@ def check_variables(
     Args:
         description: after `check_sizes`.
         pooler: whether the encoder has one.
-        names: as there.
+        names: as for `check_sizes`.
         tensors: standard name → `TensorInfo`.
         source: the file of weights, for messages.
         heads: whether the heads must be there too.
@@ -121,7 +122,7 @@ def _head_variables(description):
 
 
 def check_settings(settings: ModelSettings, description: ModelDescription) -> None:
-    """Bounds the sizes that no file of weights shows, but that memory is taken by.
+    """Bounds the sizes that take memory but do not show in the weights.
 
     Raises:
         ValueError: `sequence_length`, `num_parts` or `max_masks` beyond the position table, `top_k` beyond the

@@ -1,4 +1,4 @@
-"""A checkpoint that is a file of named tensors: checked before anything is built, then streamed into a model."""
+"""A checkpoint of named tensors: checked before anything is built, then streamed into a model."""
 
 import dataclasses
 import pathlib
@@ -26,12 +26,12 @@ class TensorCheckpoint(Checkpoint):
     """A checkpoint whose config, vocabulary, settings, names and shapes are known; the values stay on disk.
 
     Attributes:
-        config_path: the file that states its sizes.
+        config_path: the file with its sizes.
         names, config_names: those of its format.
         tensors: its file of tensors.
         stored_names: the format's standard name → the name in this file (they differ by prefixes and old spellings).
         ignored: names in the file that hold no weights (counters, position ids, optimizer slots).
-        remarks: lines for the report: what was decided, and why, where the checkpoint left it open.
+        remarks: lines for the report: decisions, with reasons, on what the checkpoint leaves open.
     """
 
     config_path: pathlib.Path
@@ -43,7 +43,7 @@ class TensorCheckpoint(Checkpoint):
     remarks: tuple[str, ...] = ()
 
     def check(self) -> "TensorCheckpoint":
-        """Itself, if the config's sizes are the weights', the encoder is whole and the vocabulary as long as its table.
+        """Itself, if the sizes match the weights, the encoder is complete and the vocabulary as long as its table.
 
         Raises:
             ValueError: what `check_sizes` and `check_variables` refuse, or a vocabulary of another size.
@@ -67,7 +67,7 @@ class TensorCheckpoint(Checkpoint):
         return self
 
     def check_vocabulary(self):
-        """Raises ValueError if the vocabulary has another size than the table of word pieces."""
+        """Raises ValueError if the vocabulary and the table of token embeddings differ in size."""
         rows = self.description.config.vocabulary_size
         if self.vocabulary is None or len(self.vocabulary) == rows:
             return
@@ -83,9 +83,9 @@ class TensorCheckpoint(Checkpoint):
         )
 
     def load_into(self, model) -> LoadReport:
-        """Streams the values into a model's variables: one tensor at a time is in memory beside them.
+        """Streams the values into a model's variables, with one tensor at a time in memory besides them.
 
-        Heads of another kind than the checkpoint's, and heads of another shape, stay newly initialised.
+        Heads that the checkpoint does not have, or has with another shape, stay newly initialised.
 
         Raises:
             ValueError: a variable of the encoder is missing (its pooler may be).
@@ -118,7 +118,7 @@ class TensorCheckpoint(Checkpoint):
 
 
 def described(task: str, config: BertConfig, pooler: bool, **arguments) -> ModelDescription:
-    """The description of a model of this task, whose encoder keeps its pooler even where the task does without."""
+    """The description of a model of this task, whose encoder keeps its pooler even if the task does not use it."""
     encoder = {"outputs": ["sequence_output", "pooled_output"] if pooler else ["sequence_output"], "pooler": pooler}
     if task == "encoder":
         return ModelDescription(task, config, {**encoder, **arguments})
@@ -128,20 +128,20 @@ def described(task: str, config: BertConfig, pooler: bool, **arguments) -> Model
 def default_settings(
     task: str, config: BertConfig, tokenizer: dict[str, Any], length: int | None = None
 ) -> ModelSettings:
-    """Settings of a checkpoint that says no more: texts of the usual length, as far as the position table goes."""
+    """Default settings: texts of the default length, within the position table."""
     longest = config.max_sequence_length
     length = min(length, longest) if length else task_pipeline(task).default_sequence_length(longest)
     return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer)
 
 
 def case_remark(cased: bool) -> str:
-    """The line of the report that says how the letter case was decided where the checkpoint does not say it."""
+    """The line of the report on how the letter case was decided if the checkpoint does not say."""
     kind = "cased" if cased else "uncased"
     return f"the checkpoint does not say so, but its vocabulary looks {kind}: lowercase={not cased}"
 
 
 def _parts(description):
-    """First parts of the paths of the variables that the checkpoint can hold: in some formats heads share a name."""
+    """First parts of the paths of the variables that the checkpoint can have: in some formats heads share a name."""
     blocks = [f"encoder_block_{i}" for i in range(description.config.num_layers)]
     return {"embeddings", *blocks, "pooler", *heads_of(description.task)}
 

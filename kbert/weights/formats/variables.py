@@ -1,7 +1,7 @@
 """The variables of kbert's models: path and shape of each, known without building a model.
 
 Letters of the shapes: V vocabulary, S positions (length of the table), G segments, H hidden, F intermediate, A heads,
-D head width, N labels; digits stand for themselves.
+D head width, N labels; digits are literal sizes.
 """
 
 import re
@@ -57,13 +57,13 @@ _BLOCK = re.compile(r"^encoder_block_(\d+)/")
 
 
 def numbered(variable: str) -> tuple[str, str | None]:
-    """The path with ``{i}`` in place of the number of its block, and that number (None: it is in no block)."""
+    """The path with ``{i}`` for the number of its block, and that number (None if it is in no block)."""
     block = _BLOCK.match(variable)
     return (variable, None) if block is None else ("encoder_block_{i}/" + variable[block.end() :], block[1])
 
 
 def all_variables() -> dict[str, str]:
-    """`VARIABLES`, and those that only the task which has them describes: of a task from outside."""
+    """`VARIABLES`, and those of tasks from outside kbert."""
     return VARIABLES | {
         path: dims for task in task_names() for path, dims in task_pipeline(task).head_variables.items()
     }
@@ -92,23 +92,23 @@ def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
 
 
 def block_variables() -> list[str]:
-    """The paths of the variables of one block, with ``{i}`` in place of its number."""
+    """The paths of the variables of one block, with ``{i}`` for its number."""
     return [name for name in VARIABLES if name.startswith("encoder_block_")]
 
 
 def heads_of(task: str) -> tuple[str, ...]:
-    """The layers, first parts of the paths, that a model of this task has beside its encoder."""
+    """The layers, first parts of the paths, that a model of this task has besides its encoder."""
     return task_pipeline(task).heads
 
 
 def head_variables(task: str) -> list[str]:
-    """The paths of the variables of a task's heads, the table of an untied decoder among them."""
+    """The paths of the variables of a task's heads, including the table of an untied decoder."""
     own = task_pipeline(task).head_variables
     return [name for name in VARIABLES if name.split("/")[0] in heads_of(task)] + list(own)
 
 
 def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:
-    """What the letters of the shapes stand for in a model of this config."""
+    """The sizes for the letters of the shapes in a model of this config."""
     sizes = {
         "V": config.vocabulary_size,
         "S": config.max_sequence_length,

@@ -7,7 +7,7 @@ from kbert.weights.formats.kbert_settings import NAME
 
 
 class GoogleFormat(Format):
-    """Checkpoints of google-research/bert, with the optimizer's state if wanted."""
+    """Checkpoints of google-research/bert, optionally with the optimizer's state."""
 
     name = "google"
     title = f"Google's checkpoint ({CONFIG}, {PREFIX}.index)"

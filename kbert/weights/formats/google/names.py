@@ -1,4 +1,4 @@
-"""The names in checkpoints of google-research/bert, which keeps the matrices of its heads as [outputs, H]."""
+"""The names in checkpoints of google-research/bert, which stores the matrices of its heads as [outputs, H]."""
 
 from kbert.weights.formats.config_names import ConfigNames
 from kbert.weights.formats.name_table import NameTable, TensorName

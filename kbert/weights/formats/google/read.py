@@ -19,7 +19,7 @@ from kbert.weights.formats.tensor_checkpoint import (
 
 CONFIG, VOCABULARY, PREFIX, GLOBAL_STEP = "bert_config.json", "vocab.txt", "bert_model.ckpt", "global_step"
 SLOTS = ("adam_m", "adam_v")
-HEAD_DROPOUT = "classifier_dropout"  # Google's code takes and leaves entries that it does not know
+HEAD_DROPOUT = "classifier_dropout"  # Google's code ignores entries that it does not know
 _NO_WEIGHTS = (GLOBAL_STEP, "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
@@ -34,13 +34,13 @@ def is_google_checkpoint(path) -> bool:
 def read_google_checkpoint(path, vocabulary=None) -> TensorCheckpoint:
     """Reads and checks everything but the values.
 
-    The task is what the names say: pre-training heads, a SQuAD head, or the classifier's ``output_weights`` (with one
-    row: regression). Neither the labels nor the letter case are part of the format: labels come from what kbert wrote
-    beside it, the case from the vocabulary.
+    The names decide the task: pre-training heads, a SQuAD head, or the classifier's ``output_weights`` (with one row:
+    regression). Neither the labels nor the letter case are part of the format: labels come from the file that kbert
+    wrote beside it, the case from the vocabulary.
 
     Args:
         path: the directory, or the prefix ``…/bert_model.ckpt``, or one of the files.
-        vocabulary: path of a vocabulary, where it is not ``vocab.txt`` beside the checkpoint.
+        vocabulary: path of a vocabulary, if it is not ``vocab.txt`` beside the checkpoint.
 
     Raises:
         FileNotFoundError: no config, or files missing.
@@ -56,7 +56,7 @@ def read_google_checkpoint(path, vocabulary=None) -> TensorCheckpoint:
     task, num_labels = _task_of(tensors, prefix)
     arguments = {} if num_labels is None else {"num_labels": num_labels}
     if task in ("classification", "regression"):
-        arguments["dropout"] = fields.get(HEAD_DROPOUT, 0.1)  # run_classifier.py's, which has no name for it
+        arguments["dropout"] = fields.get(HEAD_DROPOUT, 0.1)  # of run_classifier.py, which has no name for it
     tokens = _read_vocabulary(vocabulary, directory)
     cased = tokens is not None and looks_cased(tokens)
     settings = read_kbert_settings(directory, task)
@@ -93,13 +93,13 @@ def _find_prefix(directory):
     prefixes = [path.with_name(path.name.removesuffix(".index")) for path in sorted(directory.glob("*.index"))]
     if directory / PREFIX in prefixes:
         return directory / PREFIX
-    state = directory / "checkpoint"  # what a training run leaves: the name of its latest checkpoint
+    state = directory / "checkpoint"  # written by a training run: the name of its latest checkpoint
     if state.is_file():
         import tensorflow as tf
 
         latest = tf.train.get_checkpoint_state(str(directory))
         name = "" if latest is None else pathlib.Path(latest.model_checkpoint_path).name
-        if directory / name in prefixes:  # whatever directory it names: the one it was written in may have moved
+        if directory / name in prefixes:  # whatever directory it names: the directory may have been moved
             return directory / name
     if len(prefixes) != 1:
         raise FileNotFoundError(

@@ -1,4 +1,4 @@
-"""What the original computes from a Google checkpoint, transcribed: its own code needs TensorFlow 1."""
+"""What the original computes from a Google checkpoint, by a transcription: its own code needs TensorFlow 1."""
 
 from kbert.files import read_json
 from kbert.weights.diagnostics.google_reference import google_forward

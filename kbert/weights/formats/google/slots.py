@@ -15,20 +15,20 @@ from kbert.weights.formats.variables import sizes_of
 
 
 def load_slots(optimizer, model, source) -> int:
-    """Gives an optimizer the moments and the step that a checkpoint holds, so that training resumes where it stopped.
+    """Loads the moments and the step of a checkpoint into an optimizer, so that training resumes.
 
-    The learning rate follows: a schedule reads the step.
+    A learning rate schedule continues too, since it reads the step.
 
     Args:
         optimizer: `kbert.AdamW` (or Keras' LossScaleOptimizer around one), before its first step.
-        model: the model it trains, with that checkpoint's weights.
+        model: the model that it trains, with that checkpoint's weights.
         source: the checkpoint, as for `kbert.load_pretrained`.
 
     Returns:
         The number of steps done.
 
     Raises:
-        ValueError: the checkpoint has no slots (as released ones), or not for all of the model's trainable variables.
+        ValueError: the checkpoint has no slots (released ones have none), or lacks those of a trainable variable.
 
     Example::
 
@@ -61,7 +61,7 @@ def load_slots(optimizer, model, source) -> int:
 
 
 def export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
-    """The optimizer's state for the writer: name there → function that gives the values.
+    """The optimizer's state for the writer: name there → function that returns the values.
 
     Raises:
         ValueError: not `kbert.AdamW`, or one that has not been built for this model.

@@ -1,4 +1,4 @@
-"""Writes a model as google-research/bert keeps it."""
+"""Writes a model in the format of google-research/bert."""
 
 import pathlib
 from collections.abc import Callable
@@ -19,11 +19,11 @@ def write_google_checkpoint(directory, model, settings: ModelSettings, vocabular
     """Writes ``bert_model.ckpt.*``, ``bert_config.json`` and ``vocab.txt`` into a directory.
 
     Args:
-        directory: exists already.
+        directory: an existing directory.
         model: of the tasks encoder, pretraining, masked_lm, next_sentence, classification, regression and span.
-        settings: what the format has no place for goes into a file beside it.
+        settings: what the format cannot store goes into a file beside it.
         vocabulary: the tokens, or None.
-        optimizer: `kbert.AdamW` whose moments and step are to be written along, or None.
+        optimizer: `kbert.AdamW` whose moments and step are written too, or None.
 
     Raises:
         ValueError: what the format cannot hold, with the reason.

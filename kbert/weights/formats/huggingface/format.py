@@ -10,7 +10,7 @@ from kbert.weights.formats.kbert_settings import NAME
 
 
 class HuggingFaceFormat(Format):
-    """Directories of transformers: written as safetensors, read as pickles and in shards too."""
+    """Directories of transformers: written as safetensors; pickles and shards can be read too."""
 
     name = "huggingface"
     title = f"a Hugging Face directory ({CONFIG}, {WEIGHTS} or {PICKLE})"

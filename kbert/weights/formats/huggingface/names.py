@@ -1,4 +1,4 @@
-"""The names in checkpoints of Hugging Face's transformers, which keeps every matrix of a linear layer transposed."""
+"""The names in checkpoints of Hugging Face's transformers, which stores the matrices of linear layers transposed."""
 
 from kbert.weights.formats.config_names import ConfigNames
 from kbert.weights.formats.name_table import NameTable, TensorName

@@ -30,7 +30,7 @@ CLASSES = {  # the library's classes -> tasks
     "BertForQuestionAnswering": "span",
     "BertForMultipleChoice": "multiple_choice",
 }
-_REFUSED = {  # config field -> (the values that kbert has, why no other)
+_REFUSED = {  # config field -> (the values that kbert supports, why no other)
     "position_embedding_type": (("absolute",), "kbert's positions are absolute, as the paper's"),
     "add_cross_attention": ((False,), "kbert has no cross attention: it builds encoders, not encoder-decoders"),
     "is_encoder_decoder": ((False,), "kbert builds encoders, not encoder-decoders"),
@@ -50,11 +50,11 @@ def is_huggingface_directory(path) -> bool:
 def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
     """Reads and checks everything but the values.
 
-    The task is what the file of tensors holds; where heads share a name (sequence and token classification, multiple
-    choice), ``architectures`` in the config decides.
+    The tensors decide the task; if heads share a name (sequence and token classification, multiple choice),
+    ``architectures`` in the config decides.
 
     Args:
-        path: the directory, or a file in it: of several files of weights, the one to read.
+        path: the directory, or a file in it: the one to read, if there are several files of weights.
         vocabulary: path of a vocabulary, in place of the directory's own.
 
     Raises:
@@ -171,13 +171,13 @@ def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
 
 
 def _length(directory):
-    """Word pieces of a text that sentence-transformers was set to, or None."""
+    """The sequence length in the settings of sentence-transformers, or None."""
     path = directory / "sentence_bert_config.json"
     return entry(read_json(path), "max_seq_length", int, path) if path.is_file() else None
 
 
 def _embedding(directory):
-    """How sentence-transformers pools, where a directory is one of its models; lines for the report."""
+    """The pooling of sentence-transformers, if the directory is one of its models; lines for the report."""
     path = directory / "1_Pooling" / CONFIG
     if not path.is_file():
         return {}, ()

@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face directory: vocabulary and settings, out of whichever files are there."""
+"""The tokenizer of a Hugging Face directory: vocabulary and settings, from whichever files exist."""
 
 import dataclasses
 import pathlib
@@ -19,7 +19,7 @@ _NAMES = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_tok
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceTokenizer:
-    """The tokens (None: it is not a tokenizer that kbert has), BertTokenizer's arguments, and lines for the report."""
+    """The tokens (None: a tokenizer that kbert does not have), BertTokenizer's arguments, and lines for the report."""
 
     vocabulary: list[str] | None
     settings: dict[str, Any]
@@ -31,12 +31,12 @@ def read_huggingface_tokenizer(directory, vocabulary=None) -> HuggingFaceTokeniz
 
     Args:
         directory: where the files are.
-        vocabulary: path of a vocabulary to use in their place.
+        vocabulary: path of a vocabulary to use instead.
 
     Raises:
-        ValueError: damaged files, a vocabulary that BERT cannot have, special tokens of other names.
+        ValueError: damaged files, a vocabulary that BERT cannot have, special tokens with other names.
 
-    Source: transformers' BertTokenizer, whose own arguments (from `tokenizer_config.json`) go before `tokenizer.json`.
+    Source: transformers' BertTokenizer, whose own arguments (in `tokenizer_config.json`) override `tokenizer.json`.
     """
     directory = pathlib.Path(directory)
     config = read_json(directory / CONFIG) if (directory / CONFIG).is_file() else {}
@@ -70,7 +70,7 @@ def _objects(fast, directory):
 
 
 def _unlike_bert(config, fast):
-    """Why no BertTokenizer of kbert's can stand for this one, or None."""
+    """Why kbert's BertTokenizer cannot replace this tokenizer, or None."""
     name = config.get("tokenizer_class")
     if name not in _CLASSES:
         return f"tokenizer_class {name} is not a WordPiece tokenizer that kbert has"
@@ -94,7 +94,7 @@ def _vocabulary_of(fast, path):
 
 
 def _append_added(tokens, config, fast, directory):
-    """Appends tokens that were added to a trained tokenizer: they have rows in the table, but no line in vocab.txt."""
+    """Appends tokens that were added to a trained tokenizer: they have embeddings, but no line in vocab.txt."""
     decoder = entry(config, "added_tokens_decoder", dict, directory / CONFIG, {})
     added = {}
     for path, pairs in (

@@ -1,4 +1,4 @@
-"""The weights of a Hugging Face directory, in one file or in shards, under the library's current names."""
+"""The weights of a Hugging Face directory, in one file or in shards, by the library's current names."""
 
 import pathlib
 import re
@@ -22,14 +22,14 @@ _OLD_NAMES = (
     (re.compile(r"LayerNorm\.gamma$"), "LayerNorm.weight"),
     (re.compile(r"LayerNorm\.beta$"), "LayerNorm.bias"),
 )
-_ENCODER = ("embeddings.", "encoder.", "pooler.")  # as a BertModel saved by itself begins
+_ENCODER = ("embeddings.", "encoder.", "pooler.")  # the first parts of names in a BertModel saved by itself
 _BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
 _TABLE, _DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 _BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 
 
 def has_huggingface_weights(path) -> bool:
-    """Whether there are weights: in a directory under one of the library's file names, in a file under any name."""
+    """Whether there are weights: a directory with one of the library's file names, or a file with any name."""
     return _find(pathlib.Path(path)) is not None
 
 
@@ -48,7 +48,7 @@ def open_huggingface_weights(path) -> TensorFile:
 
 
 def _find(path):
-    """The file of weights and what reads it, or None. A file of another kind stands for its directory."""
+    """The file of weights and its reader, or None. For a file of another kind, its directory is searched."""
     if path.is_file():
         if path.name.endswith(_INDEX):
             return path, TorchPickleFile if path.name.endswith(".bin" + _INDEX) else SafetensorsFile
@@ -97,8 +97,8 @@ class ShardedFile:
 def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
     """The library's current names → the names in the file, and those names that hold no weights of their own.
 
-    Undone are: LayerNorm's old ``gamma`` and ``beta``, a missing ``bert.`` prefix, buffers that were saved along. Of
-    the masked LM's bias, which may stand there twice, the decoder's is the one that is computed with.
+    It handles LayerNorm's old ``gamma`` and ``beta``, a missing ``bert.`` prefix, and buffers that were saved too. The
+    masked LM's bias may be in the file twice; the library computes with the decoder's.
     """
     names, ignored = {}, set()
     for name in file.tensors:
@@ -121,9 +121,9 @@ def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
 
 
 def is_tied(file: TensorFile, names: dict[str, str], stated: bool) -> bool:
-    """Whether the masked LM reads the word-piece table: as the config states, unless the file holds another table.
+    """Whether the masked LM shares the embedding table: as the config says, unless the file has a different table.
 
-    Old files hold the table twice; transformers too takes such a pair as tied only if both are equal.
+    Old files have the table twice; transformers too treats such a pair as tied only if both are equal.
     """
     if _DECODER not in names or _TABLE not in names or not stated:
         return stated

@@ -1,4 +1,4 @@
-"""Writes a model as Hugging Face's transformers keeps it."""
+"""Writes a model in the format of Hugging Face's transformers."""
 
 import pathlib
 
@@ -22,9 +22,9 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
     """Writes ``config.json``, ``model.safetensors`` and the tokenizer's files into a directory.
 
     Args:
-        directory: exists already.
+        directory: an existing directory.
         model: of any task.
-        settings: labels and tokenizer settings are the format's own; the rest goes into a file beside it.
+        settings: the format has labels and tokenizer settings; the rest goes into a file beside it.
         vocabulary: the tokens, or None.
 
     Raises:
@@ -37,7 +37,7 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
     check_head("huggingface", model)
     check_pooler("huggingface", model, needed, reason=f"its {name} has {'one' if needed else 'none'}")
     untied = getattr(model, "masked_lm", False) and not model.tied
-    if untied:  # the library computes with the decoder's bias, and wants the other one there too
+    if untied:  # the library computes with the decoder's bias, but needs the other one too
         tensors[_DECODER_BIAS] = tensors[_BIAS]
     pad_id = 0 if vocabulary is None else vocabulary.index(SPECIAL_TOKENS[0])
     write_json(directory / CONFIG, _config(model, name, settings, pad_id, tied=not untied))
@@ -50,7 +50,7 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
 
 
 def class_of(model) -> str:
-    """The library's class for a model of kbert."""
+    """The library's class for a kbert model."""
     if model.task == "regression":
         return "BertForSequenceClassification"
     if model.task == "masked_lm" and model.config.causal:
@@ -92,7 +92,7 @@ def _tokenizer_config(settings, config):
 
 
 def _tokenizer(settings, vocabulary):
-    """What the tokenizers library reads: the same algorithm, with the length of words that this model was made with."""
+    """The file for the tokenizers library: the same algorithm, with this model's maximum word length."""
     ids = {token: i for i, token in enumerate(vocabulary)}
 
     def part(token, segment):

@@ -1,11 +1,11 @@
-"""The names in kbert's own files: the paths of the variables, those of tasks from outside kbert among them."""
+"""The names in kbert's own files: the paths of the variables, including those of tasks from outside kbert."""
 
 from kbert.weights.formats.name_table import NameTable, TensorName, group_by_layer
 from kbert.weights.formats.variables import VARIABLES, all_variables, numbered
 
 
 class KbertNames(NameTable):
-    """Every variable under its own path."""
+    """Every variable has its own path as its name."""
 
     def __init__(self):
         super().__init__("kbert", names={})

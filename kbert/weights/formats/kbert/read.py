@@ -1,4 +1,4 @@
-"""Reads kbert's own directory, its four files; all but the values is checked before anything is built."""
+"""Reads the four files of kbert's own directory; checks everything but the values before anything is built."""
 
 import dataclasses
 import pathlib
@@ -28,12 +28,12 @@ class KbertCheckpoint(Checkpoint):
     """What a kbert directory holds, checked; the weights themselves stay on disk until `load_into`."""
 
     def load_into(self, model) -> LoadReport:
-        """Loads the weights; for another task, or other sizes of the heads, by way of the model that is stored.
+        """Loads the weights; for another task, or other sizes of the heads, through the model that is stored.
 
-        Keras itself reads them: quantised layers have variables that no table of names lists.
+        Keras reads them, because quantised layers have variables that are in no name table.
 
         Raises:
-            ValueError: damaged values, weights that are not the config's, a variable of the encoder that is missing.
+            ValueError: damaged values, weights that do not match the config, a missing variable of the encoder.
         """
         if ModelDescription.of(model).has_the_variables_of(self.description):
             self._load_weights(model)

@@ -20,15 +20,15 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
     """Writes the four files into a directory.
 
     Args:
-        directory: exists already.
+        directory: an existing directory.
         model: of any task.
         settings: goes into ``config.json``.
         vocabulary: the tokens.
         made_by: JSON-able dict for the manifest.
-        storage_dtype: one of `STORAGE_DTYPES`: the type of the weights on the disk.
+        storage_dtype: one of `STORAGE_DTYPES`: the type of the weights on disk.
 
     Raises:
-        ValueError: an unknown `storage_dtype`, a model that is quantised already, numbers beyond its largest.
+        ValueError: an unknown `storage_dtype`, one for a quantised model, or weights beyond its largest number.
     """
     if storage_dtype not in STORAGE_DTYPES:
         raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")

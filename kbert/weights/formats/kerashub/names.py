@@ -1,4 +1,4 @@
-"""The names in KerasHub presets: the paths of its variables. Its attention layers keep the heads' axis apart."""
+"""The names in KerasHub presets: the paths of its variables. Its attention layers have a separate axis of heads."""
 
 from kbert.weights.formats.config_names import ConfigNames
 from kbert.weights.formats.name_table import NameTable, TensorName

@@ -1,6 +1,6 @@
 """KerasHub presets: `config.json`, `task.json`, `model.weights.h5`, `task.weights.h5`, the tokenizer and its assets.
 
-The JSON files are read here as plain data: no class is looked up by a name out of a file.
+The JSON files are read here as plain data: no class is looked up by a name from a file.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from kbert.weights.json_fields import entry
 CONFIG, TASK, TOKENIZER, PREPROCESSOR = "config.json", "task.json", "tokenizer.json", "preprocessor.json"
 VOCABULARY = "assets/tokenizer/vocabulary.txt"
 TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification", "BertClassifier": "classification"}
-# What KerasHub's masked-LM head computes, whatever the backbone does (keras_hub 0.32, bert_masked_lm.py).
+# What KerasHub's masked-LM head computes, independently of the backbone (keras_hub 0.32, bert_masked_lm.py).
 HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
 MAX_WORD_LENGTH = 100  # bytes, of tensorflow-text's FastWordpieceTokenizer as KerasHub uses it
 _TOKENIZER_ARGUMENTS = {
@@ -135,15 +135,15 @@ def _tokenizer_of(path, vocabulary):
 
 
 def _merged(stored, stated):
-    """Tokenizer settings: the preset's, and where it has no word for something what kbert wrote beside it."""
+    """Tokenizer settings: the preset's, completed from the file that kbert wrote beside it."""
     merged = {"max_word_length": MAX_WORD_LENGTH, **stored, **stated}
     if "strip_accents" in stored and stored["strip_accents"] is None and merged["strip_accents"] == merged["lowercase"]:
-        merged["strip_accents"] = None  # "as lowercase", which the preset can only spell out
+        merged["strip_accents"] = None  # "as lowercase", for which the preset has an explicit value
     return merged
 
 
 def _length(path):
-    """Word pieces of a text that the preset's preprocessor was set to, or None."""
+    """The sequence length of the preset's preprocessor, or None."""
     if not (path / PREPROCESSOR).is_file():
         return None
     fields = entry(read_json(path / PREPROCESSOR), "config", dict, path / PREPROCESSOR, {})

@@ -18,14 +18,14 @@ WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.
 def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task: str, num_classes: int) -> TensorFile:
     """Opens a preset's weights.
 
-    Files written since Keras names its layers in them are read tensor by tensor. Others (older ones, and shards) are
-    loaded by KerasHub into its own model, which takes memory for the weights once more.
+    Files in which Keras named the layers are read tensor by tensor. Others (older ones, and shards) are loaded by
+    KerasHub into its own model, which takes memory for the weights a second time.
 
     Args:
         path: the preset's directory.
         fields: the arguments of BertBackbone, as in the preset's config.
-        config: what they mean.
-        task, num_classes: of the model it holds.
+        config: the same as a `BertConfig`.
+        task, num_classes: of the model in the preset.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -37,7 +37,7 @@ def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task
     heads = [] if task == "encoder" else [path / TASK_WEIGHTS]
     for file in (*weights, *heads):
         if not file.is_file():
-            raise FileNotFoundError(f"No file at {str(file)!r}: the preset is not whole.")
+            raise FileNotFoundError(f"No file at {str(file)!r}: the preset is incomplete.")
         check_h5(file)
     if not sharded:
         direct = H5File([*weights, *heads], NAMES.layer_variables())
@@ -63,7 +63,7 @@ def _shards(path):
 
 
 class LoadedByKerasHub:
-    """The same out of KerasHub's own model."""
+    """The same from KerasHub's own model."""
 
     def __init__(self, path, files, fields, task, num_classes):
         from keras import ops
@@ -88,7 +88,7 @@ def kerashub_model(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
     """KerasHub's model of a task, newly initialised, in float32.
 
     Args:
-        fields: the arguments of BertBackbone; its name and dtype are left out.
+        fields: the arguments of BertBackbone; its name and dtype are ignored.
         task: encoder, masked_lm, classification or regression (a classifier of one class).
         num_classes, preprocessor, dropout: of the task's model.
 

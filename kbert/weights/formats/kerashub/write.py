@@ -17,15 +17,15 @@ _PREPROCESSORS = {
 
 
 def write_kerashub_preset(directory, model, settings: ModelSettings, vocabulary=None) -> None:
-    """Writes a preset of BertBackbone, BertMaskedLM or BertTextClassifier, by KerasHub itself.
+    """Writes a preset of BertBackbone, BertMaskedLM or BertTextClassifier with KerasHub.
 
-    KerasHub's tokenizer is not the original's (docs/parity.md): the weights and the vocabulary are carried over
-    exactly, the treatment of rare characters is KerasHub's own.
+    KerasHub's tokenizer differs from the original's (docs/parity.md): the weights and the vocabulary are written
+    exactly, but KerasHub treats rare characters in its own way.
 
     Args:
-        directory: exists already.
+        directory: an existing directory.
         model: of the tasks encoder, masked_lm, classification and regression (a classifier of one class).
-        settings: what the format has no place for goes into a file beside it.
+        settings: what the format cannot store goes into a file beside it.
         vocabulary: the tokens, or None.
 
     Raises:

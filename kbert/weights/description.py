@@ -11,7 +11,7 @@ from kbert.models.quantized_layers import check_quantized, quantize_layers, quan
 from kbert.models.trainability import check_trainability, set_trainability, trainability
 from kbert.pipelines.registry import task_names, task_pipeline
 
-# Fields of BertConfig that neither shape stored weights nor change what they compute; the others cannot be overridden.
+# Fields of BertConfig that do not shape the weights; the others cannot be overridden.
 FREE_FIELDS = (
     "hidden_dropout",
     "attention_dropout",

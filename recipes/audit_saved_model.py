@@ -1,12 +1,12 @@
 """Check that a stock TensorFlow Serving can run a SavedModel, before it is deployed.
 
     python recipes/audit_saved_model.py saved_models/reviews
-    python recipes/audit_saved_model.py path/to/somebody/elses/model/3 --json
+    python recipes/audit_saved_model.py path/to/any/saved_model/3 --json
 
 Lists every op with the servers that link it, the signatures, and every problem: ops that no stock server has, lookup
-tables, a first dimension that is not the batch, weights that are stored twice, warm-up requests that do not fit. Ends
-with status 1 if there is any. The model is read, not run; the directory may hold versions (the highest is taken) or one
-version.
+tables, a first dimension that is not the batch, weights that are stored twice, warm-up requests that do not match the
+signatures. Exits with status 1 if there are problems. The model is read, not run. The directory is one version, or
+holds versions, of which the highest is read.
 """
 
 import argparse

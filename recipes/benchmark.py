@@ -1,4 +1,4 @@
-"""Measure kbert on this machine, alone or beside the installed peers.
+"""Measure the speed of kbert, alone or compared with other installed libraries.
 
     python recipes/benchmark.py tokenize                      # strings to token ids, English prose from tf.data
     python recipes/benchmark.py input --corpus 'wiki/*.gz'    # text or records to masked pair batches
@@ -6,9 +6,9 @@
     python recipes/benchmark.py encode --size base --batch-size 8
     python recipes/benchmark.py serve --model all-MiniLM-L6-v2 --peers   # the exported model, strings to embeddings
 
-Figures are medians of the steady state; with --peers every system is measured in turn, round by round, in this process,
-so that a ratio means something even where the figure of a loaded machine does not. FLOPs are counted by one formula for
-everybody (kbert/training/flops.py).
+Figures are medians of the steady state. With --peers the systems are measured in turn, round by round, in this process,
+so that their ratio holds even if the load of the machine varies. FLOPs are counted by one formula for all of them
+(kbert/training/flops.py).
 """
 
 import argparse
@@ -46,7 +46,7 @@ def parse_arguments(argv):
     add("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
     add("--seconds", type=float, default=5.0, help="time for one round of one system (default: 5)")
     add("--rounds", type=positive_int, default=3, metavar="N", help="(default: 3)")
-    add("--peers", action="store_true", help="also measure the peers that are installed")
+    add("--peers", action="store_true", help="also measure other libraries that are installed")
     add("--json", action="store_true", help="print the result as one JSON object on the last line")
     return parser.parse_args(argv)
 

@@ -1,16 +1,16 @@
-"""Convert a BERT from one library's files to another's, heads included, and show that it is the same model.
+"""Convert a BERT from one library's files to another's, including heads, and compare the outputs.
 
     python recipes/convert_checkpoint.py --from uncased_L-12_H-768_A-12 --to huggingface --output bert-base
     python recipes/convert_checkpoint.py --from bert-base --to kbert --output models/bert-base --report report.json
 
 --from: a kbert directory or the output of a recipe; a Hugging Face directory (config.json with model.safetensors or
 pytorch_model.bin); Google's TensorFlow checkpoint (bert_config.json with bert_model.ckpt.*), its directory or prefix; a
-KerasHub preset; or a name on the Hugging Face hub. What it is, is recognised by its content.
---report: a JSON file with every variable's name on both sides, and the largest differences between kbert's outputs and
-those of the other library (where it is installed), layer by layer and head by head, on random batches with padding: for
-what was read and for what was written.
+KerasHub preset; or a name on the Hugging Face hub. The format is recognised by its content.
+--report: a JSON file with every variable's name in both formats, and the largest differences between kbert's outputs
+and those of the other library (if it is installed), for each layer and head, on random batches with padding: for the
+files read and for the files written.
 
-What a format cannot hold is refused with the reason. Numbers are moved, never changed (but by --storage-dtype).
+A model that a format cannot hold is refused with the reason. Weights are never changed, except by --storage-dtype.
 """
 
 import argparse
@@ -30,14 +30,14 @@ def parse_arguments(argv):
     replace = {"help": "replace what an earlier conversion wrote to --output"}
     add_flags(parser, "output", "overwrite", output=output, overwrite=replace)
     parser.add_argument("--task", help="the model to make of it (default: the one the checkpoint holds)")
-    parser.add_argument("--no-pooler", action="store_true", help="leave out a pooler that has no part in the task")
+    parser.add_argument("--no-pooler", action="store_true", help="drop a pooler that the task does not use")
     about = "vocab.txt, for a checkpoint that has none, or a wrong one"
     parser.add_argument("--vocab", metavar="FILE", type=existing_file, help=about)
     case = parser.add_mutually_exclusive_group()
     about = "the tokenizer keeps the letter case (default: as the checkpoint says)"
     case.add_argument("--cased", dest="lowercase", action="store_false", default=None, help=about)
     case.add_argument("--uncased", dest="lowercase", action="store_true", default=None, help="it lower-cases")
-    about = "of kbert's format: the type of the weights on the disk (default float32); they are float32 when loaded"
+    about = "of kbert's format: the type of the weights on disk (default: float32); they are float32 when loaded"
     parser.add_argument("--storage-dtype", choices=("float32", "bfloat16", "float16"), help=about)
     parser.add_argument("--report", metavar="FILE", type=pathlib.Path, help="where the report goes, as JSON")
     return parser.parse_args(argv)

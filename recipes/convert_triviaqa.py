@@ -1,11 +1,11 @@
-"""Turn TriviaQA into SQuAD's JSON, to learn from before SQuAD, as the paper's best systems did (section 4.2).
+"""Convert TriviaQA to SQuAD's JSON, to train on it before SQuAD, as the paper's best systems did (section 4.2).
 
     python recipes/convert_triviaqa.py --questions triviaqa/qa/wikipedia-train.json --evidence triviaqa/evidence \\
         --output triviaqa.json
     python recipes/finetune_squad.py --train triviaqa.json --dev squad/dev-v1.1.json --init runs/tiny --output runs/qa
     python recipes/finetune_squad.py --data squad --version 1.1 --init runs/qa --output runs/squad
 
-Each document is cut to its first 400 words, and used where it then holds one of the answer's aliases.
+Each document is truncated to its first 400 words, and used if these contain one of the answer's aliases.
 """
 
 import argparse

@@ -1,14 +1,14 @@
-"""Turn sentences into vectors, and see how near they are to each other: strings in, embeddings out.
+"""Embed sentences, and compare the embeddings.
 
     python recipes/embed_sentences.py "A man plays." "Somebody makes music." --model all-MiniLM-L6-v2
     python recipes/embed_sentences.py --sts-b glue --model all-MiniLM-L6-v2 --output runs/sts
     python recipes/embed_sentences.py --input sentences.txt --model all-MiniLM-L6-v2 --output runs/embeddings
 
---model: an encoder that kbert loads, best one trained for sentence similarity (BERT as pre-trained is a poor one); how
-its hidden states are pooled is read from the checkpoint, where it says so (sentence-transformers), else it is their
-mean. Sentences on the command line: prints the cosine similarity of each pair. --sts-b: the dev set of STS-B (GLUE), of
-which Spearman's correlation of cosine similarity and human judgement is reported. --input: a file with a sentence a
-line. --output DIR: embeddings.npy, float32 [sentences, hidden], settings.json and metrics.json.
+--model: an encoder that kbert loads, preferably one trained for sentence similarity (a merely pre-trained BERT does
+poorly). The pooling is that of the checkpoint if it has one (sentence-transformers), otherwise the mean. Sentences on
+the command line: prints the cosine similarity of each pair. --sts-b: the dev set of STS-B (GLUE); prints Spearman's
+correlation of cosine similarity and human judgement. --input: a file with one sentence per line. --output DIR:
+embeddings.npy, float32 [sentences, hidden], settings.json and metrics.json.
 """
 
 import argparse

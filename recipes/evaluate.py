@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled texts: a table of one's own, the dev set of a GLUE task, or questions.
+"""Score a fine-tuned model on labelled examples: your own table, the dev set of a GLUE task, or questions.
 
     python recipes/evaluate.py --model runs/reviews --data test.csv --text-column text --label-column label
     python recipes/evaluate.py --model runs/sst2 --data glue --task SST-2
@@ -6,12 +6,12 @@
     python recipes/evaluate.py --model runs/ner --data eng.testb
     python recipes/evaluate.py --model runs/squad-0 --model runs/squad-1 --data dev-v2.0.json
 
---model several times: an ensemble, whose scores are the means of the models' (of one vocabulary and preprocessing).
-Questions: SQuAD's .json, or a table with the columns question, context and answer; scored by SQuAD's rules, with the
-threshold for "no answer" that is stored with the model (of an ensemble the mean). Multiple choice and tagged words are
-read as by the recipe that trained the model, with the same flags; entities are scored as conlleval does. Prints the
-metrics; --json: as one JSON object on the last line; --output DIR: also to metrics.json there, and the official
-prediction files of questions and tagged words beside it.
+--model several times: an ensemble, which averages the outputs of the models (with the same vocabulary and
+preprocessing). Questions: SQuAD's .json, or a table with the columns question, context and answer, scored by SQuAD's
+rules with the threshold for "no answer" that is stored with the model (for an ensemble, the mean). Multiple choice and
+tagged words are read as in the recipe that trained the model, with the same flags; entities are scored as by conlleval.
+Prints the metrics; --json: as one JSON object on the last line; --output DIR: also writes metrics.json, and the
+official prediction files of questions and tagged words.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def parse_arguments(argv):
     )
     args = parser.parse_args(argv)
     if args.task and any((args.text_column, args.label_column, args.text_pair_column)):
-        parser.error("--task knows its columns: leave --text-column, --text-pair-column and --label-column out")
+        parser.error("--task knows its columns: do not give --text-column, --text-pair-column or --label-column")
     if args.text_column and not args.label_column:
         parser.error("a table needs --text-column and --label-column (or is this a GLUE directory? then --task)")
     return args

@@ -3,10 +3,10 @@
     python recipes/export.py --model runs/reviews --output saved_models/reviews
     python recipes/export.py --model runs/reviews --task encoder --output saved_models/embeddings
 
-Writes the next version, saved_models/reviews/1, then 2, …; a server that watches the directory never sees half of one.
-Every model can be exported: classifiers, regressors, span extractors, taggers, multiple choice, pre-trained models
+Writes the next version, saved_models/reviews/1, then 2, …; a server that watches the directory never sees an incomplete
+one. Every model can be exported: classifiers, regressors, span extractors, taggers, multiple choice, pre-trained models
 (fill-mask, next sentence) and encoders. A version holds the SavedModel with the signatures of its task, warm-up
-requests, batching parameters and a card with these settings and the metrics that the run left in metrics.json; it is
+requests, batching parameters and a model card with these settings and the metrics in the run's metrics.json; it is
 audited before it appears. See docs/serving.md.
 """
 
@@ -58,7 +58,7 @@ def main(argv=None):
 
 
 def report(path):
-    """What was written, and how to ask it."""
+    """Prints what was written, and how to query it."""
     card = json.loads((path / "card.json").read_text("utf-8"))
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"Wrote {path} ({size / 1e6:.1f} MB).")
@@ -68,7 +68,7 @@ def report(path):
     columns = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in inputs.items())
     mount = f"-p 8501:8501 -v {path.parent}:/models/{card['name']} -e MODEL_NAME={card['name']}"
     print(f"With Docker:\n    docker run --rm {mount} tensorflow/serving")
-    print("Without, in Python, and without kbert:\n    import tensorflow as tf, tensorflow_text")
+    print("In Python, without kbert:\n    import tensorflow as tf, tensorflow_text")
     print(f'    serve = tf.saved_model.load("{path}").signatures["serving_default"]\n    serve({columns})')
 
 

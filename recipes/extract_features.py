@@ -1,14 +1,14 @@
-"""Write what a frozen encoder says of every token or word of a text: fixed features for other programs.
+"""Write a frozen encoder's hidden states of every token or word of a text, as features for other programs.
 
     python recipes/extract_features.py --model runs/tiny --input texts.txt --output features.jsonl --layers -1 -2 -3 -4
     python recipes/extract_features.py --model runs/tiny --input texts.txt --output features.npz --align words
 
---input: a file with a text a line. Texts of any length are read in overlapping windows; a token's features are those of
-the window in which it has most context. --align words: a word has the features of its first token. --layers: hidden
-states, 0 the embeddings, -1 the last layer.
---output .jsonl: as the original's extract_features.py, a line for each text, {"linex_index": 0, "features": [{"token":
-"[CLS]", "layers": [{"index": -1, "values": [...]}, ...]}, ...]}. .npz: arrays features_0 (float32 [tokens, layers,
-hidden]) and tokens_0 for the first text, and so on. Written as the texts are read, both appear when all is done.
+--input: a file with one text per line. Texts of any length are read in overlapping windows; a token's features are
+those of the window in which it has most context. --align words: a word has the features of its first token. --layers:
+hidden states, 0 the embeddings, -1 the last layer.
+--output .jsonl: like the original's extract_features.py, a line for each text, {"linex_index": 0, "features":
+[{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}, ...]}, ...]}. .npz: arrays features_0 (float32 [tokens,
+layers, hidden]) and tokens_0 for the first text, and so on. The file appears when it is complete.
 """
 
 import argparse

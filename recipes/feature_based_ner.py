@@ -1,16 +1,16 @@
-"""Named entities without fine-tuning, as table 7 of the paper: a two-layer BiLSTM on features of a frozen encoder.
+"""Named entities without fine-tuning, as in table 7 of the paper: a two-layer BiLSTM on a frozen encoder's features.
 
     python recipes/feature_based_ner.py --train eng.train --dev eng.testa --init runs/tiny --output runs/features
 
 The six feature modes of the table: embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
 weighted-sum-all; --feature-mode runs one of them, all by default. The encoder reads whole documents (see
 finetune_ner.py for the files) once: the hidden states of each word's first token are written to features/ in --output,
-and all modes learn from these. --train-sentences 2000 learns from the first 2,000 sentences. The paper gives no
-learning rate and no epochs; here it is Adam, its rate falling linearly to 0.
+and all modes are trained on these. --train-sentences 2000 trains on the first 2,000 sentences. The paper gives neither
+learning rate nor epochs; this recipe uses Adam with a learning rate that falls linearly to 0.
 
---output receives a folder for each mode (tagger.keras, predictions.txt, metrics.json) and, when all six are there,
-metrics.json with the table. The same command resumes: features and modes that are finished are not made again.
-features/ takes words x layers x hidden x 2 bytes and may be deleted at the end.
+--output receives a folder for each mode (tagger.keras, predictions.txt, metrics.json) and, when all six are finished,
+metrics.json with the table. The same command resumes: finished features and modes are not computed again. features/
+takes words x layers x hidden x 2 bytes and may be deleted at the end.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def parse_arguments(argv):
     add_example_flags(parser, "tagged words")
     add_tag_flags(parser)
     add = parser.add_argument
-    add("--train-sentences", metavar="N", type=positive_int, help="learn from the first N alone")
+    add("--train-sentences", metavar="N", type=positive_int, help="train on the first N only")
     add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="(default: all)")
     add("--units", metavar="N", type=positive_int, default=768, help="of each LSTM and direction (default: 768)")
     add("--dropout", metavar="X", type=rate, default=0.1, help="of the BiLSTM (default: 0.1)")
@@ -71,7 +71,7 @@ def main(argv=None):
         }
         run = open_run(args.output, overwrite=args.overwrite, **about)
     print(hardware.describe())
-    print(f"{len(train):,} sentences to learn from, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
+    print(f"{len(train):,} training sentences, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
     names = ("epochs", "steps", "batch_size", "learning_rate", "units", "dropout", "seed", "checkpoint_every")
     training = FeatureTraining(**{name: getattr(args, name) for name in names})
     modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)

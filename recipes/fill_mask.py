@@ -1,11 +1,11 @@
-"""Ask a masked language model what it would write in the place of each [MASK].
+"""Ask a masked language model for the most probable tokens for each [MASK].
 
     python recipes/fill_mask.py "Paris is the [MASK] of France." --model bert-base-uncased
     python recipes/fill_mask.py "[MASK] is red." "It was a very [MASK] [MASK]." --model runs/tiny --top-k 3
 
 --model: a kbert directory, the output of pretrain.py, or any checkpoint with a masked-LM head that kbert loads (Hugging
-Face, Google, KerasHub). Each line printed is a token, its probability, and the text with the token in place.
---json: one JSON object a text in place of that.
+Face, Google, KerasHub). Each line printed is a token, its probability, and the text with the token filled in.
+--json: prints one JSON object per text instead.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Fine-tune BERT on one's own table of labelled texts, as section 3.2 and appendix A.3 of the paper: every weight is
+"""Fine-tune BERT on your own table of labelled texts, as in section 3.2 and appendix A.3 of the paper: every weight is
 trained, with one new layer on [CLS]; the learning rate rises over the first tenth of the steps and falls linearly to 0.
 
     python recipes/finetune_classifier.py --train reviews.csv --text-column text --label-column label \\
@@ -7,7 +7,7 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
         --init runs/tiny --output runs/pairs --dry-run
 
 The table is .csv, .tsv (without quoting) or .jsonl. --regression: labels are numbers. --window-pooling: long texts
-are learnt window by window, and judged by the mean (or max) of what is said of their windows. After each epoch the
+are split into windows for training, and their answer is the mean (or max) over their windows. After each epoch the
 model is scored on --dev, and the best weights are kept. The paper chooses on dev among batches of 16 and 32, learning
 rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run resumes when the same command is given again.
 --output receives model/ (a kbert directory, for predict.py, evaluate.py and export.py), metrics.json, settings.json,
@@ -26,13 +26,13 @@ def parse_arguments(argv):
     add("--text-column", metavar="NAME", required=True, help="column of the text")
     add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     add("--label-column", metavar="NAME", required=True, help="column of the label")
-    add("--regression", action="store_true", help="labels are numbers: learn them by squared error")
+    add("--regression", action="store_true", help="labels are numbers (squared error)")
     add("--window-pooling", choices=("mean", "max"), help="cut long texts into windows (default: truncate)")
     add("--doc-stride", metavar="N", type=positive_int, default=128, help="with --window-pooling (default: 128 tokens)")
     add_finetuning_flags(parser)
     args = parser.parse_args(argv)
     if args.window_pooling and args.text_pair_column:
-        parser.error("--window-pooling is of single texts: leave --text-pair-column out")
+        parser.error("--window-pooling is for single texts: do not give --text-pair-column")
     return args
 
 

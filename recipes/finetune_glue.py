@@ -1,17 +1,17 @@
-"""Fine-tune BERT on GLUE, as section 4.1 of the paper: batches of 32, 3 epochs, the official metrics on dev.
+"""Fine-tune BERT on GLUE, as in section 4.1 of the paper: batches of 32, 3 epochs, the official metrics on dev.
 
     python recipes/finetune_glue.py --task SST-2 --data glue --init runs/tiny --output runs/sst2
     python recipes/finetune_glue.py --task all --data glue --init runs/tiny --output runs/glue --submission \\
         --learning-rate 5e-5,4e-5,3e-5,2e-5
 
---data is the official download, with a folder for each task in it (or the task's own folder). --task all takes every
-task whose folder is there, each in a folder of --output. Several --learning-rate, separated by commas, are the paper's
-grid; --restarts 3 trains each with seed, seed + 1 and seed + 2 (another head, order and dropout). The run that is best
-on dev is kept, as in the paper; mean and deviation are those of the restarts of its learning rate. --submission answers
-the test files with what was kept, zipped ready to upload. --train-examples 1000 learns from that many, the same ones
-whatever the --seed (with --task all: from all of a task that has no more). --random-weights shows what pre-training is
-worth. A killed run resumes when the same command is given again. --output receives model/ (a kbert directory),
-metrics.json, settings.json and, for several runs, a folder for each.
+--data is the official download, with a folder for each task (or the task's own folder). --task all trains on every task
+with a folder there, each into a folder of --output. Several --learning-rate, separated by commas, are the paper's grid;
+--restarts 3 trains each with seed, seed + 1 and seed + 2 (another head, order and dropout). The run that is best on dev
+is kept, as in the paper; mean and standard deviation are those of the restarts of its learning rate. --submission
+answers the test files with the model that was kept, zipped ready to upload. --train-examples 1000 trains on that many,
+the same ones for every --seed (with --task all: on all examples of a task that has fewer). --random-weights shows the
+benefit of pre-training. A killed run resumes when the same command is given again. --output receives model/ (a kbert
+directory), metrics.json, settings.json and, for several runs, a folder for each.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def parse_arguments(argv):
     add = parser.add_argument
     add("--task", choices=[*GLUE_TASKS, "all"], required=True, help="of GLUE")
     add("--data", metavar="DIR", type=directory, required=True, help="the GLUE files")
-    add("--train-examples", metavar="N", type=positive_int, help="learn from that many, drawn at random")
+    add("--train-examples", metavar="N", type=positive_int, help="train on that many, drawn at random")
     add("--restarts", metavar="N", type=positive_int, default=1, help="seeds to try (default: 1)")
     add("--submission", action="store_true", help="answer the test files and zip the answers")
     add_finetuning_flags(parser, learning_rate={"metavar": "X[,X…]", "type": rates, "default": "5e-5"})
@@ -63,7 +63,7 @@ def prepare(args):
 
 
 def print_tables(args, scores):
-    """The paper's tables with our rows."""
+    """Prints the paper's tables with our rows."""
     from kbert.tasks.glue_benchmark.table import describe_scores
 
     for name, one in (scores["tasks"] if args.task == "all" else {args.task: scores}).items():
@@ -73,7 +73,7 @@ def print_tables(args, scores):
 
 
 def answer_tests(args, grid):
-    """Answers the test files; the first of several workers holds the directory meanwhile."""
+    """Answers the test files; of several workers the first does, holding the directory."""
     from kbert.locks import lock_directory, unlock_directory
     from kbert.tasks.glue_benchmark.submission import submit
 

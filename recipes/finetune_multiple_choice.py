@@ -1,5 +1,5 @@
-"""Fine-tune BERT to pick one of several choices, as section 4.4 of the paper: each choice is read with the prompt as a
-row of its own, one new vector scores the rows, and the softmax over the choices of a question is learned.
+"""Fine-tune BERT to pick one of several choices, as in section 4.4 of the paper: each choice is a separate row with the
+prompt, one new vector scores the rows, and the loss is on the softmax over the choices of a question.
 
     python recipes/finetune_multiple_choice.py --format swag --train swag/train.csv --dev swag/val.csv \\
         --init runs/tiny --output runs/swag --batch-size 16 --learning-rate 2e-5
@@ -8,11 +8,11 @@ row of its own, one new vector scores the rows, and the softmax over the choices
     python recipes/finetune_multiple_choice.py --train quiz.csv --prompt-column question --choice-columns a b c \\
         --label-column right --init runs/tiny --output runs/quiz
 
---format swag: the published csv (the paper: 3 epochs, 2e-5, batches of 16); dream: the published JSON, the question
-stands before each of its answers. Otherwise --train is .csv, .tsv or .jsonl: --choice-columns names a column for each
-choice (an empty cell is no choice), or one key of a .jsonl that holds lists; the label is the text of the right choice,
-or its number from 0. A row that is too long loses the end of the longer of prompt and choice. A killed run resumes when
-the same command is given again. --output receives the same as from finetune_classifier.py.
+--format swag: the published csv (the paper: 3 epochs, 2e-5, batches of 16); dream: the published JSON, with the
+question put before each of its answers. Otherwise --train is .csv, .tsv or .jsonl: --choice-columns names a column for
+each choice (an empty cell is not a choice), or one key of a .jsonl that holds lists; the label is the text of the right
+choice, or its number from 0. Rows that are too long are truncated at the end of the longer of prompt and choice. A
+killed run resumes when the same command is given again. --output receives the same as from finetune_classifier.py.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def read(args):
 
 
 def print_table(args, metrics):
-    """The paper's rows where there are some, a constant answer, and ours."""
+    """Prints the paper's rows, if it has any, a constant answer, and ours."""
     from kbert.tasks.multiple_choice.readers import PAPER_SWAG
 
     rows = {f"paper: {name}": value for name, value in PAPER_SWAG.items()} if args.format == "swag" else {}

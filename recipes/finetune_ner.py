@@ -1,4 +1,4 @@
-"""Fine-tune BERT to find named entities, as section 5.3 of the paper: a linear layer on words' first tokens, no CRF.
+"""Fine-tune BERT to find named entities, as in section 5.3 of the paper: a linear layer on words' first tokens, no CRF.
 
     python recipes/finetune_ner.py --train eng.train --dev eng.testa --init runs/tiny --output runs/ner
 
@@ -6,9 +6,9 @@ The files are in CoNLL columns (word first, tag last or in --tag-column; IOB1, I
 .jsonl with lines like {"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}]}. The tags are
 those of --train. Without --dev a tenth of the documents of --train is held out.
 
-Words are read with as much of their document as a window of --sequence-length tokens holds (the paper's 92.4 needs it):
-windows overlap, and a word's tag is that of the window in which it has most context. --context sentence reads sentences
-alone. A killed run resumes when the same command is given again. --output receives the same as from
+Words are read with as much of their document as fits into a window of --sequence-length tokens (the paper's 92.4 needs
+this): windows overlap, and a word's tag is that of the window in which it has most context. --context sentence reads
+each sentence alone. A killed run resumes when the same command is given again. --output receives the same files as from
 finetune_classifier.py, and predictions.txt (dev, in CoNLL columns: word, tag, predicted tag).
 """
 
@@ -31,7 +31,7 @@ def parse_arguments(argv):
     add_example_flags(parser, "tagged words")
     add_tag_flags(parser)
     add = parser.add_argument
-    add("--train-sentences", metavar="N", type=positive_int, help="learn from the first N alone")
+    add("--train-sentences", metavar="N", type=positive_int, help="train on the first N only")
     add("--context", choices=("document", "sentence"), default="document", help="read together (default: document)")
     add("--doc-stride", metavar="N", type=positive_int, help="between windows (default, and most: half a window)")
     add_finetuning_flags(parser)

@@ -1,17 +1,17 @@
-"""Fine-tune BERT to answer questions by a span of a text, as sections 4.2 and 4.3 of the paper: a start and an end
-vector are the only new weights; long texts are cut into overlapping windows.
+"""Fine-tune BERT to answer questions with a span of a text, as in sections 4.2 and 4.3 of the paper: a start and an end
+vector are the only new weights; long texts are split into overlapping windows.
 
     python recipes/finetune_squad.py --data squad --version 1.1 --init runs/tiny --output runs/squad
     python recipes/finetune_squad.py --data squad --version 2.0 --init runs/tiny --output runs/squad2
     python recipes/finetune_squad.py --train questions.csv --dev more.csv --init runs/tiny --output runs/questions
 
---data has train-v1.1.json and dev-v1.1.json (or 2.0) as downloaded. Files of one's own: the same JSON, or a .csv, .tsv
-or .jsonl with the columns question, context, answer (empty: there is none) and, where known, answer_start. Where some
-questions have no answer (2.0) the threshold for saying so is chosen on dev, stored with the model and applied by
-predict.py. --init may be the output of another such run: first TriviaQA (convert_triviaqa.py), then SQuAD. The paper's
-settings are the defaults: 1.1: 3 epochs, batches of 32; 2.0: 2 epochs, batches of 48. An epoch is, as in the original,
-as many windows as there are questions. A killed run resumes when the same command is given again. --output receives the
-same as from finetune_classifier.py, and predictions.json, nbest.json and null_odds.json.
+--data has train-v1.1.json and dev-v1.1.json (or 2.0) as downloaded. Your own files: the same JSON, or a .csv, .tsv or
+.jsonl with the columns question, context, answer (empty: no answer) and, if known, answer_start. If some questions have
+no answer (2.0), the threshold for "no answer" is chosen on dev, stored with the model and applied by predict.py. --init
+may be the output of another such run: first TriviaQA (convert_triviaqa.py), then SQuAD. The paper's settings are the
+defaults: for 1.1 3 epochs and batches of 32, for 2.0 2 epochs and batches of 48. As in the original, an epoch has as
+many windows as there are questions. A killed run resumes when the same command is given again. --output receives the
+same files as from finetune_classifier.py, and predictions.json, nbest.json and null_odds.json.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def parse_arguments(argv):
     add = parser.add_argument
     add("--data", metavar="DIR", type=directory, help="SQuAD's files, train-v….json and dev-v….json")
     add("--version", choices=EPOCHS, help="2.0: some questions have no answer (default: as --train has it)")
-    add("--train", metavar="FILE", type=file, help="questions to learn from, instead of --data")
+    add("--train", metavar="FILE", type=file, help="questions to train on, instead of --data")
     add("--dev", metavar="FILE", type=file, help="questions to evaluate on, instead of --data")
     add("--doc-stride", metavar="N", type=positive_int, default=128, help="between windows (default: 128 tokens)")
     add("--max-query-length", metavar="N", type=positive_int, default=64, help="of a question (default: 64 tokens)")

@@ -1,4 +1,4 @@
-"""The command line flags that recipes share: one name, one meaning and one check for each."""
+"""The command line flags that recipes share: each has one name, one meaning and one check."""
 
 import argparse
 import json
@@ -52,14 +52,14 @@ def source(text: str) -> pathlib.Path | str:
 def directory(text: str) -> pathlib.Path:
     """A directory that exists."""
     if not pathlib.Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"expected a directory. Received: {text!r}, which is none")
+        raise argparse.ArgumentTypeError(f"expected a directory. Received: {text!r}, which is not one")
     return pathlib.Path(text)
 
 
 def file(text: str) -> pathlib.Path:
     """A file that exists."""
     if not pathlib.Path(text).is_file():
-        raise argparse.ArgumentTypeError(f"expected a file. Received: {text!r}, which is none")
+        raise argparse.ArgumentTypeError(f"expected a file. Received: {text!r}, which is not one")
     return pathlib.Path(text)
 
 
@@ -111,7 +111,7 @@ _FLAGS = {
 
 
 def add_flags(parser: argparse.ArgumentParser, *names: str, **overrides: dict) -> None:
-    """Adds shared flags by name, in that order; an override changes arguments of one flag's `add_argument`.
+    """Adds shared flags by name, in that order; an override changes the `add_argument` arguments of one flag.
 
     Example::
 
@@ -165,12 +165,12 @@ def finetuning_options(arguments: argparse.Namespace) -> dict:
 
 
 def finetune(arguments: argparse.Namespace, recipe: str, read):
-    """`kbert.finetune` with the flags of `add_finetuning_flags`; None where --dry-run only tells its size.
+    """`kbert.finetune` with the flags of `add_finetuning_flags`; None if --dry-run only estimates the run.
 
     Args:
         recipe: file name of the recipe.
-        read: function of the arguments that gives task, training examples and dev examples. What is wrong with these,
-            with the model or with --output is one line; errors in training keep their traceback.
+        read: function of the arguments that returns task, training examples and dev examples. Errors in these, in the
+            model or in --output are printed as one line; errors in training keep their traceback.
     """
     from kbert.tasks.finetuning import Finetuning
     from kbert.training.dry_run import format_estimate
@@ -188,21 +188,21 @@ def finetune(arguments: argparse.Namespace, recipe: str, read):
 
 
 def report(arguments: argparse.Namespace, metrics: dict) -> None:
-    """Where the model is and how long it took; with --json the metrics as the last line."""
+    """Prints where the model is and how long it took; with --json the metrics as the last line."""
     print(f"{metrics['minutes']:.1f} minutes; the model is in {arguments.output / 'model'}")
     if arguments.json:
         print(json.dumps(metrics))
 
 
 def read_train_and_dev(arguments: argparse.Namespace, task):
-    """--train, and --dev or a share of --train, the same whatever the --seed."""
+    """--train, and --dev or a fraction of --train, the same for every --seed."""
     train = task.read(arguments.train)
     return (train, task.read(arguments.dev)) if arguments.dev else train.split(arguments.dev_share)
 
 
 def add_example_flags(parser: argparse.ArgumentParser, what: str) -> None:
     """--train, --dev and --dev-share, for `read_train_and_dev`; `what` the files are."""
-    parser.add_argument("--train", metavar="FILE", type=file, required=True, help=f"{what} to learn from")
+    parser.add_argument("--train", metavar="FILE", type=file, required=True, help=f"{what} to train on")
     parser.add_argument("--dev", metavar="FILE", type=file, help="others, to evaluate on")
     parser.add_argument(
         "--dev-share", metavar="X", type=rate, default=0.1, help="of --train, held out without --dev (default: 0.1)"
@@ -264,7 +264,7 @@ _NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "log_every", "checkpo
 
 
 def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
-    """What a run is defined by, as JSON: all flags but those of where and how often it writes."""
+    """What defines a run, as JSON: all flags except those on where and how often it writes."""
     dropped = {*_NOT_SETTINGS, *without}
     return {
         name: str(value) if isinstance(value, pathlib.Path) else value
@@ -274,10 +274,10 @@ def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
 
 
 def inputs_of(arguments: argparse.Namespace, **others) -> dict:
-    """What a run reads, for `open_run`: all flags that are paths.
+    """The files that a run reads, for `open_run`: all flags that are paths.
 
     Args:
-        others: flags whose value is a pattern, a name or a directory of more than the run reads → the paths meant.
+        others: flags whose value is a pattern, a name, or a directory with other files too → the paths that are read.
     """
     paths = {name: value for name, value in vars(arguments).items() if isinstance(value, pathlib.Path)}
     return {name: value for name, value in (paths | others).items() if name not in _NOT_SETTINGS}

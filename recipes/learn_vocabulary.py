@@ -3,10 +3,10 @@
     python recipes/learn_vocabulary.py --corpus 'wiki/*.gz' --size 30522 --output vocab.txt
     python recipes/pretrain.py --corpus 'wiki/*.gz' --vocab vocab.txt ...
 
---output receives one token a line; the file beside it that ends in .json (vocab.json) tells the settings, the tokenizer
-they are for, and the figures. Reserved tokens stand where BERT has them: [PAD] 0, [unused0] to [unused98], [UNK] 100,
-[CLS] 101, [SEP] 102, [MASK] 103 (a vocabulary below 2,000 tokens has no unused ones). The same text gives the same
-vocabulary, whatever the order of its files. A vocabulary learned with --cased needs --cased in the recipes after it.
+--output receives one token per line; the .json file beside it (vocab.json) has the settings, those of the tokenizer,
+and statistics. Reserved tokens have BERT's ids: [PAD] 0, [unused0] to [unused98], [UNK] 100, [CLS] 101, [SEP] 102,
+[MASK] 103 (a vocabulary below 2,000 tokens has no unused ones). The same text gives the same vocabulary, whatever the
+order of its files. A vocabulary learned with --cased needs --cased in the recipes that use it.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def main(argv=None):
 
 
 def check_output(path, overwrite):
-    """Refuses, before any work, what could not be written at its end."""
+    """Refuses, before any work, an output that could not be written at the end."""
     if path.is_dir() or path.suffix == ".json":
         raise ValueError(
             f"--output names the vocabulary, such as vocab.txt; its .json goes beside it. Received: {path}"

@@ -4,14 +4,13 @@
     python recipes/predict.py --model runs/pretrained --input sentences.txt --output answers.jsonl
     python recipes/predict.py --model runs/squad --input dev-v2.0.json --output answers.jsonl
 
-A classifier gives label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK] in the text,
-an encoder an embedding, multiple choice the number of the best choice, a tagger the entities of the text (or all words:
---tagging-output tags), a model of questions the answer, where it stands in the context, and the n best.
---input: .csv, .tsv or .jsonl, read by columns; questions also SQuAD's .json; any other file is read line by line (for
-pairs: two texts with a tab between them; for questions: question, tab, context).
---output: .jsonl, or .csv where an answer is a row of a table. It appears when all is done; a run that was killed is
-continued by the same command. The file beside it that ends in .metrics.json has the settings, the number of texts and
-the time they took.
+A classifier returns label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK], an
+encoder an embedding, multiple choice the number of the best choice, a tagger the entities (or all words:
+--tagging-output tags), a span extractor the answer, its position in the context, and the n best answers.
+--input: .csv, .tsv or .jsonl, read by columns; for questions also SQuAD's .json; any other file is read line by line
+(for pairs: two texts separated by a tab; for questions: question, tab, context).
+--output: .jsonl, or .csv if an answer fits into a row of a table. It appears when it is complete; the same command
+resumes a killed run. The .metrics.json file beside it has the settings, the number of texts and the time.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Tokenise a corpus once, into records that pre-training reads several times faster than text.
+"""Tokenise a corpus once into records, which pre-training reads several times faster than text.
 
     python recipes/prepare_records.py --corpus 'wiki/*.gz' --vocab vocab.txt --output records
     python recipes/pretrain.py --records records --size base ...
 
---output receives shards of token ids with their indexes, vocab.txt, manifest.json and metrics.json: the counts and a
-report of what pre-training will make of them. Documents of the whole corpus are mixed over shards; --held-out of them
-are set aside for evaluation. A killed run resumes when the same command is given again. Formats of
+--output receives shards of token ids with their indexes, vocab.txt, manifest.json, and metrics.json with counts and
+statistics of the pre-training examples that they will give. Documents of the whole corpus are shuffled over the shards;
+--held-out of them are set aside for evaluation. A killed run resumes when the same command is given again. Formats of
 corpora: docs/data.md.
 """
 

@@ -1,4 +1,4 @@
-"""Pre-train BERT on text: masked language model and next sentence prediction, as the paper's section 3.1 and A.2.
+"""Pre-train BERT on text: masked language model and next sentence prediction, as in section 3.1 and A.2 of the paper.
 
     python recipes/learn_vocabulary.py --corpus 'corpus/*.txt' --size 30522 --output vocab.txt
     python recipes/pretrain.py --corpus 'corpus/*.txt' --vocab vocab.txt --size tiny --steps 10000 --output runs/tiny
@@ -8,7 +8,7 @@ The paper's own run is --size base --batch-size 256 --steps 900000 --sequence-le
 from --init of that output, 100,000 steps of --sequence-length 512. A killed run resumes from its last checkpoint when
 the same command is given again, with the same inputs. --output receives model/ (a kbert directory: what --init takes),
 metrics.json, settings.json, inputs.json (sizes and hashes), history.jsonl, logs/ (TensorBoard) and, until the run is
-finished, checkpoints/. --dry-run says how much a run would take, and trains nothing.
+finished, checkpoints/. --dry-run estimates steps, memory and time, and trains nothing.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def parse_arguments(argv):
     checkpoint_every = "also evaluates; a multiple of --log-every (default: 500)"
     add("--checkpoint-every", type=positive_int, default=500, metavar="STEPS", help=checkpoint_every)
     add_flags(parser, "strategy", "logical-cpus", "precision", "log-dir", "json", "overwrite")
-    add("--dry-run", action="store_true", help="say what the run would take, and train nothing")
+    add("--dry-run", action="store_true", help="estimate steps, memory and time, and train nothing")
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""Ask a model on a TensorFlow Serving, and see the curl line that asks the same.
+"""Query a model on a TensorFlow Serving server, and print the curl line of the same request.
 
     python recipes/query_server.py "A charming journey." "A mess." --url http://localhost:8501 --model reviews
     python recipes/query_server.py --pair "How old are you?" "I am 27." --model pairs
@@ -6,11 +6,11 @@
     python recipes/query_server.py --prompt "She opened the door and" --choice "went in." --choice "sang." --model swag
     python recipes/query_server.py --input rows.jsonl --model reviews --batch-size 32 --url grpc://localhost:8500
 
---input: a file with a JSON object a line, its keys the columns of the signature (text; text and text_pair; question and
-context; prompt and choices). Answers are printed as one JSON object a row, on standard output, without the padding of a
-server's lists; the curl line goes to standard error. The signatures classify and regress are asked for as TensorFlow
-Serving wants it, with tf.Examples. Errors are one line, and end with status 1: a server that is not there is tried
-again a few times.
+--input: a file with a JSON object per line, whose keys are the columns of the signature (text; text and text_pair;
+question and context; prompt and choices). Answers are printed as one JSON object per row, on standard output, without
+the padding of the server's lists; the curl line goes to standard error. The signatures classify and regress are sent
+tf.Examples, as TensorFlow Serving requires. A server that cannot be reached is tried again a few times; errors are one
+line, with exit status 1.
 """
 
 import argparse
@@ -33,10 +33,16 @@ def parse_arguments(argv):
     url = "http://localhost:8501"
     help = f"http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: {url})"
     parser.add_argument("--url", default=url, help=help)
-    help = "PEM file that vouches for the server (default: the public authorities)"
+    help = "PEM file of the certificates that sign the server's (default: public authorities)"
     parser.add_argument("--root-certificates", metavar="FILE", type=existing_file, help=help)
     files = ("CERTIFICATE", "KEY")
-    parser.add_argument("--client-certificate", metavar=files, nargs=2, type=existing_file, help="PEM files of its own")
+    parser.add_argument(
+        "--client-certificate",
+        metavar=files,
+        nargs=2,
+        type=existing_file,
+        help="PEM files that authenticate the client",
+    )
     parser.add_argument("--model", metavar="NAME", required=True, help="the model's name on the server")
     parser.add_argument("--version", metavar="N", type=positive_int, help="its version (default: the server's choice)")
     parser.add_argument("--label", metavar="NAME", help="a version label, such as stable, in place of --version")

@@ -1,11 +1,11 @@
-"""From text to answers in a few minutes, on any laptop: no data, no downloads.
+"""From text to answers in a few minutes, on any laptop, without downloading data.
 
     python recipes/quickstart.py
 
-Takes the English prose that every Python installation carries (documentation topics and docstrings of installed
-packages), learns a vocabulary from it, pre-trains a tiny BERT, fine-tunes it to say which library a sentence is about,
-beside the same model from random weights, exports a SavedModel and asks it questions from a process that does not
-import kbert. All of it lies in --output afterwards.
+Takes English prose from the Python installation (documentation topics and docstrings of installed packages), learns a
+vocabulary from it, pre-trains a tiny BERT, fine-tunes it, and for comparison the same model from random weights, to say
+which library a sentence is about, exports a SavedModel, and queries it from a process that does not import kbert. All
+of it is in --output afterwards.
 """
 
 import argparse

@@ -5,8 +5,8 @@
         --output runs/submission
 
 --runs: the output of finetune_glue.py --task all, with a folder for each task. --model TASK=DIR: the model of one task;
-several models of a task answer together, by the mean of their probabilities. MNLI's model also answers the diagnostic
-set, AX. --constant TASK: the most frequent label of the training file instead of a model, as the paper did for WNLI.
+several models of a task are an ensemble, which averages their probabilities. MNLI's model also answers the diagnostic
+set, AX. --constant TASK: the most frequent label of the training file instead of a model, as in the paper for WNLI.
 --output receives a .tsv for each test file and submission.zip, ready to upload.
 """
 

@@ -6,22 +6,27 @@ import sys
 from kbert.training.quiet_tensorflow import quiet_tensorflow
 
 
-class _Stdout(logging.StreamHandler):
-    """Writes to the current `sys.stdout`, which tests and notebooks replace."""
+class _Stderr(logging.StreamHandler):
+    """Writes to the current `sys.stderr`, which tests and notebooks replace."""
 
     def __init__(self):
         logging.Handler.__init__(self)
 
     @property
     def stream(self):
-        return sys.stdout
+        return sys.stderr
+
+    def emit(self, record):
+        sys.stdout.flush()  # what was printed before stands before, where both go to one file
+        super().emit(record)
 
 
 def log_to_console() -> None:
-    """Shows kbert's log messages from level INFO on standard output, and hides the start-up lines of TensorFlow.
+    """Shows kbert's log messages from level INFO on standard error, and hides the start-up lines of TensorFlow.
 
-    For programs and notebooks: the progress of `kbert.finetune` and `kbert.pretrain`. A second call changes nothing.
-    With the environment variable ``TF_CPP_MIN_LOG_LEVEL`` at 0 the lines of TensorFlow are shown.
+    For programs and notebooks: the progress of `kbert.finetune` and `kbert.pretrain`. Standard output is left to a
+    program's results, which other programs may read. A second call changes nothing. With the environment variable
+    ``TF_CPP_MIN_LOG_LEVEL`` at 0 the lines of TensorFlow are shown.
 
     Example::
 
@@ -31,7 +36,7 @@ def log_to_console() -> None:
     quiet_tensorflow()
     logger = logging.getLogger("kbert")
     logger.propagate = False  # to the handler that TensorFlow's imports leave at the root: every line would come twice
-    if not any(isinstance(handler, _Stdout) for handler in logger.handlers):
-        logger.addHandler(_Stdout())
+    if not any(isinstance(handler, _Stderr) for handler in logger.handlers):
+        logger.addHandler(_Stderr())
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)

@@ -24,13 +24,13 @@ def run_recipe(name, *arguments):
 
 
 def run_recipe_alone(name, *arguments, **environment):
-    """Runs a recipe in a process of its own; returns what it printed and raises if it failed."""
+    """Runs a recipe in a process of its own; returns what it printed and logged, and raises if it failed."""
     command = [sys.executable, str(RECIPES / f"{name}.py"), *map(str, arguments)]
     done = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def read_json(path):

@@ -72,7 +72,7 @@ def test_a_mode_broken_off_resumes_exactly(home, tmp_path, monkeypatch, capsys):
         patch.setattr(feature_data, "feature_dataset", whole)
         patch.setattr(features, "window_states", None)  # the features are not made again
         run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", *mode))
-    assert "resuming from the checkpoint of step 10 of 40" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step 10 of 40" in capsys.readouterr().err
     assert read_json(tmp_path / "run" / MODE / "metrics.json")["dev"] == straight["dev"]
 
 

@@ -138,7 +138,7 @@ def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch, caps
     assert not (tmp_path / "run" / "model").exists()
     assert not (tmp_path / "run" / "metrics.json").exists()
     run_recipe("finetune_classifier", *arguments)
-    assert "resuming from the checkpoint of step 40 of 60" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step 40 of 60" in capsys.readouterr().err
     expected, received = (kbert.load_pretrained(path).get_weights() for path in (run, tmp_path / "run"))
     for a, b in zip(expected, received, strict=True):
         np.testing.assert_array_equal(a, b)

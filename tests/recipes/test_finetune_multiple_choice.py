@@ -94,9 +94,11 @@ def test_swag_and_its_rows(home, tmp_path, capsys):
     _write_csv(tmp_path / "train.csv", header, rows)
     flags = ("--format", "swag", "--train", tmp_path / "train.csv", "--init", home / "init", *QUICK, "--steps", 1)
     run_recipe("finetune_multiple_choice", *flags, "--output", tmp_path / "run")
-    printed = capsys.readouterr().out
-    assert "27 examples to learn from, 3 to evaluate on" in printed
-    assert [line.split()[-1] for line in printed.splitlines() if line.startswith("paper: BERT-base, dev")] == ["81.6"]
+    printed = capsys.readouterr()
+    assert "27 examples to learn from, 3 to evaluate on" in printed.err
+    assert [line.split()[-1] for line in printed.out.splitlines() if line.startswith("paper: BERT-base, dev")] == [
+        "81.6"
+    ]
 
 
 def test_dream(home, tmp_path):

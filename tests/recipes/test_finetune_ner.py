@@ -33,11 +33,11 @@ def _arguments(home, output, *more):
 
 @pytest.fixture(scope="module")
 def run(home):
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    printed, logged = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(logged):
         run_recipe("finetune_ner", *_arguments(home, home / "run"))
     assert "paper: BERT-base, fine-tuned" in printed.getvalue() and "96.4" in printed.getvalue()
-    assert "step 60, dev: loss" in printed.getvalue()
+    assert "step 60, dev: loss" in logged.getvalue()
     return home / "run"
 
 

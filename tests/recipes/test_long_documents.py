@@ -26,8 +26,8 @@ def test_long_texts_by_windows(tmp_path, capsys):
                "--sequence-length", 12, "--steps", 20, "--checkpoint-every", 5, "--batch-size", 8, "--window-pooling",
                "max", "--doc-stride", 5, "--output")  # fmt: skip
     run_recipe("finetune_classifier", *command, tmp_path / "run")
-    printed = capsys.readouterr().out
-    assert int(re.search(r"30 examples in (\d+) windows", printed)[1]) > 60 and "step 20, dev: loss" in printed
+    logged = capsys.readouterr().err
+    assert int(re.search(r"30 examples in (\d+) windows", logged)[1]) > 60 and "step 20, dev: loss" in logged
     model = kbert.load_pretrained(tmp_path / "run")
     assert (model.pretrained.settings.window_pooling, model.pretrained.settings.doc_stride) == ("max", 5)
     scores = read_json(tmp_path / "run" / "metrics.json")["dev"]

@@ -137,7 +137,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
     process.wait()
     assert not (tmp_path / "killed" / "metrics.json").exists()
     run_recipe("pretrain", *arguments)
-    assert "resuming from the checkpoint of step" in capsys.readouterr().out
+    assert "resuming from the checkpoint of step" in capsys.readouterr().err
     run_recipe("pretrain", *_arguments(home, tmp_path / "whole", steps=30))
     whole = _weights(tmp_path / "whole")
     for name, value in _weights(tmp_path / "killed").items():

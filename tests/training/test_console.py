@@ -55,4 +55,4 @@ def test_lines_come_once(capsys, monkeypatch):
     log_to_console()
     logging.getLogger("kbert").info("step 1/2")
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("step 1/2\n", "")
+    assert (captured.out, captured.err) == ("", "step 1/2\n")

@@ -62,43 +62,22 @@ def prepare(args):
     return GlueGrid(args.init, args.data, args.output, args.task, **grid, **more, **options)
 
 
-def print_tables(args, scores):
-    """Prints the paper's tables with our rows."""
-    from kbert.tasks.glue_benchmark.table import describe_scores
-
-    for name, one in (scores["tasks"] if args.task == "all" else {args.task: scores}).items():
-        print(f"\n{describe_scores(GLUE_TASKS[name], one)}")
-    if scores.get("average") is not None:
-        print(f"\naverage without WNLI, dev: {scores['average']:.1f}  (paper, test: BERT-base 79.6, BERT-large 82.1)")
-
-
-def answer_tests(args, grid):
-    """Answers the test files; of several workers the first does, holding the directory."""
-    from kbert.locks import lock_directory, unlock_directory
-    from kbert.tasks.glue_benchmark.submission import submit
-
-    if grid.hardware.is_chief:
-        with plain_errors():
-            lock_directory(args.output)
-    with grid.hardware.scope():
-        print(submit(grid.models, (), args.data, args.output / "submission", args.batch_size))
-    unlock_directory(args.output)
-
-
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
+        from kbert.tasks.glue_benchmark.table import describe_all
+        from kbert.training.dry_run import format_estimate
+
         grid = prepare(args)
         if args.dry_run:
-            from kbert.training.dry_run import format_estimate
-
             print(f"{len(grid.tasks) * len(grid.each)} runs, of which the first:\n{format_estimate(grid.estimate())}")
             return
         grid.open()
     scores = grid.run()
-    print_tables(args, scores)
+    print(f"\n{describe_all(args.task, scores)}")
     if args.submission:
-        answer_tests(args, grid)
+        with plain_errors():
+            print(grid.submit(args.batch_size))
     report(args, scores)
 
 

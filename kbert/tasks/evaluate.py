@@ -1,12 +1,14 @@
 """The official scores of a trained pipeline, or of several together."""
 
+import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kbert.models.average import average_models
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
+from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.weights.load import load_pretrained
 
@@ -57,14 +59,37 @@ def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int 
     return result
 
 
+def evaluate_dev_sets(pipeline: Pipeline, task: Task, dev_sets: Mapping[str, Examples], batch_size=32) -> Evaluation:
+    """What `evaluate_pipeline` gives for the first of several sets of examples, with the metrics of the others.
+
+    Args:
+        dev_sets: of `Task.dev_sets`: {suffix of the names of their metrics: examples}.
+
+    Example::
+
+        evaluate_dev_sets(pipeline, task := kbert.tasks.glue("MNLI"), task.dev_sets("glue")).scores["accuracy_mm"]
+    """
+    results = {suffix: evaluate_pipeline(pipeline, task, one, batch_size) for suffix, one in dev_sets.items()}
+    scores = dict(results[""].scores)
+    for suffix, result in results.items():
+        scores |= {name + suffix: result.scores[name] for name in task.metrics}
+    return dataclasses.replace(results[""], scores=scores)
+
+
+def describe_scores(scores: Mapping) -> str:
+    """Scores as lines, for printing; those of each type of entities last."""
+    types = {f"{name} {metric}": x for name, one in scores.get("types", {}).items() for metric, x in one.items()}
+    values = {name: value for name, value in scores.items() if name != "types"} | types
+    return "\n".join(f"{k}: {v}" if isinstance(v, int) else f"{k}: {v:.4f}" for k, v in values.items())
+
+
 def check_examples(pipeline: Pipeline, task: Task, examples):
     """The examples with their labels as the pipeline's model has them.
 
     Raises:
         ValueError: a pipeline of another task or of other inputs, a label that it does not know.
     """
-    if pipeline.model.task != task.name:
-        raise ValueError(f"evaluate: expected a {task.name} model. Received: a {pipeline.model.task} model")
+    task.check_pipeline(pipeline)
     if getattr(pipeline.model, "multi_label", False):
         raise ValueError("evaluate: expected a model with one label a text. Received: a multi-label classifier")
     kinds = {True: "pairs of texts", False: "single texts"}

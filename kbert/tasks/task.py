@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from kbert.tasks.examples import Examples
@@ -62,6 +62,26 @@ class Task(abc.ABC):
     name: ClassVar[str]
     metrics: tuple[str, ...]
 
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """A task object from options that may be of any task, such as a program's arguments.
+
+        Args:
+            options: field → value; None: not given, which is the field's default.
+
+        Raises:
+            ValueError: an option that this task does not have.
+
+        Example::
+
+            kbert.tasks.Tagging.from_options({"scheme": "bioes", "version": None})
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        fields = [field.name for field in dataclasses.fields(cls)]
+        if others := {name: value for name, value in given.items() if name not in fields}:
+            raise ValueError(f"Expected options of {cls.__name__}, which are {fields}. Received: {others}")
+        return cls(**given)
+
     @abc.abstractmethod
     def read(self, path) -> Examples:
         """The examples of a file.
@@ -70,6 +90,17 @@ class Task(abc.ABC):
             FileNotFoundError: no such file.
             ValueError: invalid examples; the message names file and line.
         """
+
+    def dev_sets(self, path) -> dict[str, Examples]:
+        """All examples to evaluate on that are there; most tasks have one set of them.
+
+        Returns:
+            {suffix of the names of their metrics: examples}, the first one's "".
+
+        Raises:
+            FileNotFoundError, ValueError: as `read`.
+        """
+        return {"": self.read(path)}
 
     @abc.abstractmethod
     def from_memory(self, data) -> Examples:
@@ -88,6 +119,11 @@ class Task(abc.ABC):
             ValueError: none of them can be learned.
         """
         return self, train
+
+    def check_pipeline(self, pipeline) -> None:
+        """Raises ValueError unless a pipeline's model answers this task."""
+        if pipeline.model.task != self.name:
+            raise ValueError(f"evaluate: expected a {self.name} model. Received: a {pipeline.model.task} model")
 
     def for_model(self, examples: Examples, settings) -> Examples:
         """The examples with the labels of a model.

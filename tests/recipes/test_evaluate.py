@@ -41,7 +41,7 @@ def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
     answers = kbert.build_pipeline(kbert.load_pretrained(home / "model")).predict([text for text, _ in ROWS])["label"]
     assert scores["accuracy"] == sum(a == b for a, (_, b) in zip(answers, ROWS, strict=True)) / 13
     assert (scores["examples"], set(scores)) == (13, {"examples", "loss", "accuracy", "macro_f1", "matthews"})
-    assert read_json(tmp_path / "out" / "settings.json")["model"] == str(home / "model")
+    assert read_json(tmp_path / "out" / "settings.json")["model"] == [str(home / "model")]
 
 
 def test_a_glue_task(home, tmp_path, capsys):
@@ -81,6 +81,10 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
             "expected a fine-tuned classifier, regressor, tagger or model of questions. Received: a pretraining model",
         ),
         (("--text-pair-column", "label"), "was trained on single texts. Received: pairs of texts"),
+        (
+            ("--version", "2.0", "--scheme", "bioes"),
+            r"options of Classification, .*'scheme': 'bioes', 'version': '2.0'",
+        ),
         (("--data", "{home}/none.csv"), "none.csv.*is not a file"),
         (("--label-column", "stars"), "test.csv, line 1: .*missing: .'stars'"),
         (("--data", "{home}/other.csv"), r"other.csv, line 2: .*\['bad', 'good'\]. Received: 'ugly'"),
@@ -96,9 +100,19 @@ def test_what_is_wrong_is_named(home, tmp_path, flags, message):
 
 @pytest.mark.parametrize(
     "flags, message",
-    [(("--task", "SST-2"), "knows its columns"), (("--label-column", ""), "needs --text-column and --label-column")],
+    [
+        (("--text-column", "text"), "knows how its files are read"),
+        (("--version", "2.0"), "knows how its files are read"),
+    ],
 )
-def test_flags_that_do_not_go_together(home, capsys, flags, message):
+def test_a_glue_task_knows_its_files(home, capsys, flags, message):
     with pytest.raises(SystemExit):
-        run_recipe("evaluate", *_arguments(home, *flags))
+        run_recipe("evaluate", "--model", home / "model", "--data", home, "--task", "SST-2", *flags)
     assert message in capsys.readouterr().err
+
+
+def test_columns_have_the_defaults_of_the_task(home, capsys):
+    run_recipe("evaluate", "--model", home / "model", "--data", home / "test.csv", "--json")
+    default = capsys.readouterr().out
+    run_recipe("evaluate", *_arguments(home, "--json"))
+    assert capsys.readouterr().out == default and json.loads(default.splitlines()[-1])["examples"] == 13

@@ -1,6 +1,5 @@
 """GLUE fine-tuning: restarts, the table, and a run taken up between two restarts."""
 
-import argparse
 import contextlib
 import json
 import shutil
@@ -10,14 +9,14 @@ import zipfile
 
 import numpy as np
 import pytest
-from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
+from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
 import kbert
+from kbert.locks import LOCK
 from kbert.tasks.classification import text_task
 from kbert.tasks.glue_benchmark import grid as glue_grid
-from kbert.tasks.glue_benchmark import submission
 from kbert.tasks.glue_benchmark.table import describe_scores
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 
@@ -181,7 +180,7 @@ def test_all_takes_up_after_the_tasks_that_are_done(home, everything, tmp_path, 
     assert (tmp_path / "run" / "CoLA" / "metrics.json").read_bytes() == before
     one, two = (read_json(path / "metrics.json")["tasks"]["WNLI"]["dev"] for path in (everything, tmp_path / "run"))
     assert one == two
-    assert "QQP, train: 2 rows" not in capsys.readouterr().out  # only what is trained is read
+    assert "QQP, train: 2 rows" not in capsys.readouterr().err  # only what is trained is read
 
 
 def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
@@ -189,14 +188,14 @@ def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
         shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
     more = ("--data", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
     run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
-    printed = capsys.readouterr().out
-    assert "has no folder for SST-2, MRPC" in printed and "The server also requires SST-2, MRPC" in printed
+    printed = capsys.readouterr()
+    assert "has no folder for SST-2, MRPC" in printed.err and "The server also requires SST-2, MRPC" in printed.out
     assert len((tmp_path / "run" / "submission" / "RTE.tsv").read_text().splitlines()) == 1 + TEST_ROWS
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert list(metrics["tasks"]) == ["CoLA", "RTE"] and metrics["average"] is None
     shutil.rmtree(tmp_path / "run" / "submission")  # as if killed before it was written
     submitted = []
-    monkeypatch.setattr(submission, "submit", lambda *arguments: submitted.append(arguments))
+    monkeypatch.setattr(glue_grid, "submit", lambda *arguments: submitted.append(arguments))
     run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more, "--json"))
     assert submitted[0][0] == {name: [tmp_path / "run" / name / "model"] for name in ("CoLA", "RTE")}
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == metrics
@@ -310,11 +309,10 @@ def test_a_restarts_model_is_gone_before_the_next_is_built(home, tmp_path, monke
 
 
 def test_only_the_first_worker_locks_the_directory_of_a_submission(tmp_path, monkeypatch):
-    recipe, submitted = import_recipe("finetune_glue"), []
-    args = argparse.Namespace(task="all", output=tmp_path, data=tmp_path, batch_size=8)
-    second = types.SimpleNamespace(
-        hardware=types.SimpleNamespace(is_chief=False, scope=contextlib.nullcontext), models={}
-    )
-    monkeypatch.setattr(submission, "submit", lambda *arguments: submitted.append(sorted(tmp_path.iterdir())))
-    recipe.answer_tests(args, second)
-    assert submitted == [[]]
+    there = []
+    monkeypatch.setattr(glue_grid, "submit", lambda *arguments: there.append([p.name for p in tmp_path.iterdir()]))
+    for is_chief in (False, True):
+        hardware = types.SimpleNamespace(is_chief=is_chief, scope=contextlib.nullcontext)
+        worker = types.SimpleNamespace(hardware=hardware, models={}, directory=tmp_path, output=tmp_path)
+        glue_grid.GlueGrid.submit(worker)
+    assert there == [[], [LOCK]]

@@ -79,6 +79,14 @@ def test_settings_are_what_decides_the_result(flags):
     assert flags.settings_of(args, "seed") == {"batch_size": 32, "init": str(args.init)}
 
 
+def test_inputs_are_paths_and_models(flags, tmp_path):
+    args = argparse.Namespace(
+        data=tmp_path, output=tmp_path / "out", init="owner/bert", model=[tmp_path, "owner/bert"], label="owner/bert"
+    )
+    assert flags.inputs_of(args) == {"data": tmp_path, "init": "owner/bert", "model": [tmp_path, "owner/bert"]}
+    assert flags.inputs_of(args, data=["a"])["data"] == ["a"]
+
+
 def test_plain_errors_are_one_line(flags):
     with pytest.raises(SystemExit, match="^error: a.csv, line 3: no$"), flags.plain_errors():
         raise ValueError("a.csv, line 3: no")

@@ -10,8 +10,9 @@ import statistics
 from collections.abc import Sequence
 
 from kbert.files import read_json, write_directory
+from kbert.locks import lock_directory, unlock_directory
 from kbert.tasks.finetuning import Finetuning
-from kbert.tasks.glue_benchmark.submission import ZIP
+from kbert.tasks.glue_benchmark.submission import ZIP, submit
 from kbert.tasks.glue_benchmark.task import glue
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, GlueTask
 from kbert.training.hardware import choose_hardware
@@ -156,6 +157,23 @@ class GlueGrid:
         result = {"tasks": scores, "average": average(scores), "minutes": minutes}
         self._run.finish(result)
         return result
+
+    def submit(self, batch_size: int = 32) -> str:
+        """Answers the test files with what was kept, in ``submission/`` of the output; what was written, for printing.
+
+        The first of several workers holds the directory's lock meanwhile.
+
+        Raises:
+            BlockingIOError: another process holds it.
+            FileNotFoundError, ValueError: as `kbert.tasks.glue_benchmark.submission.submit`.
+        """
+        if self.hardware.is_chief:
+            lock_directory(self.output)
+        try:
+            with self.hardware.scope():
+                return submit(self.models, (), self.directory, self.output / SUBMISSION, batch_size)
+        finally:
+            unlock_directory(self.output)
 
     def _run_task(self, task, run):
         """Every learning rate and restart of one task; the model of the best one is the model of the run."""

@@ -1,6 +1,23 @@
 """A task's scores as a table, with the paper's."""
 
-from kbert.tasks.glue_benchmark.tasks import GlueTask
+from collections.abc import Mapping
+
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, GlueTask
+
+
+def describe_all(name: str, scores: Mapping) -> str:
+    """The tables of one task, or of all that were learnt and their average beside the paper's, for printing.
+
+    Args:
+        name: of a task, or "all".
+        scores: what metrics.json holds of the run.
+    """
+    tables = scores["tasks"] if name == "all" else {name: scores}
+    parts = [describe_scores(GLUE_TASKS[task], one) for task, one in tables.items()]
+    if scores.get("average") is not None:
+        average = f"average without WNLI, dev: {scores['average']:.1f}"
+        parts.append(f"{average}  (paper, test: BERT-base 79.6, BERT-large 82.1)")
+    return "\n\n".join(parts)
 
 
 def describe_scores(task: GlueTask, scores) -> str:

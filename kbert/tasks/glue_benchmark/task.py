@@ -3,6 +3,7 @@
 import pathlib
 
 from kbert.tasks.classification.task import Classification
+from kbert.tasks.glue_benchmark.submission import check_pipeline
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 from kbert.tasks.regression.task import Regression
 
@@ -22,6 +23,15 @@ class _Glue:
         """
         definition = GLUE_TASKS[self.glue_name]
         return definition.read_file(path) if pathlib.Path(path).is_file() else definition.read(path, split)
+
+    def dev_sets(self, path):
+        """As of `Task`: of a directory the dev set, and for MNLI the mismatched one, whose suffix is "_mm"."""
+        splits = GLUE_TASKS[self.glue_name].dev_splits
+        splits = splits[:1] if pathlib.Path(path).is_file() else splits
+        return {split.removeprefix("dev"): self.read(path, split) for split in splits}
+
+    def check_pipeline(self, pipeline):
+        check_pipeline("evaluate", pipeline, GLUE_TASKS[self.glue_name])
 
     def settings(self, train):
         return super().settings(train) | {"window_pooling": None}  # whatever the model was trained with before

@@ -22,8 +22,7 @@ _OF_FILES = {
 
 @contextlib.contextmanager
 def reading_errors():
-    """Raises a ValueError or OSError of a dataset's Python code (a damaged shard, a truncated corpus) with its own
-    message.
+    """Raises errors of a dataset's Python code (a damaged shard, a truncated corpus) with their own message.
 
     A ValueError becomes an `UnreadableInput`. TensorFlow reports both as `tf.errors.InvalidArgumentError` or
     `UnknownError` whose message contains a traceback. Other errors pass unchanged.

@@ -102,8 +102,7 @@ def _check_output(pipeline, output, overwrite):
 
 
 def _answers(pipeline, batch, columns, batch_size):
-    """Each row with its answers. Batches are always full, so that the model is traced only once; filler rows are
-    dropped."""
+    """Each row with its answers. Batches are always full, so that the model is traced only once."""
     padded = batch + batch[-1:] * (batch_size - len(batch))
     answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
     for row, result in zip(batch, pipeline.answers.to_dicts(answers), strict=False):

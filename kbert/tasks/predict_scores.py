@@ -44,8 +44,7 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
 
 
 def check_scores(scores):
-    """Raise a FloatingPointError if a model's scores [n, ...] are infinite or NaN, since their maximum would be
-    meaningless."""
+    """Raise a FloatingPointError if scores [n, ...] are infinite or NaN, since their maximum means nothing."""
     bad = np.argwhere(~np.isfinite(scores))
     if len(bad):
         raise FloatingPointError(

@@ -13,8 +13,7 @@ _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less
 
 
 class Table(dict):
-    """The columns of a file, ``{name: list of str}``, all of the same length; `lines[i]` is the line at which row i
-    starts.
+    """The columns of a file, ``{name: list of str}``; `lines[i]` is the line at which row i starts.
 
     Without a file, path None, `lines` are the numbers of the rows.
 
@@ -92,8 +91,7 @@ def read_table(
 
 
 def read_json_lines(path, *, as_written: bool = True) -> list[tuple[int, dict]]:
-    """(line number, object) of each line of a JSON-lines file; numbers are strings with the digits as written, or
-    numbers if not `as_written`.
+    """(line number, object) of each line of a JSON-lines file; numbers are strings if `as_written`.
 
     Raises:
         FileNotFoundError: no such file.

@@ -138,8 +138,7 @@ class Task(abc.ABC):
         return examples
 
     def check_dev(self, dev: Examples, settings) -> None:
-        """Raises a ValueError that names file and line if a dev set has labels that a model of `settings` cannot
-        have."""
+        """Raises a ValueError with file and line if a dev set has labels that a model of `settings` lacks."""
         return
 
     @abc.abstractmethod

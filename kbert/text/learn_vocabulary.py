@@ -123,8 +123,7 @@ def _batches(lines):
 
 
 def _alphabet(counts, max_tokens, max_characters):
-    """The characters of the vocabulary: the most frequent ones; of equally frequent ones the smaller code point
-    first."""
+    """The most frequent characters, for the vocabulary; of equally frequent ones the smaller code point first."""
     characters = Counter()
     for word, count in counts.items():
         for character in word:

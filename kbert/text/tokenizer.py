@@ -190,8 +190,7 @@ class BertTokenizer(keras.layers.Layer):
 
 
 def resolve_settings(settings: dict) -> dict:
-    """`BertTokenizer.settings` without defaults: two tokenizers with the same vocabulary are the same if these settings
-    agree.
+    """`BertTokenizer.settings` without defaults: tokenizers of one vocabulary are the same if these agree.
 
     Example::
 

@@ -1,5 +1,4 @@
-"""Batches that do not fit into memory: rejected in advance where that is certain, reported by size where allocation
-fails.
+"""Batches that do not fit into memory: rejected in advance if that is certain, else reported by size.
 
 Shapes: B batch, C choices, S sequence, H hidden, L layers.
 """

@@ -166,8 +166,7 @@ def _check_arguments(model, total_steps, window, *intervals):
 
 
 def _next_fit(step, total_steps, window):
-    """(number of windows, their size) of the next call of fit: up to a multiple of `window`, then all whole windows,
-    then the remainder."""
+    """(number, size) of the windows in the next call of fit: part of one, all whole ones, or the remainder."""
     remaining, begun = total_steps - step, step % window
     if begun or remaining < window:
         return 1, min(window - begun, remaining)
@@ -256,8 +255,7 @@ class _Recorder(keras.callbacks.Callback):
 
 
 class _Saver(keras.callbacks.Callback):
-    """Last of the callbacks: history, then checkpoint, so that no checkpoint is without its history; and the end of a
-    run that was asked to end, once the step is done and saved."""
+    """The last callback: history, then checkpoint, so that none lacks its history; then ends a run if asked to."""
 
     def __init__(self, checkpoints, history, recorder, signals, interval):
         super().__init__()

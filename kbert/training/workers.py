@@ -1,5 +1,4 @@
-"""The workers of a run on several machines: how long they wait for each other, and the decisions of worker 0 for
-all."""
+"""The workers of a run on several machines: how long they wait, and what worker 0 decides for all."""
 
 import contextlib
 import os

@@ -13,8 +13,7 @@ from kbert.tasks.epoch_permutation import row_batches
 
 
 def training_steps(examples: int, batch_size: int, epochs: float) -> int:
-    """The number of weight updates of a fine-tuning, counted as in the original: int(examples / batch size × epochs),
-    at least 1."""
+    """The number of weight updates, as in the original: int(examples / batch size × epochs), at least 1."""
     return max(1, int(examples / batch_size * epochs))
 
 

@@ -1,5 +1,4 @@
-"""The feature-based approach of table 7: taggers on the hidden states of a frozen encoder, which are computed only
-once."""
+"""The feature-based approach of table 7: taggers on hidden states that a frozen encoder computes only once."""
 
 import dataclasses
 import logging
@@ -29,8 +28,7 @@ _LOG_EVERY = 50  # steps, about
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureTraining:
-    """How the two-layer BiLSTM is trained. The paper gives no learning rate or epochs; here the rate falls linearly to
-    0."""
+    """Training of the two-layer BiLSTM. The paper gives no learning rate or epochs; here the rate falls to 0."""
 
     epochs: float = 10.0
     steps: int | None = None

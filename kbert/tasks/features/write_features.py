@@ -14,8 +14,7 @@ from kbert.files import atomic_file
 
 
 def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: Sequence[int]) -> int:
-    """Writes the features from `kbert.tasks.features.extract.text_features` one text at a time; the file appears
-    atomically.
+    """Writes the features from `text_features`, one text at a time; the file appears atomically.
 
     Args:
         path: .jsonl: the format of the original's extract_features.py, numbers with six decimals; .npz: arrays

@@ -261,8 +261,7 @@ def _hardware(options):
 
 
 def summarise(scores, best, columns) -> dict:
-    """What metrics.json holds of several runs: the best one by the first metric, mean and deviation of its learning
-    rate, and the same of every rate.
+    """The metrics of several runs: of the best, of its learning rate (mean, deviation), and of every rate.
 
     Args:
         scores: {(rate, seed): metrics of that run}.
@@ -292,8 +291,7 @@ def summarise(scores, best, columns) -> dict:
 
 
 def average(scores) -> float | None:
-    """The paper's average in percent: the first metric of every task but WNLI, MNLI on both dev sets. None if a task
-    is missing."""
+    """The paper's average in percent: each first metric but WNLI's, MNLI on both dev sets; None if one is missing."""
     if any(name not in scores for name in AVERAGED):
         return None
     columns = [(name, GLUE_TASKS[name].metrics[0]) for name in AVERAGED] + [("MNLI", "accuracy_mm")]

@@ -106,8 +106,7 @@ def constant_answers(task: GlueTask, directory) -> dict[str, list[str]]:
 
 
 def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
-    """Scores as the server requires them: the labels of the highest [n, N], or numbers [n] inside the range of
-    labels."""
+    """Scores as the server requires: labels of the highest [n, N], or numbers [n] in the range of labels."""
     if task.regression:
         return [f"{score:.3f}" for score in np.clip(scores, *task.score_range)]
     return [task.labels[i] for i in np.argmax(scores, axis=-1)]

@@ -68,8 +68,7 @@ class GlueTask:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The metrics of all dev splits, as `metrics.json` and the printed table name them: those of "dev_mm" end in
-        "_mm"."""
+        """The metrics of all dev splits by their names in `metrics.json`; those of "dev_mm" end in "_mm"."""
         return tuple(metric + split.removeprefix("dev") for split in self.dev_splits for metric in self.metrics)
 
     def path(self, directory, split: str) -> pathlib.Path:

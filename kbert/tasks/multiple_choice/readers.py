@@ -48,8 +48,7 @@ def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choice
 
 
 def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
-    """Only the prompts and lists of choices, for prediction; as `read_questions`, but tables and SWAG need no
-    labels."""
+    """Prompts and lists of choices, for prediction; as `read_questions`, but tables and SWAG need no labels."""
     if format == "swag":
         table, choices, _ = _swag(path, SWAG_COLUMNS[:-1])
         return table["sent1"], choices

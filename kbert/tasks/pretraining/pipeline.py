@@ -1,5 +1,4 @@
-"""A pre-trained model with both heads: it fills masks; when served it also predicts whether one text follows
-another."""
+"""A pre-trained model with both heads: fills masks, and when served also predicts the next sentence."""
 
 import keras
 

@@ -26,8 +26,7 @@ def window_dataset(
     group_by_length: bool = False,
     weights: np.ndarray | None = None,
 ) -> tf.data.Dataset:
-    """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch, like
-    `training_dataset` of texts.
+    """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch.
 
     Batch n depends only on the windows, `batch_size`, `seed`, `group_by_length` and n.
 

@@ -67,7 +67,7 @@ def read_json(path, kind: type = dict) -> Any:
     """
     path = pathlib.Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a JSON file. Received: {str(path)!r}, which is no file.")
+        raise FileNotFoundError(f"Expected a JSON file. Received: {str(path)!r}, which is not a file.")
     value = parse_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), str(path))
     if not isinstance(value, kind):
         names = {dict: "object", list: "list"}

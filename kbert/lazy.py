@@ -4,9 +4,9 @@ import importlib
 
 
 def lazy_exports(package: str, names: dict[str, str], rooms: tuple[str, ...] = ()):
-    """What a package's ``__init__.py`` needs to offer names that its modules define.
+    """What a package's ``__init__.py`` needs to export names that its modules define.
 
-    A public name must not be that of one of the package's modules, which Python's import would put in its place.
+    A public name must not be that of one of the package's modules: importing the module would replace it.
 
     Args:
         package: ``__name__`` of the package.

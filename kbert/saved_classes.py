@@ -1,8 +1,8 @@
 """kbert's classes in saved Keras files: ``import kbert; keras.models.load_model("x.keras")`` finds them.
 
-Keras looks a class of a file up in its table of custom objects, which a class enters when its module is imported.
-Importing kbert imports none of these modules, nor Keras. So a stand-in for each class enters the table as soon as Keras
-is there; it imports the class when a file asks for it.
+Keras looks up the classes in a file in its table of custom objects, to which a class is added when its module is
+imported. Importing kbert imports neither these modules nor Keras. As soon as Keras is imported, a placeholder for each
+class is therefore added to the table; it imports the class when a file needs it.
 """
 
 import importlib
@@ -14,7 +14,7 @@ _ROOMS = ("layers", "optim", "models", "text", "preprocessing", "pretraining", "
 
 
 def register_saved_classes():
-    """Enters the stand-ins: at once where Keras has been imported, else when it is."""
+    """Adds the placeholders: at once if Keras has been imported, otherwise when it is."""
     if "keras" in sys.modules:
         _register()
     elif not any(isinstance(finder, _KerasFinder) for finder in sys.meta_path):
@@ -30,7 +30,7 @@ def _register():
 
 
 class _StandIn:
-    """What Keras needs of a class in its table: `from_config`."""
+    """A placeholder with what Keras needs from a class in its table: `from_config`."""
 
     def __init__(self, room, name):
         self._room = room
@@ -41,7 +41,7 @@ class _StandIn:
 
 
 class _KerasFinder(importlib.abc.MetaPathFinder):
-    """Lets Python find Keras as ever, and registers once Keras has been imported."""
+    """Lets Python find Keras as usual, and registers the placeholders once Keras has been imported."""
 
     _is_searching = False
 

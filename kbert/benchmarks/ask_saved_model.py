@@ -1,4 +1,4 @@
-"""A SavedModel as a program sees it that knows TensorFlow and nothing of kbert."""
+"""Runs a SavedModel in a program that imports TensorFlow but not kbert."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ assert "kbert" not in sys.modules
 
 
 def ask_saved_model(saved_model, texts) -> str:
-    """The answers of an exported classifier in a process of its own, which does not import kbert.
+    """The answers of an exported classifier in a separate process, which does not import kbert.
 
     Args:
         saved_model: directory of the SavedModel's version.

@@ -1,4 +1,4 @@
-"""A directory for what a program makes anew each time: never somebody else's files."""
+"""An empty output directory for a program that recreates all its files; never deletes other files."""
 
 import pathlib
 import shutil
@@ -8,16 +8,16 @@ from kbert.training.run_directory import METRICS
 
 
 def claim_directory(path, own: Collection[str], overwrite: bool = False) -> None:
-    """Makes an empty directory; what an earlier call's program left there is deleted if the caller says so.
+    """Creates an empty directory; with `overwrite` it deletes what the program wrote there earlier.
 
     Args:
-        path: of the directory.
-        own: names of the files and directories that the program makes; a directory with others is never deleted.
+        path: the directory.
+        own: names of the files and directories that the program writes; a directory with others is never deleted.
         overwrite: whether to delete them.
 
     Raises:
-        FileExistsError: a file, or a directory that holds anything (without `overwrite`) or other things; the message
-            says what.
+        FileExistsError: a file, a directory that is not empty (without `overwrite`), or one with other files; the
+            message names them.
 
     Example::
 

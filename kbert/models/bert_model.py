@@ -26,8 +26,8 @@ class BertModel(CompatibleModel):
         encoder: its `BertEncoder`.
         task: what it does, one of the words in `kbert.pipelines.registry`.
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
-        pretrained: None, or what `kbert.load_pretrained` found beside the weights (tokenizer, settings). A plain Python
-            object: Keras neither tracks nor saves it.
+        pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). A plain
+            Python object: Keras neither tracks nor saves it.
 
     A batch with a missing or an unknown key is an error that names the key.
 

@@ -52,7 +52,7 @@ NAMES = NameTable(
         "feed_forward_layer_norm/beta": "output/LayerNorm/beta",
     },
     absent={
-        "masked_lm_head": "an untied decoder: Google's code always reads the word-piece table in its place",
+        "masked_lm_head": "an untied decoder: Google's code always uses the token embeddings instead",
         "tagger_head": "a tagging head: Google's code has none",
         "multiple_choice_head": "a multiple-choice head: Google's code has none",
     },

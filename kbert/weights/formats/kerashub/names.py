@@ -43,7 +43,7 @@ NAMES = NameTable(
         "feed_forward_layer_norm/beta": "feedforward_layer_norm/beta",
     },
     absent={
-        "masked_lm_head": "an untied decoder: BertMaskedLM always reads the word-piece table in its place",
+        "masked_lm_head": "an untied decoder: BertMaskedLM always uses the token embeddings instead",
         "next_sentence_head": "a next-sentence head: KerasHub has none",
         "span_head": "a span head: KerasHub has none",
         "tagger_head": "a tagging head: KerasHub has none",

@@ -53,7 +53,12 @@ def load_adapter(model, path) -> None:
     if present := lora_layers(model):
         _require(path, "LoRA of these layers, rank and alpha:", present, lora)
     _check_shapes(path, model, lora, {name: array.shape for name, array in arrays.items()})
-    _require(path, "the adapter of a base whose weights have the hash", _base_hash(model), description["base"])
+    if (base := _base_hash(model)) != description["base"]:
+        raise ValueError(
+            f"{path}: expected the adapter of a base whose weights have the hash {base}. Received: "
+            f"{description['base']}. Load the base that it was trained on; what a checkpoint lacks, such as a pooler, "
+            "is new each time unless the base itself was saved"
+        )
     if not present:
         freeze_encoder(model)
         add_lora(model, lora)

@@ -7,7 +7,7 @@ import keras
 
 from kbert.keras_compat import CompatibleModel, deserialize, quick_collections, set_untracked, write_saved_model
 from kbert.models.adapter import load_adapter, save_adapter
-from kbert.models.check_targets import check_targets, checked_dataset
+from kbert.models.check_targets import check_targets, checked_dataset, lists_to_arrays
 from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
@@ -115,9 +115,11 @@ class BertModel(CompatibleModel):
             self.optimizer.build(self.trainable_variables)
 
     def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):
+        x, y = lists_to_arrays(x), lists_to_arrays(y)
         if class_weight is not None:  # Keras takes it only where labels have no key
             x, kwargs["sample_weight"] = apply_class_weight(self, x, y, kwargs.get("sample_weight"), class_weight)
         if isinstance(validation_data, tuple):
+            validation_data = tuple(lists_to_arrays(some) for some in validation_data)
             check_targets(self, *validation_data)
         else:
             validation_data = self._checked(validation_data)
@@ -125,6 +127,7 @@ class BertModel(CompatibleModel):
         return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
+        x, y = lists_to_arrays(x), lists_to_arrays(y)
         if not kwargs.get("_use_cached_eval_dataset"):  # otherwise `fit` calls, which has checked them
             x = self._checked(x, y, kwargs.get("sample_weight"))
         return super().evaluate(x, y, *args, **kwargs)
@@ -216,6 +219,11 @@ class BertModel(CompatibleModel):
         load_adapter(self, path)
 
     def check_inputs(self, inputs):
+        if any(map(_is_text, keras.tree.flatten(inputs))):
+            raise ValueError(
+                f"{type(self).__name__}: expected a batch of numbers with the keys {sorted(self.input)}. Received: "
+                "strings, which kbert.build_pipeline(model) takes"
+            )
         if not isinstance(inputs, dict):
             return
         missing, surplus = self.input.keys() - inputs.keys(), inputs.keys() - self.input.keys()
@@ -268,3 +276,8 @@ class BertModel(CompatibleModel):
     def deserialize_arguments(cls, config: dict) -> dict:
         """The constructor's arguments from the result of `get_config`."""
         return {name: deserialize(value) if name == "encoder" else value for name, value in config.items()}
+
+
+def _is_text(value):
+    dtype = getattr(value, "dtype", "")
+    return isinstance(value, str | bytes) or getattr(dtype, "kind", "") in ("U", "S", "O") or "string" in str(dtype)

@@ -41,6 +41,19 @@ def check_targets(model, inputs, labels, weights=None):
             )
 
 
+def lists_to_arrays(values):
+    """Lists of numbers as arrays, also in a dict: Keras reads a list as one entry for each output.
+
+    Example::
+
+        lists_to_arrays({"logits": [0, 2]})  # {"logits": np.array([0, 2])}
+    """
+    if isinstance(values, dict):
+        return {name: lists_to_arrays(value) for name, value in values.items()}
+    is_plain = isinstance(values, list) and values and not any(hasattr(value, "shape") for value in values)
+    return np.asarray(values) if is_plain and not isinstance(values[0], dict) else values
+
+
 def checked_dataset(model, dataset):
     """A tf.data.Dataset that checks its batches like `check_targets`, raising InvalidArgumentError as it is read."""
     import tensorflow as tf

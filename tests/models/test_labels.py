@@ -224,3 +224,23 @@ def test_losses_of_keras_by_name_or_in_a_list(loss):
     labels = {"start_logits": np.zeros(BATCH, "int32"), "end_logits": np.full(BATCH, LENGTH)}
     with pytest.raises(ValueError, match="`end_logits` to be classes, 0 to 6"):
         span.fit(plain_batch(), labels)
+
+
+def test_labels_may_be_lists():
+    model = BertClassifier(small(), 3)
+    model.compile("sgd")
+    batch, labels = plain_batch(), (np.arange(BATCH) % 3).tolist()
+    expected = model.evaluate(batch, np.asarray(labels), verbose=0)
+    assert model.evaluate(batch, labels, verbose=0) == expected
+    assert model.evaluate({name: np.asarray(x).tolist() for name, x in batch.items()}, labels, verbose=0) == expected
+    for y in (labels, {"logits": labels}):
+        history = model.fit(batch, y, validation_data=(batch, y), class_weight={0: 2.0}, verbose=0).history
+        assert np.isfinite(history["loss"][0]) and np.isfinite(history["val_loss"][0])
+    with pytest.raises(ValueError, match="expected the labels of `logits` to be classes, 0 to 2"):
+        model.fit(batch, [3] * BATCH, verbose=0)
+
+
+@pytest.mark.parametrize("texts", [["a text", "b"], np.array(["a text", "b"]), tf.constant(["a text", "b"])])
+def test_strings_are_for_a_pipeline(texts):
+    with pytest.raises(ValueError, match=r"BertClassifier: expected a batch of numbers.*strings, which kbert\.build"):
+        BertClassifier(small(), 3)(texts)

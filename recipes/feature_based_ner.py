@@ -29,7 +29,7 @@ from flags import (
     settings_of,
 )
 
-from kbert.models.feature_tagger import FEATURE_MODES
+from kbert.models.feature_modes import FEATURE_MODES
 
 
 def parse_arguments(argv):

@@ -3,7 +3,7 @@ vector are the only new weights; long texts are split into overlapping windows.
 
     python recipes/finetune_squad.py --data squad --version 1.1 --init runs/tiny --output runs/squad
     python recipes/finetune_squad.py --data squad --version 2.0 --init runs/tiny --output runs/squad2
-    python recipes/finetune_squad.py --train questions.csv --dev more.csv --init runs/tiny --output runs/questions
+    python recipes/finetune_squad.py --train questions.csv --init runs/squad2 --output runs/questions
 
 --data has train-v1.1.json and dev-v1.1.json (or 2.0) as downloaded. Your own files: the same JSON, or a .csv, .tsv or
 .jsonl with the columns question, context, answer (empty: no answer) and, if known, answer_start. If some questions have
@@ -16,7 +16,17 @@ same files as from finetune_classifier.py, and predictions.json, nbest.json and 
 
 import argparse
 
-from flags import add_finetuning_flags, command, directory, file, finetune, positive_int, report
+from flags import (
+    add_finetuning_flags,
+    command,
+    directory,
+    file,
+    finetune,
+    positive_int,
+    rate,
+    read_train_and_dev,
+    report,
+)
 
 EPOCHS = {"1.1": 3.0, "2.0": 2.0}
 BATCH_SIZES = {"1.1": 32, "2.0": 48}
@@ -28,7 +38,9 @@ def parse_arguments(argv):
     add("--data", metavar="DIR", type=directory, help="SQuAD's files, train-v….json and dev-v….json")
     add("--version", choices=EPOCHS, help="2.0: some questions have no answer (default: as --train has it)")
     add("--train", metavar="FILE", type=file, help="questions to train on, instead of --data")
-    add("--dev", metavar="FILE", type=file, help="questions to evaluate on, instead of --data")
+    add("--dev", metavar="FILE", type=file, help="questions to evaluate on, with --train")
+    share = "of --train's contexts, held out without --dev (default: 0.1)"
+    add("--dev-share", metavar="X", type=rate, default=0.1, help=share)
     add("--doc-stride", metavar="N", type=positive_int, default=128, help="between windows (default: 128 tokens)")
     add("--max-query-length", metavar="N", type=positive_int, default=64, help="of a question (default: 64 tokens)")
     add("--max-answer-length", metavar="N", type=positive_int, default=30, help="of an answer (default: 30 tokens)")
@@ -40,8 +52,8 @@ def parse_arguments(argv):
         batch_size={"default": None, "help": "windows an update, over all replicas (default: 32, for 2.0: 48)"},
     )
     args = parser.parse_args(argv)
-    if bool(args.data) == bool(args.train) or bool(args.train) != bool(args.dev):
-        parser.error("give --data and --version, or --train and --dev")
+    if bool(args.data) == bool(args.train) or (args.data and args.dev):
+        parser.error("give --data and --version, or --train (and --dev)")
     if args.data and not args.version:
         parser.error("--data needs --version: 1.1 or 2.0")
     return args
@@ -53,10 +65,9 @@ def read(args):
 
     limits = args.doc_stride, args.max_query_length, args.max_answer_length, args.n_best
     task = kbert.tasks.SpanExtraction(args.version, *limits)
-    paths = (args.train, args.dev)
     if args.data:
-        paths = [args.data / f"{split}-v{args.version}.json" for split in ("train", "dev")]
-    train, dev = map(task.read, paths)
+        args.train, args.dev = (args.data / f"{split}-v{args.version}.json" for split in ("train", "dev"))
+    train, dev = read_train_and_dev(args, task)
     args.version = task.version_of(train)
     args.epochs = args.epochs or EPOCHS[args.version]
     args.batch_size = args.batch_size or BATCH_SIZES[args.version]

@@ -49,7 +49,9 @@ def main(argv=None):
     print("\n" + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()))
     print(f"Pre-training at sequence length {arguments['sequence_length']} will see:")
     print(format_report(metrics["pipeline"]))
-    print(f"Next: python recipes/pretrain.py --records {output} --size tiny --steps 10000 --output runs/tiny")
+    if metrics["held_out_shards"]:
+        options = "--size tiny --steps 10000 --learning-rate 1e-3 --output runs/tiny"
+        print(f"Next: python recipes/pretrain.py --records {output} {options}")
     if as_json:
         print(json.dumps(metrics))
 

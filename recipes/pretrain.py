@@ -1,7 +1,8 @@
 """Pre-train BERT on text: masked language model and next sentence prediction, as in section 3.1 and A.2 of the paper.
 
     python recipes/learn_vocabulary.py --corpus 'corpus/*.txt' --size 30522 --output vocab.txt
-    python recipes/pretrain.py --corpus 'corpus/*.txt' --vocab vocab.txt --size tiny --steps 10000 --output runs/tiny
+    python recipes/pretrain.py --corpus 'corpus/*.txt' --vocab vocab.txt --steps 10000 --learning-rate 1e-3 \\
+        --output runs/tiny
 
 or, reading text that was tokenised once (recipes/prepare_records.py), --records DIR instead of --corpus and --vocab.
 The paper's own run is --size base --batch-size 256 --steps 900000 --sequence-length 128 --learning-rate 1e-4, and then,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.paths import ROOT
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
-from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny_directory
 
 from kbert.text.vocabulary import write_vocabulary
 
@@ -70,6 +70,16 @@ def test_fine_tuning(place):
     assert names["run"].metrics["dev"]["accuracy"] >= 0 and (place / "runs/reviews/model").is_dir()
 
 
+def test_question_answering(place):
+    rows = [(f"very {word} ?", f"the {word} film . a {word} song .", f"{word} song") for word in (*GOOD, *BAD)]
+    write_table(place / "questions.csv", rows, header=("question", "context", "answer"))
+    task = "SpanExtraction(doc_stride=4, max_query_length=4)"
+    smaller = {"epochs=2": "epochs=1, sequence_length=16", "runs/squad2": "runs/tiny", "SpanExtraction()": task}
+    names = run("docs/question-answering.md", smaller)
+    assert len(names["dev"]) == 1 and names["run"].metrics["dev"]["f1"] >= 0
+    assert names["answers"]["answer"].shape == (1,) and (place / "runs/questions/model").is_dir()
+
+
 def test_pre_training(place):
     import kbert
 
@@ -99,5 +109,5 @@ def test_quickstart_and_training(place, caplog):
 
 def test_every_page_with_python_is_run():
     elsewhere = {"concepts.md", "data.md", "migrate.md", "serving.md", "tokenizer.md"}
-    here = {"fine-tuning.md", "pretraining.md", "quickstart.md", "training.md"}
+    here = {"fine-tuning.md", "pretraining.md", "question-answering.md", "quickstart.md", "training.md"}
     assert {path.name for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")} == elsewhere | here

@@ -4,6 +4,7 @@ Shapes: n sentences, d documents, t tokens of a pool.
 """
 
 import hashlib
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,11 @@ def is_held_out(sentences, share):
     """Whether a document belongs to the held-out set: a function of its text alone, so that copies stay together."""
     digest = hashlib.blake2b("\n".join(sentences).encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "little") < share * 2.0**64
+
+
+def sufficient_share(documents):
+    """A share that holds out at least one of so few documents in 19 of 20 corpora: what an error advises."""
+    return min(0.5, math.ceil(30 / documents) / 10)
 
 
 def _chunks(documents, pool_sentences):

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
-from kbert.corpus.pool import POOL_SENTENCES, is_held_out, text_pools
+from kbert.corpus.pool import POOL_SENTENCES, is_held_out, sufficient_share, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records, is_records
 from kbert.keras_compat import with_known_length
@@ -176,9 +176,14 @@ def text_documents(source, format, language, seed, epochs, evaluation, held_out)
         raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
     if evaluation and not held_out:
         raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
-    if not any(is_held_out(d, held_out) == evaluation for d in iterate_documents(files, format, language)):
-        kind = "held out" if evaluation else "for training"
-        raise ValueError(f"No document is {kind} at held_out={held_out}. Give another share, or more documents.")
+    count = 0
+    for document in iterate_documents(files, format, language):
+        count += 1
+        if is_held_out(document, held_out) == evaluation:
+            break
+    else:
+        kind, advice = ("held out", _larger_share(count)) if evaluation else ("for training", "a smaller share")
+        raise ValueError(f"None of {count:,} documents is {kind} at held_out={held_out}. Give {advice}.")
 
     def order(epoch):
         # Not NumPy's generator: its streams may change with its version.
@@ -198,8 +203,12 @@ def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
     """Dataset of (epoch, pool) from the pool that row `rows_before` is in; how many rows of it come before that one."""
     shards = len(records.held_out if evaluation else records.training)
     if not shards:
-        kind = "held-out" if evaluation else "training"
-        raise ValueError(f"{records.directory} has no {kind} documents. Prepare them with another held-out share.")
+        count = records.manifest["counts"]["documents"]
+        kind, advice = ("held-out", _larger_share(count)) if evaluation else ("training", "a smaller share")
+        raise ValueError(
+            f"{records.directory}: none of its {count:,} documents is a {kind} document at a share of "
+            f"{records.manifest['settings']['held_out']}. Prepare the records again with {advice} held out."
+        )
 
     def epoch_and_shard(position):
         epoch, number = position // shards, tf.cast(position % shards, tf.int32)
@@ -226,6 +235,10 @@ def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
         return epoch, records.pool(shard, evaluation)
 
     return positions.map(_graph(load), num_parallel_calls=2, deterministic=True), rows_before
+
+
+def _larger_share(documents):
+    return f"a larger share, such as {sufficient_share(documents)}"
 
 
 def _token_columns(pool, entity_ids):

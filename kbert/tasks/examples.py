@@ -61,7 +61,8 @@ class Examples(abc.ABC):
         with the same seed.
 
         Args:
-            held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents.
+            held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents,
+                questions by contexts.
             seed: int.
 
         Returns:

@@ -66,12 +66,13 @@ def estimate_training(model, dataset, steps) -> dict:
 def format_estimate(estimate) -> str:
     """The result of `estimate_training` as readable lines."""
     hours, minutes = divmod(round(estimate["seconds"] / 60), 60)
+    time = f"{hours} h {minutes:02d} min" if estimate["seconds"] >= 120 else f"{estimate['seconds']:.0f} s"
     return (
         f"{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
         f"{estimate['steps']:,} steps of {estimate['batch_size']:,} rows of {estimate['sequence_length']} tokens: "
         f"{estimate['tokens']:,} tokens\n"
         f"memory: at least {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
-        f"time: about {hours} h {minutes:02d} min ({1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine)"
+        f"time: about {time} ({1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine)"
     )
 
 

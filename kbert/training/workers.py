@@ -10,7 +10,6 @@ import time
 import numpy as np
 
 from kbert.files import parse_json
-from kbert.keras_compat import limit_waiting_for_workers
 
 START_SECONDS = 300  # TensorFlow's own limit is an hour
 SILENCE_SECONDS = 20
@@ -30,6 +29,8 @@ def limit_waiting(cluster):
     Args:
         cluster: dict of job name -> list of addresses, the `cluster` of TF_CONFIG.
     """
+    from kbert.keras_compat import limit_waiting_for_workers  # imports Keras, which `--help` need not wait for
+
     limit_waiting_for_workers(cluster, START_SECONDS, SILENCE_SECONDS)
 
 

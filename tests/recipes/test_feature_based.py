@@ -8,7 +8,7 @@ from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
-from kbert.models.feature_tagger import FEATURE_MODES
+from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.features import extract as features
 from kbert.tasks.features import train as feature_data
 

@@ -154,16 +154,20 @@ def test_ones_own_table_and_a_chain(home, run, tmp_path, capsys):
     for name, rows in (("train", 12), ("dev", 4)):
         lines = [f"the film,a very goodly film . {n},goodly," for n in range(rows)] + ["the book,a film,,"]
         (tmp_path / f"{name}.csv").write_text("question,context,answer,answer_start\r\n" + "\r\n".join(lines))
-    flags = ["--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", "--init", run[0], "--output"]
-    run_recipe("finetune_squad", *flags, tmp_path / "run", "--steps", 1, "--batch-size", 4, "--sequence-length", 16)
+    flags = ["--train", tmp_path / "train.csv", "--init", run[0], "--sequence-length", 16, "--output", tmp_path / "run"]
+    run_recipe("finetune_squad", *flags, "--dry-run", "--dev-share", 0.25)
+    assert "10 examples in" in capsys.readouterr().out  # 3 of 13 contexts are held out
+    run_recipe("finetune_squad", *flags, "--dev", tmp_path / "dev.csv", "--steps", 1, "--batch-size", 4)
     scores = read_json(tmp_path / "run" / "metrics.json")
     assert (scores["task"]["version"], scores["dev"]["HasAns_total"], scores["dev"]["NoAns_total"]) == ("2.0", 4, 1)
     printed = capsys.readouterr().out
-    assert "real tokens/s in training" in printed and "paper" not in printed
+    assert "real tokens/s in training" in printed and "this run, dev" in printed and "always no answer" in printed
+    assert "paper" not in printed and "SQuAD" not in printed
 
 
 BAD_FLAGS = [
-    (("--train", "{home}/train-v2.0.json"), "give --data and --version, or --train and --dev"),
+    (("--train", "{home}/train-v2.0.json", "--data", "{home}"), "give --data and --version, or --train (and --dev)"),
+    (("--dev", "{home}/dev-v2.0.json", "--data", "{home}"), "give --data and --version, or --train (and --dev)"),
     (("--data", "{home}"), "--data needs --version"),
 ]
 

@@ -35,7 +35,14 @@ def test_prepares(arguments, tmp_path, capsys):
     with pytest.raises(SystemExit, match="overwrite"):
         run_recipe("prepare_records", *arguments, "--held-out", 0.1, "--shard-tokens", 500)
     run_recipe("prepare_records", *arguments, "--held-out", 0.0, "--overwrite")
-    assert not Records(tmp_path / "records").held_out
+    assert not Records(tmp_path / "records").held_out and "None of" not in capsys.readouterr().err
+    run_recipe("prepare_records", *arguments, "--held-out", 1e-9, "--overwrite")
+    printed, logged = capsys.readouterr()
+    assert "None of 80 documents is held out at held_out=1e-09" in logged and "such as 0.1" in logged
+    assert "Next:" not in printed
+    data = ["--records", tmp_path / "records", "--output", tmp_path / "run", "--steps", 2]
+    with pytest.raises(SystemExit, match="none of its 80 documents is a held-out document .* such as 0.1 held out"):
+        run_recipe("pretrain", *data, "--sequence-length", 16, "--dry-run")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kbert.models.feature_tagger import FEATURE_MODES
+from kbert.models.feature_modes import FEATURE_MODES
 
 PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # Table 7: F1 on CoNLL-2003's dev
 

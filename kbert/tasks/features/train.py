@@ -8,7 +8,8 @@ import time
 import keras
 
 from kbert.files import explain_full_disk, read_json
-from kbert.models.feature_tagger import FEATURE_MODES, feature_layers, feature_tagger
+from kbert.models.feature_modes import FEATURE_MODES, feature_layers
+from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor

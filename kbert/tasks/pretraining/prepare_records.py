@@ -1,16 +1,20 @@
 """A corpus → records for pre-training, with statistics of the batches they give."""
 
+import logging
 import os
 import pathlib
 import shutil
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
+from kbert.corpus.pool import sufficient_share
 from kbert.corpus.write_records import write_records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics
 from kbert.text.tokenizer import BertTokenizer
 from kbert.training.run_directory import open_run
+
+_LOGGER = logging.getLogger("kbert")
 
 
 def prepare_records(
@@ -82,6 +86,14 @@ def prepare_records(
             shutil.rmtree(output)
         raise
     metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}
+    if held_out and not records.held_out:
+        _LOGGER.warning(
+            "None of %s documents is held out at held_out=%s, and pre-training cannot evaluate without one. Prepare "
+            "the records again with a larger share, such as %s.",
+            f"{metrics['documents']:,}",
+            held_out,
+            sufficient_share(metrics["documents"]),
+        )
     dataset = pretraining_dataset(output, tokenizer, batch_size=32, sequence_length=sequence_length)
     metrics["pipeline"] = dataset_statistics(dataset, tokenizer)
     run.finish(metrics)

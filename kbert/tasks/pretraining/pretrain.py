@@ -6,6 +6,7 @@ import shutil
 import time
 
 import keras
+import numpy as np
 
 from kbert.inspection.masked_examples import MaskedExamples
 from kbert.optim.adamw import AdamW
@@ -156,13 +157,13 @@ def pretrain(
     keras.utils.set_random_seed(seed)
     model, tokenizer = starting_model(settings, hardware)
     check_batch_memory(model, batch_size, sequence_length)
+    evaluation = _dataset(settings, tokenizer, evaluation=True, batches=evaluation_batches)
     if dry_run:
         _compile(model, settings, hardware)
         sequences, complete = count_sequences(_dataset(settings, tokenizer, epochs=1))
         estimates = estimate_training(model, _dataset(settings, tokenizer), steps)
         metrics = {"sequences_per_epoch": sequences, "sequences_are_all": complete, **estimates}
         return PretrainingRun(metrics, [], model, tokenizer, _model_settings(model, settings, tokenizer))
-    evaluation = _dataset(settings, tokenizer, evaluation=True, batches=evaluation_batches)
     run = None
     if output is not None:
         run = open_run(
@@ -231,7 +232,7 @@ def _dataset(settings, tokenizer, **which):
 
 
 def _describe_data(settings, tokenizer, evaluation):
-    """Statistics of the training batches, and the score of token frequencies alone on the evaluation batches."""
+    """Statistics of the training batches, and the scores of frequencies alone on the evaluation batches."""
     statistics = dataset_statistics(_dataset(settings, tokenizer), tokenizer, batches=_STATISTICS_BATCHES)
     _LOGGER.info("%s", format_report(statistics))
     counts = token_counts(settings.source, tokenizer, _BASELINE_TOKENS, held_out=settings.held_out)
@@ -239,7 +240,18 @@ def _describe_data(settings, tokenizer, evaluation):
     _LOGGER.info(
         "token frequencies alone: loss %.3f, accuracy %.1f%%", unigram["cross_entropy"], 100 * unigram["accuracy"]
     )
+    if settings.next_sentence:
+        unigram["nsp_accuracy"] = _most_frequent_share(evaluation)
+        _LOGGER.info("always the more frequent next sentence label: accuracy %.1f%%", 100 * unigram["nsp_accuracy"])
     return statistics, unigram
+
+
+def _most_frequent_share(evaluation):
+    """Accuracy of saying for every pair of the evaluation what most of them are."""
+    counts = np.zeros(2)
+    for _, labels, weights in evaluation.as_numpy_iterator():
+        np.add.at(counts, labels["nsp_logits"], weights["nsp_logits"])
+    return float(counts.max() / counts.sum())
 
 
 def _schedule(settings):

@@ -20,5 +20,8 @@ def describe_scores(metrics: Mapping) -> str:
         f"(always the most frequent: {unigram['accuracy']:.1%})"
     ]
     if "nsp_accuracy" in metrics:
-        lines.append(f"held-out next sentences: right {metrics['nsp_accuracy']:.1%}")
+        lines.append(
+            f"held-out next sentences: right {metrics['nsp_accuracy']:.1%} "
+            f"(always the more frequent label: {unigram['nsp_accuracy']:.1%})"
+        )
     return "\n".join(lines)

@@ -60,6 +60,16 @@ class Questions(Examples):
         """No answer."""
         return ""
 
+    def _groups(self):
+        rows = {}
+        for row, context in enumerate(self.contexts):
+            rows.setdefault(context, []).append(row)
+        return list(rows.values()) if len(rows) > 1 else super()._groups()
+
+    @property
+    def _unit(self):
+        return "contexts" if len(set(self.contexts)) > 1 else "questions"
+
 
 def locate(context: str, answer: str, start: int | None) -> int:
     """The position of the answer in its context: `start`, else the nearest occurrence; -1 if there is none.

@@ -16,10 +16,13 @@ def describe_scores(metrics, version: str, with_paper: bool = True) -> str:
         print(describe_scores(run.metrics, "2.0"))
     """
     dev = metrics["dev"]
-    rows = {f"this run, SQuAD {version}, dev": (dev["exact"], dev["f1"])}
+    name = f"this run, SQuAD {version}, dev" if with_paper else "this run, dev"
+    rows = {name: (dev["exact"], dev["f1"])}
     for prefix, name in (("HasAns_", "with an answer"), ("NoAns_", "without")):
         if prefix + "f1" in dev:
             rows[f"  {dev[prefix + 'total']:,} {name}"] = (dev[prefix + "exact"], dev[prefix + "f1"])
+    if "NoAns_f1" in dev:
+        rows["always no answer"] = (metrics["constant_answer"]["exact"], metrics["constant_answer"]["f1"])
     if with_paper:
         rows |= {f"paper, {name}": (row["exact"], row["f1"]) for name, row in SQUAD_PAPER[version].items()}
     lines = [f"{name:<52} EM {exact:5.1f}   F1 {f1:5.1f}" for name, (exact, f1) in rows.items()]

@@ -11,7 +11,8 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from kbert import BertEncoder
 from kbert.files import FullDisk
 from kbert.layers.scalar_mix import ScalarMix
-from kbert.models.feature_tagger import FEATURE_MODES, feature_layers, feature_tagger
+from kbert.models.feature_modes import FEATURE_MODES, feature_layers
+from kbert.models.feature_tagger import feature_tagger
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.tasks.features.dataset import FeatureSentences, feature_dataset, predict_tags
 from kbert.tasks.features.extract import check_layers, text_features, write_word_features

@@ -7,6 +7,7 @@ import pytest
 
 from kbert.tasks.span.questions import Questions, locate
 from kbert.tasks.span.readers import read_questions, read_squad
+from kbert.tasks.span.task import SpanExtraction
 
 CONTEXT = "Ada \U0001f600 wrote it. Ada Lovelace, née Byron, wrote it in 1843."
 
@@ -146,3 +147,14 @@ def test_what_is_wrong_is_named(tmp_path, name, content, message):
 def test_columns_of_other_lengths():
     with pytest.raises(ValueError, match=r"Received: \[1, 1, 1, 1, 2\]"):
         Questions(["1"], ["?"], ["x"], [()], np.zeros(2, "int32"))
+
+
+def test_questions_are_held_out_by_contexts():
+    rows = [(f"q{n}", f"context {n % 4}", f"{n % 4}") for n in range(12)]
+    table = {name: [row[i] for row in rows] for i, name in enumerate(("question", "context", "answer"))}
+    train, dev = SpanExtraction().from_memory(table).split(0.25)
+    assert (len(train), len(dev)) == (9, 3) and not set(train.contexts) & set(dev.contexts)
+    one = SpanExtraction().from_memory(table | {"context": ["0 1 2 3"] * 12})
+    assert [len(part) for part in one.split(0.25)] == [9, 3]  # nothing else to go by
+    with pytest.raises(ValueError, match="to hold out 1 to 3 of 4 contexts. Received: 4"):
+        SpanExtraction().from_memory(table).split(4)

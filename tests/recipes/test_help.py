@@ -1,0 +1,43 @@
+"""Every recipe explains itself at once: without TensorFlow and Keras, whose import takes seconds."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from helpers.paths import ROOT
+
+RECIPES = sorted(path.name for path in (ROOT / "recipes").glob("*.py") if path.name != "flags.py")
+PROGRAM = """
+import runpy, sys
+
+class Blocked:
+    def find_spec(self, name, path, target=None):
+        if name in ("tensorflow", "keras"):
+            raise ImportError(name + " is imported")
+
+sys.meta_path.insert(0, Blocked())
+for recipe in sys.argv[1:]:
+    sys.argv = [recipe, "--help"]
+    print("=== " + recipe)
+    try:
+        runpy.run_path(recipe, run_name="__main__")
+    except ImportError as error:
+        print(error)
+    except SystemExit as stop:
+        print("status", stop.code or 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def helps():
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'recipes'}", "COLUMNS": "120"}
+    command = [sys.executable, "-c", PROGRAM, *RECIPES]
+    done = subprocess.run(command, cwd=ROOT / "recipes", env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return dict(part.split("\n", 1) for part in done.stdout.split("=== ")[1:])
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_help_needs_no_tensorflow_and_has_an_example(helps, recipe):
+    assert f"python recipes/{recipe}" in helps[recipe] and helps[recipe].strip().endswith("status 0")

@@ -5,7 +5,7 @@ import tensorflow as tf
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
 
 
-def string_columns(inputs, names, owner, matrices=()):
+def string_columns(inputs, names, owner, list_columns=()):
     """The named columns of `inputs` as string tensors.
 
     Args:
@@ -13,11 +13,11 @@ def string_columns(inputs, names, owner, matrices=()):
             or a list; [B], or [B, 1] as some readers of tables give them.
         names: the columns to read.
         owner: str, the class that asks, for error messages.
-        matrices: those of the names that have several strings per row, [B, C]; lists that differ in length are filled
-            up with empty strings.
+        list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length are
+            filled up with empty strings.
 
     Returns:
-        list of string tensors [B] (of `matrices` [B, C]), in the order of `names`.
+        list of string tensors [B] (of `list_columns` [B, C]), in the order of `names`.
 
     Raises:
         ValueError: a missing column, a single string, a wrong shape, columns of different lengths, an element (such as
@@ -35,14 +35,14 @@ def string_columns(inputs, names, owner, matrices=()):
         raise ValueError(
             f"{owner}: expected a dict with {list(names)}. Received: {sorted(inputs)}; missing: {missing}{hint}"
         )
-    columns = [(_matrix if name in matrices else _column)(inputs[name], name, owner) for name in names]
+    columns = [(_list_column if name in list_columns else _column)(inputs[name], name, owner) for name in names]
     rows = {name: column.shape[0] for name, column in zip(names, columns, strict=True) if column.shape.rank}
     if len(set(rows.values()) - {None}) > 1:
         raise ValueError(f"{owner}: expected columns of one length. Received: {rows}")
     return columns
 
 
-def _matrix(values, name, owner):
+def _list_column(values, name, owner):
     if isinstance(values, (list, tuple)):
         for number, row in enumerate(values):
             if row is None or isinstance(row, (int, float)):

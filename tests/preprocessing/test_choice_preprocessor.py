@@ -78,7 +78,7 @@ def test_its_config_and_no_rows(preprocessor):
     [
         ({"prompt": ["a"]}, "missing: .'choices'"),
         (["a"], "expected a dict with"),
-        ({"prompt": ["a"], "choices": ["b"]}, "several strings a row .B, C.. Received: shape"),
+        ({"prompt": ["a"], "choices": ["b"]}, "several strings per row .B, C.. Received: shape"),
         ({"prompt": [["a", "b"]], "choices": [["b"]]}, "must be a column of strings"),
     ],
 )

@@ -205,21 +205,29 @@ def test_a_recipe_that_trains(home, tmp_path, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=_SLOW)])
-def test_a_recipe_without_checkpoints(home, tmp_path, number):
-    output = tmp_path / "new" / "answers.jsonl"
-    process = start("predict.py", "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
-    temporary = output.parent
+@pytest.mark.parametrize(
+    "recipe, name, hint",
+    [
+        (("predict.py",), "answers.jsonl", "The same command resumes the run."),
+        (("extract_features.py", "--layers", "-1"), "features.jsonl", "No partial files were left."),
+    ],
+    ids=["resumes", "does not"],
+)
+def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number):
+    output = tmp_path / "new" / name
+    process = start(*recipe, "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
     deadline = time.monotonic() + 120
-    while not temporary.exists():
+    while not (output.parent.exists() and any(file.stat().st_size for file in output.parent.iterdir())):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.05)
-    time.sleep(0.5 + random.random())
+    time.sleep(random.random())
     process.send_signal(number)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == STATUS[number], errors
     (line,) = lines_about(out + errors)
-    assert line == f"Interrupted by {signal.Signals(number).name}. No partial files were left."
-    assert not temporary.exists()
+    assert line == f"Interrupted by {signal.Signals(number).name}. {hint}"
+    assert not output.exists()
+    assert bool(list(output.parent.iterdir())) == ("resumes" in hint)  # what is answered so far, or nothing
 
 
 def test_the_second_signal_ends_at_once(tmp_path):

@@ -127,7 +127,7 @@ class DevEvaluation(keras.callbacks.Callback):
         else:
             self._history.records.append(record)
         self._prune()
-        self._unlogged = {f"val_{k}": float(v) for k, v in record.items() if k not in ("step", "examples", "total")}
+        self._unlogged = {f"val_{k}": float(v) for k, v in record.items() if isinstance(v, float)}  # no counts
         shown = ", ".join(f"{name} {value:.4f}" for name, value in self._shown(record).items())
         _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
         if self.is_stopped:

@@ -42,16 +42,36 @@ def read_span_lines(path) -> TaggedText:
             spans.append(_checked(where, text, found))
     if not texts:
         raise ValueError(f"{path}: expected lines with a text and its spans. Received: a file without any")
+    words, tags = _words_and_tags([f"{path}, line {number}" for number in lines], texts, spans)
+    return TaggedText(words, tags, list(range(len(words))), str(path), lines, one_line=True)
+
+
+def spans_from_memory(texts, spans) -> TaggedText:
+    """Texts in memory and of each its spans, as `read_span_lines` reads them from a file.
+
+    Raises:
+        ValueError: as `read_span_lines`; the message names the row.
+    """
+    places = [f"row {row}" for row in range(len(texts))]
+    for where, text, found in zip(places, texts, spans, strict=True):
+        if not isinstance(text, str) or not isinstance(found, list):
+            raise ValueError(f"{where}: expected a text and a list of spans. Received: {text!r} and {found!r}")
+    spans = [_checked(*row) for row in zip(places, texts, spans, strict=True)]
+    words, tags = _words_and_tags(places, texts, spans)
+    return TaggedText(words, tags, list(range(len(words))))
+
+
+def _words_and_tags(places, texts, spans):
     words, tags = [], []
     _, starts, ends = split_words(texts)
-    places = zip(starts.to_list(), ends.to_list(), strict=True)
-    for number, text, found, place in zip(lines, texts, spans, places, strict=True):
-        pieces = _cut(list(zip(*place, strict=True)), {end for span in found for end in span[:2]})
+    borders = zip(starts.to_list(), ends.to_list(), strict=True)
+    for where, text, found, border in zip(places, texts, spans, borders, strict=True):
+        pieces = _cut(list(zip(*border, strict=True)), {end for span in found for end in span[:2]})
         if not pieces:
-            raise ValueError(f"{path}, line {number}: expected a text with a word in it. Received: {text[:80]!r}")
+            raise ValueError(f"{where}: expected a text with a word in it. Received: {text[:80]!r}")
         words.append([text[start:end] for start, end in pieces])
-        tags.append(_tags(f"{path}, line {number}", text, pieces, found))
-    return TaggedText(words, tags, list(range(len(words))), str(path), lines, one_line=True)
+        tags.append(_tags(where, text, pieces, found))
+    return words, tags
 
 
 def _row(where, line):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping, Sequence
 
 from kbert.tasks.in_memory import read_columns
 from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
@@ -9,6 +10,7 @@ from kbert.tasks.tagging.evaluation import evaluate_tagger
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.tagging.readers import read_tagged, tagged_from_memory
+from kbert.tasks.tagging.span_reader import spans_from_memory
 from kbert.tasks.tagging.tag_scheme import SCHEMES
 from kbert.tasks.tagging.tagged_text import CONTEXTS, check_tags, learn_tags, tag_names
 from kbert.tasks.task import Evaluation, Task, TrainingData
@@ -19,7 +21,7 @@ class Tagging(Task):
     """A tag for each word, as the named entities of section 5.3 of the paper.
 
     Args:
-        scheme: of the tags: "iob1", "iob2", "bioes" or "bilou". None: recognised.
+        scheme: of the tags: "iob1", "iob2" (also called BIO), "bioes" or "bilou". None: recognised.
         tag_column: of CoNLL files, from 0; negative from the end.
         context: "document": words are read with as much of their document as fits in a window; "sentence": only with
             their sentence.
@@ -51,6 +53,11 @@ class Tagging(Task):
         return _with_tag_names(read_tagged(path, tag_column=self.tag_column, scheme=self.scheme))
 
     def from_memory(self, data):
+        first = data[0] if isinstance(data, Sequence) and data else data
+        names = first if isinstance(first, Mapping) else getattr(first, "columns", ())
+        if {"text", "spans"} <= set(names):
+            columns = read_columns(data, ["text", "spans"])
+            return _with_tag_names(spans_from_memory(columns["text"], columns["spans"]))
         columns = read_columns(data, ["words", "tags"], ["document"])
         tagged = tagged_from_memory(columns["words"], columns["tags"], columns.get("document"), self.scheme)
         return _with_tag_names(tagged)

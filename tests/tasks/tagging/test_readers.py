@@ -11,6 +11,7 @@ from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.tagging.readers import read_conll, read_tagged
 from kbert.tasks.tagging.tag_scheme import recognise_scheme, to_iob2
 from kbert.tasks.tagging.tagged_text import TaggedText, check_tags, learn_tags
+from kbert.tasks.tagging.task import Tagging
 
 
 def write(path, *lines, end="\n"):
@@ -206,3 +207,20 @@ def test_the_real_files(shared_data):
     assert {name: one["entities"] for name, one in scores["types"].items()} == {
         "LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842,
     }  # fmt: skip
+
+
+def test_texts_and_spans_in_memory_are_read_as_from_a_file(tmp_path):
+    rows = [
+        {"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}, [11, 16, "LOC"]]},
+        {"text": "Nobody left.", "spans": []},
+    ]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    expected = Tagging().read(path)
+    for data in (rows, {name: [row[name] for row in rows] for name in ("text", "spans")}):
+        found = Tagging().examples(data)
+        assert (found.words, found.tags, found.documents) == (expected.words, expected.tags, expected.documents)
+    with pytest.raises(ValueError, match=r"row 1: expected a span inside the text, 0 to 12\. Received"):
+        Tagging().examples([rows[0], {"text": "Nobody left.", "spans": [[0, 50, "PER"]]}])
+    with pytest.raises(ValueError, match=r"row 0: expected a text and a list of spans"):
+        Tagging().examples([{"text": "Nobody left.", "spans": "PER"}])

@@ -70,7 +70,7 @@ def test_columns_documents_and_lines(tmp_path):
     assert learn_tags(read) == ["O", "B-ORG", "I-ORG", "B-PER", "I-PER"]
     assert read_conll(path, tag_column=2).tags[0] == ["B-NP", "B-VP"]
     assert read.take(range(2)).words == read.words[:2]
-    with pytest.raises(ValueError, match="1 to 3 sentences .* Received: 4"):
+    with pytest.raises(ValueError, match=r"row numbers from 0 to 2, at least one. Received: \[4\]"):
         read.take([4])
     with pytest.raises(ValueError, match="line 7: expected one of .*Received: 'B-PER'"):
         check_tags(read, ["O", "B-ORG", "I-ORG"])
@@ -118,7 +118,7 @@ def test_more_errors(tmp_path):
             read_conll(path, tag_column=column)
     with pytest.raises(ValueError, match="`scheme` must be one of"):
         read_conll(path, scheme="iob3")
-    with pytest.raises(FileNotFoundError, match="no file"):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
         read_conll(tmp_path / "b.txt")
     path.write_bytes(b"a O\n\xff O\n")
     with pytest.raises(ValueError, match="line 2: invalid UTF-8"):

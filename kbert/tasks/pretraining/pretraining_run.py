@@ -27,9 +27,9 @@ class PretrainingRun:
 
     metrics: dict[str, Any]
     history: list[dict[str, float]] = dataclasses.field(repr=False)
-    model: Any
-    tokenizer: Any
-    settings: Any
+    model: Any = dataclasses.field(repr=False)
+    tokenizer: Any = dataclasses.field(repr=False)
+    settings: Any = dataclasses.field(repr=False)
     path: pathlib.Path | None = None
 
     @functools.cached_property

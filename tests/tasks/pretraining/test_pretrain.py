@@ -47,6 +47,8 @@ def test_the_run_has_a_pipeline(run):
     answers = run.pipeline.predict(["a [MASK] c"], verbose=0)
     assert answers["tokens"].shape[0] == 1 and run.settings.sequence_length == 16
     assert run.model.task == "pretraining" and run.metrics["unigram"]["cross_entropy"] > 0
+    assert 0.5 <= run.metrics["unigram"]["nsp_accuracy"] <= 1
+    assert repr(run).startswith("PretrainingRun(metrics=") and "Settings" not in repr(run)
 
 
 def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):

@@ -44,4 +44,4 @@ def test_pairs_have_no_windows(tmp_path, capsys):
         run_recipe("finetune_classifier", "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column",
                    "label", "--text-pair-column", "text", "--window-pooling", "mean", "--init", tmp_path / "init",
                    "--output", tmp_path / "run")  # fmt: skip
-    assert "--window-pooling is of single texts" in capsys.readouterr().err
+    assert "--window-pooling is for single texts" in capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_damaged_checkpoints_do_not_take_the_place_of_whole_ones(tmp_path, keep)
 
 def test_another_models_checkpoint_is_an_error(uninterrupted):
     output, _, _ = uninterrupted
-    with pytest.raises(ValueError, match=r"another model.*Received: .*\[37, 12\].*output directory"):
+    with pytest.raises(ValueError, match=r"another model.*Received: .*\[37, 12\].*another directory"):
         fit_steps(tiny.compiled_model(hidden_dim=15), tiny.make_dataset, 20, output)
     with pytest.raises(ValueError, match="another model or optimizer"):
         fit_steps(tiny.compiled_model(optimizer=keras.optimizers.SGD(0.1)), tiny.make_dataset, 20, output)

@@ -89,7 +89,7 @@ def test_tokens_that_were_added_after_training(directory):
 @pytest.mark.parametrize(
     "change,remark",
     [
-        ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer is no WordPiece tokenizer"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer is not a WordPiece tokenizer"),
         ({"do_basic_tokenize": False}, "do_basic_tokenize is false"),
     ],
 )

@@ -33,3 +33,6 @@ class MaskChoices(keras.layers.Layer):
 
     def compute_output_spec(self, scores, padding_mask):
         return keras.KerasTensor(scores.shape, dtype=scores.dtype)
+
+    def get_config(self):  # Keras' automatic one takes no dtype policy
+        return super().get_config()

@@ -31,3 +31,6 @@ class MergeChoices(keras.layers.Layer):
         batch, choices, length = inputs.shape
         rows = None if batch is None or choices is None else batch * choices
         return keras.KerasTensor((rows, length), dtype=inputs.dtype)
+
+    def get_config(self):  # Keras' automatic one takes no dtype policy
+        return super().get_config()

@@ -30,3 +30,6 @@ class SplitChoices(keras.layers.Layer):
 
     def compute_output_spec(self, scores, like):
         return keras.KerasTensor(like.shape[:2], dtype=scores.dtype)
+
+    def get_config(self):  # Keras' automatic one takes no dtype policy
+        return super().get_config()

@@ -81,7 +81,7 @@ def test_learnt_by_window_and_judged_as_a_whole(model):
     batch = pipeline.preprocessor(TEXTS)
     np.testing.assert_array_equal(store.batch(range(len(store)))["token_ids"], batch["token_ids"])
     np.testing.assert_array_equal(labels["logits"], examples.labels[batch["window_row"].numpy()])
-    scores = evaluate_documents(pipeline, examples, ["accuracy"], batch_size=2)
+    scores, _ = evaluate_documents(pipeline, examples, ["accuracy"], batch_size=2)
     probabilities = pipeline.predict(TEXTS)["probabilities"]
     assert scores["accuracy"] == METRICS["accuracy"](examples.labels, probabilities.argmax(axis=1))
     assert scores["loss"] == pytest.approx(-np.log(probabilities[np.arange(5), examples.labels]).mean(), abs=1e-4)

@@ -13,9 +13,9 @@ from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
-from kbert.pipelines.registry import task_pipeline
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.tasks.model_of_task import model_of_task
 from kbert.tasks.task import Task
 from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
@@ -113,7 +113,7 @@ class Finetuning:
         options = self.options
         name, length = self.task.name, options.sequence_length
         if isinstance(self._source, BertModel | Pipeline):
-            model, tokenizer = _model_of_task(self._source, name, settings, options)
+            model, tokenizer = model_of_task(self._source, name, settings, options)
             fields = {k: v for k, v in settings.items() if k != "num_labels"}
             fields |= {} if length is None else {"sequence_length": length}
         else:
@@ -304,21 +304,3 @@ class Finetuning:
                 result.write(run.path)
 
         run.finish(metrics, save)
-
-
-def _model_of_task(source, task, settings, options):
-    """(model for the task with the encoder of another, tokenizer)."""
-    model = source.model if isinstance(source, Pipeline) else source
-    tokenizer = source.tokenizer if isinstance(source, Pipeline) else model.pretrained and model.pretrained.tokenizer
-    if options.random_weights or options.dropout is not None:
-        raise ValueError("finetune: `random_weights` and `dropout` need a source that is loaded. Received: a model")
-    if getattr(model, "multi_label", False):
-        raise ValueError(
-            "finetune: expected a model with one label a text. Received: a multi-label classifier; train it by "
-            "`pipeline.fit(texts, labels)`"
-        )
-    if model.task == task and getattr(model, "num_labels", None) == settings.get("num_labels"):
-        return model, tokenizer
-    encoder = model if model.task == "encoder" else model.encoder
-    arguments = {n: settings[n] for n in ModelDescription.argument_names(task) if n in settings}
-    return task_pipeline(task).model_class(encoder, **arguments), tokenizer

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from kbert.files import explain_full_disk
-from kbert.training.resume import is_chief
+from kbert.training.training_state import is_chief
 
 
 class MaskedExamples(keras.callbacks.Callback):

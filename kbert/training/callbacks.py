@@ -12,7 +12,7 @@ import keras
 from kbert.files import explain_full_disk
 from kbert.training.log_names import readable_logs
 from kbert.training.progress import clock
-from kbert.training.resume import is_chief, optimizer_logs
+from kbert.training.training_state import is_chief, optimizer_logs
 
 _LOGGER = logging.getLogger("kbert")
 _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "real_tokens_per_second")

@@ -1,20 +1,16 @@
 """Training in steps instead of epochs, with exact resume of killed runs."""
 
 import logging
-import math
 import pathlib
-import time
-
-import keras
 
 from kbert.corpus.reading_errors import reading_errors
-from kbert.keras_compat import learning_rate_of
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.checkpoints import Checkpoints
-from kbert.training.divergence import check_finite, check_window
 from kbert.training.history import History
-from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
+from kbert.training.step_recorder import StepRecorder
+from kbert.training.step_saver import StepSaver
+from kbert.training.training_state import is_chief
 from kbert.training.workers import named_losses
 
 _LOGGER = logging.getLogger("kbert")
@@ -93,7 +89,7 @@ def fit_steps(
         checkpoints = Checkpoints(output / "checkpoints", model, keep)
         step = checkpoints.restore()
         history = History(output / "history.jsonl", step, writes=is_chief(model))
-    recorder = _Recorder(step, total_steps, real_share, real_tokens, evaluation)
+    recorder = StepRecorder(step, total_steps, real_share, real_tokens, evaluation)
     if evaluation is not None:
         evaluation.begin(model, step, checkpoints, recorder, writes=is_chief(model))
         callbacks = [evaluation, *callbacks]
@@ -106,7 +102,7 @@ def fit_steps(
         return history.records
     try:
         with named_losses(), DeferredSignals() as signals:
-            saver = _Saver(checkpoints, history, recorder, signals, checkpoint_every * window)
+            saver = StepSaver(checkpoints, history, recorder, signals, checkpoint_every * window)
             while step < total_steps:
                 windows, size = _next_fit(step, total_steps, window)
                 dataset = make_dataset(start_step=step)
@@ -186,137 +182,3 @@ def _check_length(dataset, steps, step):
             f"fit_steps: expected a dataset of at least {steps} batches from step {step} on; `.repeat()` it. "
             f"Received: {cardinality}"
         )
-
-
-class _Recorder(keras.callbacks.Callback):
-    """The first callback: counts steps, measures time, and completes the logs for the others."""
-
-    def __init__(self, step, total_steps, real_share, real_tokens, evaluation):
-        super().__init__()
-        self.step, self.total_steps, self.real_share, self.real_tokens = step, total_steps, real_share, real_tokens
-        self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
-        self.first_step, self.losses = step, []
-
-    def begin(self, dataset, size):
-        self.tokens, self.size = _tokens_per_batch(dataset), size
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.start = self.first_end = time.perf_counter()
-        self.first_steps = self.steps = 0
-        self.first_step, self.losses, self.paused = self.step, [], 0.0
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.end = time.perf_counter()
-        self.start, self.first_end, self.paused = self.start + self.paused, self.first_end + self.paused, 0.0
-        self.step += batch + 1 - self.steps
-        self.steps = batch + 1
-        self.last_logs = logs
-        self.losses.append((self.step, logs["loss"]))  # not read here: on a GPU that would wait for the step
-        if not self.first_steps:
-            self.first_end, self.first_steps = self.end, self.steps
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.steps < self.size and not self.model.stop_training:
-            raise ValueError(
-                f"fit_steps: expected a dataset that lasts until step {self.total_steps}; `.repeat()` it. "
-                f"Received: one that ended after step {self.step}"
-            )
-        self.complete(logs)
-
-    def check(self):
-        """Raise a FloatingPointError if the steps of the window so far were not finite."""
-        check_window(self.model, self.first_step, self.losses, {})
-        check_finite(self.model, self.first_step, self.step)
-
-    def complete(self, logs):
-        """Check the logs of a window, or of its part so far, and add to them."""
-        check_window(self.model, self.first_step, self.losses, logs)
-        named = readable_logs(logs, self.model)
-        logs.clear()  # in place: the other callbacks get the same dict
-        logs.update({"step": self.step, "total_steps": self.total_steps} | named | optimizer_logs(self.model.optimizer))
-        logs.update(self._speed())
-        if self.evaluation is not None:
-            self.evaluation.merge(logs)
-
-    def _speed(self):
-        # The first step of a window is not counted if there are others: it may include tracing, and validation before
-        # it.
-        steps, seconds = self.steps - self.first_steps, self.end - self.first_end
-        if steps == 0:
-            steps, seconds = self.steps, self.end - self.start
-        speed = {"seconds": self.end - self.start, "steps_per_second": steps / seconds}
-        if self.tokens:
-            speed["tokens_per_second"] = self.tokens * steps / seconds
-            if self.real_share is not None:
-                speed["real_tokens_per_second"] = self.real_share * speed["tokens_per_second"]
-        if self.real_tokens:
-            speed["real_tokens_per_second"] = self.real_tokens * steps / seconds
-        return speed
-
-
-class _Saver(keras.callbacks.Callback):
-    """The last callback: history, then checkpoint, so that none lacks its history; then ends a run if asked to."""
-
-    def __init__(self, checkpoints, history, recorder, signals, interval):
-        super().__init__()
-        self.checkpoints, self.history, self.recorder = checkpoints, history, recorder
-        self.signals, self.interval, self.saved = signals, interval, recorder.step
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.signals.deferring = self.checkpoints is not None
-        self._save_if_interrupted()
-
-    def on_test_batch_end(self, batch, logs=None):
-        self._save_if_interrupted()
-
-    def on_epoch_end(self, epoch, logs=None):
-        check_finite(self.model, self.recorder.first_step, self.recorder.step)
-        step, due = logs["step"], logs["step"] // self.interval > self.saved // self.interval
-        self._record(logs)
-        if due or step == self.recorder.total_steps or self.model.stop_training or self.signals.received:
-            self._save()
-
-    def _save_if_interrupted(self):
-        if self.signals.received:
-            logs = {name: float(value) for name, value in self.recorder.last_logs.items()}
-            self.recorder.complete(logs)
-            check_finite(self.model, self.recorder.first_step, self.recorder.step)
-            self._record(logs)
-            self._save()
-
-    def _record(self, logs):
-        if is_chief(self.model):
-            self.history.append({name: value for name, value in logs.items() if name != "total_steps"})
-
-    def _save(self):
-        self.saved = self.recorder.step
-        if self.checkpoints is not None and is_chief(self.model):
-            self.checkpoints.save(self.saved)
-        self.signals.deferring = False
-        self.signals.check()
-
-
-def optimizer_logs(optimizer) -> dict:
-    """The learning rate of the last update, and its gradient norm if the optimizer keeps it."""
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    rate = learning_rate_of(optimizer)
-    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        rate = rate(max(int(optimizer.iterations.numpy()) - 1, 0))
-    logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
-    if hasattr(optimizer, "gradient_norm"):
-        logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())
-    return logs
-
-
-def is_chief(model) -> bool:
-    """Whether this process writes the shared files of a run; True for a single process."""
-    strategy = getattr(model, "distribute_strategy", None)  # on the TensorFlow backend only
-    return strategy is None or strategy.extended.should_checkpoint
-
-
-def _tokens_per_batch(dataset):
-    """B * S, or 0 if unknown."""
-    spec = dataset.element_spec
-    inputs = spec[0] if isinstance(spec, tuple) else spec
-    shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else None
-    return math.prod(shape) if shape is not None and shape.is_fully_defined() else 0

@@ -102,10 +102,10 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
 
     monkeypatch.setattr(resume, "fit_steps", fit_steps)
     monkeypatch.setattr(finetuning, "fit_steps", fit_steps)
-    pretrain = importlib.import_module("kbert.tasks.pretraining.pretrain")
+    pretrain = importlib.import_module("kbert.tasks.pretraining.run_pretraining")
     monkeypatch.setattr(pretrain, "fit_steps", fit_steps)
-    monkeypatch.setattr(pretrain, "_dataset", lambda *args, **which: None)  # what is read is looked at before
-    monkeypatch.setattr(pretrain, "_describe_data", lambda *args: ({"padding_share": 0.0}, {}))
+    monkeypatch.setattr(pretrain, "make_dataset", lambda *args, **which: None)  # what is read is looked at before
+    monkeypatch.setattr(pretrain, "describe_data", lambda *args: ({"padding_share": 0.0}, {}))
     monkeypatch.setattr(pretrain, "_tensorboard", lambda *args: [])
     with pytest.raises(RuntimeError, match="killed"):
         run_recipe(*arguments(tmp_path))

@@ -1,38 +1,8 @@
 """Pre-train BERT on text or records: `kbert.pretrain`."""
 
-import logging
-import pathlib
-import shutil
-import time
-
-import keras
-import numpy as np
-
-from kbert.inspection.masked_examples import MaskedExamples
-from kbert.optim.adamw import AdamW
-from kbert.optim.schedule import WarmupLinearDecay
-from kbert.optim.warmup_constant import WarmupConstant
-from kbert.pipelines.settings import ModelSettings
-from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.unigrams import token_counts, unigram_baseline
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
-from kbert.tasks.pretraining.starting_model import starting_model
-from kbert.training.batch_memory import check_batch_memory
-from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
-from kbert.training.dry_run import count_sequences, estimate_training
-from kbert.training.hardware import choose_hardware
-from kbert.training.intervals import check_intervals, log_interval
-from kbert.training.log_names import readable_logs
-from kbert.training.resume import fit_steps
-from kbert.training.run_directory import open_run
-from kbert.weights.save import save_pretrained
-
-_LOGGER = logging.getLogger("kbert")
-_LOG_EVERY = 100  # steps, where nothing is given
-_STATISTICS_BATCHES = 20
-_BASELINE_TOKENS = 2_000_000
+from kbert.tasks.pretraining.run_pretraining import run_pretraining
 
 
 def pretrain(
@@ -126,7 +96,6 @@ def pretrain(
         run = kbert.pretrain("corpus/*.txt", vocabulary="vocab.txt", size="tiny", steps=10_000, output="runs/tiny")
         run.metrics["mlm_accuracy"], run.pipeline.predict(["A [MASK] day."])["tokens"]
     """
-    start = time.perf_counter()
     settings = PretrainingSettings(
         source=corpus_or_records,
         vocabulary=vocabulary,
@@ -151,127 +120,13 @@ def pretrain(
         logical_cpus=logical_cpus,
         precision=precision,
     )
-    log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
-    check_intervals(checkpoint_every, log_every)
-    hardware = choose_hardware(strategy, precision, logical_cpus=logical_cpus)
-    keras.utils.set_random_seed(seed)
-    model, tokenizer = starting_model(settings, hardware)
-    check_batch_memory(model, batch_size, sequence_length)
-    evaluation = _dataset(settings, tokenizer, evaluation=True, batches=evaluation_batches)
-    if dry_run:
-        _compile(model, settings, hardware)
-        sequences, complete = count_sequences(_dataset(settings, tokenizer, epochs=1))
-        estimates = estimate_training(model, _dataset(settings, tokenizer), steps)
-        metrics = {"sequences_per_epoch": sequences, "sequences_are_all": complete, **estimates}
-        return PretrainingRun(metrics, [], model, tokenizer, _model_settings(model, settings, tokenizer))
-    run = None
-    if output is not None:
-        run = open_run(
-            output,
-            settings.to_dict(),
-            overwrite,
-            hardware,
-            inputs=settings.inputs(),
-            recipe="pretrain.py",
-            schedule=_schedule,
-        )
-    _LOGGER.info("%s", hardware.describe())
-    try:
-        statistics, unigram = _describe_data(settings, tokenizer, evaluation)
-    except Exception:  # after an empty or damaged corpus no files remain
-        if run is not None and run.is_chief and not run.resume:
-            shutil.rmtree(run.path)
-        raise
-    _compile(model, settings, hardware)
-    logs = pathlib.Path(log_dir) if log_dir else run.path / "logs" if run else None
-    windows = checkpoint_every // log_every
-    history = fit_steps(
-        model,
-        lambda start_step: _dataset(settings, tokenizer, start_step=start_step),
-        steps,
-        run.path if run else None,
-        window=log_every,
-        checkpoint_every=windows,
-        validation_data=evaluation,
-        validation_every=windows,
-        real_share=1 - statistics["padding_share"],
-        callbacks=[ConsoleProgress(), *_tensorboard(logs, tokenizer, evaluation, windows), *callbacks],
+    return run_pretraining(
+        settings,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+        callbacks=callbacks,
+        log_dir=log_dir,
+        output=output,
+        overwrite=overwrite,
+        dry_run=dry_run,
     )
-    scores = model.evaluate(evaluation, return_dict=True, verbose=0)
-    metrics = readable_logs(scores, model) | {
-        "unigram": unigram,
-        "pipeline": statistics,
-        "steps": steps,
-        "parameters": model.count_params(),
-        "tokens_per_second": history[-1]["tokens_per_second"] if history else None,  # only the chief keeps it
-        "minutes": (time.perf_counter() - start) / 60,
-    }
-    model_settings = _model_settings(model, settings, tokenizer)
-    if run is not None:
-
-        def save(path, made_by):
-            save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
-
-        run.finish(metrics, save, keep_checkpoint=schedule == "constant")
-    return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
-
-
-def _dataset(settings, tokenizer, **which):
-    return pretraining_dataset(
-        settings.source,
-        tokenizer,
-        batch_size=settings.batch_size,
-        sequence_length=settings.sequence_length,
-        max_predictions=settings.max_predictions,
-        seed=settings.seed,
-        held_out=settings.held_out,
-        next_sentence=settings.next_sentence,
-        whole_word=settings.whole_word,
-        **which,
-    )
-
-
-def _describe_data(settings, tokenizer, evaluation):
-    """Statistics of the training batches, and the scores of frequencies alone on the evaluation batches."""
-    statistics = dataset_statistics(_dataset(settings, tokenizer), tokenizer, batches=_STATISTICS_BATCHES)
-    _LOGGER.info("%s", format_report(statistics))
-    counts = token_counts(settings.source, tokenizer, _BASELINE_TOKENS, held_out=settings.held_out)
-    unigram = unigram_baseline(counts, evaluation)
-    _LOGGER.info(
-        "token frequencies alone: loss %.3f, accuracy %.1f%%", unigram["cross_entropy"], 100 * unigram["accuracy"]
-    )
-    if settings.next_sentence:
-        unigram["nsp_accuracy"] = _most_frequent_share(evaluation)
-        _LOGGER.info("always the more frequent next sentence label: accuracy %.1f%%", 100 * unigram["nsp_accuracy"])
-    return statistics, unigram
-
-
-def _most_frequent_share(evaluation):
-    """Accuracy of saying for every pair of the evaluation what most of them are."""
-    counts = np.zeros(2)
-    for _, labels, weights in evaluation.as_numpy_iterator():
-        np.add.at(counts, labels["nsp_logits"], weights["nsp_logits"])
-    return float(counts.max() / counts.sum())
-
-
-def _schedule(settings):
-    """The learning rate schedule of these settings: that of appendix A.2, or the same without decay."""
-    if settings["schedule"] == "constant":
-        return WarmupConstant(settings["learning_rate"], settings["warmup_steps"])
-    return WarmupLinearDecay(settings["learning_rate"], settings["warmup_steps"], settings["steps"])
-
-
-def _compile(model, settings, hardware):
-    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0."""
-    with hardware.scope():
-        model.compile(AdamW(_schedule(settings.to_dict())), jit_compile=hardware.jit_compile)
-
-
-def _tensorboard(logs, tokenizer, evaluation, every):
-    if logs is None:
-        return []
-    return [TensorBoardScalars(logs), MaskedExamples(tokenizer, next(iter(evaluation)), logs, every=every)]
-
-
-def _model_settings(model, settings, tokenizer):
-    return ModelSettings(task=model.task, sequence_length=settings.sequence_length, tokenizer=tokenizer.settings())

@@ -1,0 +1,48 @@
+"""Writes history and checkpoints of a run, for `kbert.training.resume`."""
+
+import keras
+
+from kbert.training.divergence import check_finite
+from kbert.training.training_state import is_chief
+
+
+class StepSaver(keras.callbacks.Callback):
+    """The last callback: history, then checkpoint, so that none lacks its history; then ends a run if asked to."""
+
+    def __init__(self, checkpoints, history, recorder, signals, interval):
+        super().__init__()
+        self.checkpoints, self.history, self.recorder = checkpoints, history, recorder
+        self.signals, self.interval, self.saved = signals, interval, recorder.step
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.signals.deferring = self.checkpoints is not None
+        self._save_if_interrupted()
+
+    def on_test_batch_end(self, batch, logs=None):
+        self._save_if_interrupted()
+
+    def on_epoch_end(self, epoch, logs=None):
+        check_finite(self.model, self.recorder.first_step, self.recorder.step)
+        step, due = logs["step"], logs["step"] // self.interval > self.saved // self.interval
+        self._record(logs)
+        if due or step == self.recorder.total_steps or self.model.stop_training or self.signals.received:
+            self._save()
+
+    def _save_if_interrupted(self):
+        if self.signals.received:
+            logs = {name: float(value) for name, value in self.recorder.last_logs.items()}
+            self.recorder.complete(logs)
+            check_finite(self.model, self.recorder.first_step, self.recorder.step)
+            self._record(logs)
+            self._save()
+
+    def _record(self, logs):
+        if is_chief(self.model):
+            self.history.append({name: value for name, value in logs.items() if name != "total_steps"})
+
+    def _save(self):
+        self.saved = self.recorder.step
+        if self.checkpoints is not None and is_chief(self.model):
+            self.checkpoints.save(self.saved)
+        self.signals.deferring = False
+        self.signals.check()

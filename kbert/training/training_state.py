@@ -1,0 +1,23 @@
+"""What a compiled model tells of its training."""
+
+import keras
+
+from kbert.keras_compat import learning_rate_of
+
+
+def optimizer_logs(optimizer) -> dict:
+    """The learning rate of the last update, and its gradient norm if the optimizer keeps it."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    rate = learning_rate_of(optimizer)
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        rate = rate(max(int(optimizer.iterations.numpy()) - 1, 0))
+    logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
+    if hasattr(optimizer, "gradient_norm"):
+        logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())
+    return logs
+
+
+def is_chief(model) -> bool:
+    """Whether this process writes the shared files of a run; True for a single process."""
+    strategy = getattr(model, "distribute_strategy", None)  # on the TensorFlow backend only
+    return strategy is None or strategy.extended.should_checkpoint

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from kbert.optim.replicas import count_replicas, sum_over_replicas
+from kbert.xla import compiled, is_worth_compiling
 
 _BLOCK = re.compile(r"(?:^|/)encoder_block_(\d+)/")
 _EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
@@ -175,7 +176,7 @@ class AdamW(keras.optimizers.Optimizer):
         if self._factors[index] != 1.0:
             learning_rate = learning_rate * self._factors[index]
         constants = (self._decays[index], self.beta_1, self.beta_2, self.epsilon)
-        new_values = _compiled(*constants) if _is_worth_compiling(gradient) else _plain(*constants)
+        new_values = _compiled(*constants) if is_worth_compiling(gradient, _COMPILED_FROM) else _plain(*constants)
         scalars = [ops.cast(scalar, variable.dtype) for scalar in (scale, learning_rate, correction)]
         values = new_values(*[_read(target) for target in targets], ops.cast(gradient, variable.dtype), *scalars)
         for target, value in zip(targets, values, strict=True):
@@ -271,29 +272,4 @@ def _plain(decay, beta_1, beta_2, epsilon):
 @functools.cache
 def _compiled(decay, beta_1, beta_2, epsilon):
     """The same update as one fused kernel: on a CPU it takes less than half the time, being bound by memory."""
-    import tensorflow as tf
-
-    return tf.function(_plain(decay, beta_1, beta_2, epsilon), jit_compile=True)
-
-
-def _is_worth_compiling(gradient):
-    if keras.backend.backend() != "tensorflow":
-        return False  # JAX compiles the whole step
-    import tensorflow as tf
-
-    elements = gradient.shape.num_elements()
-    if elements is None or elements < _COMPILED_FROM:
-        return False
-    return _can_compile() and not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
-
-
-@functools.cache
-def _can_compile():
-    """Whether this TensorFlow can compile a function with XLA; some builds lack the compiler."""
-    import tensorflow as tf
-
-    with tf.init_scope():
-        try:
-            return bool(tf.function(lambda x: x + 1.0, jit_compile=True)(tf.zeros(())) == 1.0)
-        except (tf.errors.OpError, ValueError):
-            return False
+    return compiled(_plain(decay, beta_1, beta_2, epsilon))

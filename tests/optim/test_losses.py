@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kbert.optim.cross_entropy import check_labels
+from kbert.optim import cross_entropy as cross_entropy_module
+from kbert.optim.cross_entropy import check_labels, cross_entropy
 from kbert.optim.losses import (
     ClassificationLoss,
     MaskedLanguageModelLoss,
@@ -114,6 +115,44 @@ def test_regression_is_the_mean_squared_error(rng):
     np.testing.assert_allclose(
         float(RegressionLoss()(labels[:, None], scores)), np.mean((labels - scores) ** 2), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_compiled_cross_entropy_of_a_vocabulary_equals_the_plain_one(monkeypatch, rng, dtype, jit_compile):
+    logits = tf.cast(4.0 * rng.normal(size=(2, 66, 1024)), dtype)
+    labels, weights = rng.integers(-1, 1024, (2, 66)), rng.uniform(size=(2, 66)).astype("float32")
+    labels[0, :2], labels[1, :2] = -1, 1024  # none, and a wrong one
+    calls, compiled, threshold = [], cross_entropy_module._compiled_nll, cross_entropy_module._COMPILED_FROM
+    monkeypatch.setattr(cross_entropy_module, "_compiled_nll", lambda *given: calls.append(1) or compiled(*given))
+
+    def run(threshold):
+        monkeypatch.setattr(cross_entropy_module, "_COMPILED_FROM", threshold)
+
+        @tf.function(jit_compile=jit_compile)
+        def step(logits):
+            with tf.GradientTape() as tape:
+                tape.watch(logits)
+                values, kept = cross_entropy(labels, logits, weights)
+                loss = tf.reduce_sum(tf.where(kept > 0, values, 0.0) * kept)
+            return values, tape.gradient(loss, logits)
+
+        return [tf.cast(value, "float32").numpy() for value in step(logits)]
+
+    plain_values, plain_gradient = run(2**30)
+    assert not calls
+    values, gradient = run(threshold)
+    assert calls
+    np.testing.assert_allclose(values, plain_values, rtol=1e-6, atol=1e-6)  # NaN in the same places
+    np.testing.assert_allclose(gradient, plain_gradient, rtol=1e-5 if dtype == "float32" else 1e-2, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(400, 1000), (3, 20, 1024), (None, 30, None)])
+def test_few_classes_and_few_logits_are_not_compiled(monkeypatch, shape):
+    monkeypatch.setattr(cross_entropy_module, "_compiled_nll", lambda *given: pytest.fail("compiled"))
+    step = tf.function(lambda labels, logits: cross_entropy(labels, logits)[0])
+    specs = tf.TensorSpec(shape[:-1], "int32"), tf.TensorSpec(shape, "float32")
+    assert step.get_concrete_function(*specs).output_shapes.as_list() == list(shape[:-1])
 
 
 def test_half_precision_logits_are_summed_in_float32(rng):

@@ -191,6 +191,21 @@ def quick_collections():
         gc.unfreeze()
 
 
+def strategy_scope(model):
+    """The scope of the `tf.distribute` strategy that a model was built under; of no effect on other backends."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
+
+
+def sync_state(model) -> None:
+    """Gives a model that `fit` is training its current values; to be called where a window has not ended.
+
+    On JAX Keras 3.15 keeps them outside of the variables, which are empty until the end of an epoch.
+    """
+    if hasattr(model, "jax_state_sync"):
+        model.jax_state_sync()
+
+
 def with_known_length(dataset, count):
     """A `tf.data.Dataset` that says how many batches it has.
 

@@ -2,8 +2,7 @@
 
 import contextlib
 import re
-
-import tensorflow as tf
+import sys
 
 _IN_PYTHON = re.compile(r"(\w+(?:Error|Exception)): ([^\n]*)\nTraceback \(most recent call last\)")
 
@@ -35,8 +34,16 @@ def reading_errors():
     """
     try:
         yield
-    except tf.errors.OpError as error:
-        found = _IN_PYTHON.search(error.message)
+    except Exception as error:
+        found = _IN_PYTHON.search(error.message) if _is_tensorflows(error) else None
         if found is None or found[1] not in _OF_FILES:
             raise
         raise _OF_FILES[found[1]](found[2]) from None
+
+
+def _is_tensorflows(error):
+    if "tensorflow" not in sys.modules:  # a process that trains on JAX without it
+        return False
+    import tensorflow as tf
+
+    return isinstance(error, tf.errors.OpError)

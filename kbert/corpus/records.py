@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.corpus.pool import TokenPool
-from kbert.corpus.records_manifest import MANIFEST, UNFINISHED, VOCABULARY, read_manifest
+from kbert.corpus.records_manifest import MANIFEST, VOCABULARY, read_manifest
 from kbert.text.tokenizer import BertTokenizer, resolve_settings
 from kbert.text.vocabulary import read_vocabulary
 
@@ -173,12 +173,6 @@ def _read_hashed(path, sha256):
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's. Prepare the records again.")
     return content
-
-
-def is_records(path):
-    """Whether a path is a directory made by `write_records`, finished or not."""
-    path = pathlib.Path(path)
-    return path.is_dir() and any((path / name).is_file() for name in (MANIFEST, UNFINISHED))
 
 
 def vocabulary_hash(vocabulary):

@@ -149,3 +149,9 @@ def _check_fields(values, kinds, path, where):
 
 def _refuse(path, expected, received):
     raise ValueError(f"{path}: expected {expected}. Received: {str(received)[:80]!r}. {_ADVICE}")
+
+
+def is_records(path):
+    """Whether a path is a directory made by `write_records`, finished or not."""
+    path = pathlib.Path(path)
+    return path.is_dir() and any((path / name).is_file() for name in (MANIFEST, UNFINISHED))

@@ -18,7 +18,8 @@ from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
 from kbert.corpus.pool import POOL_SENTENCES, is_held_out, sufficient_share, text_pools
 from kbert.corpus.reading_errors import reading_errors
-from kbert.corpus.records import Records, is_records
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import is_records
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.pairs import PairTable, count_pairs, sentence_pairs

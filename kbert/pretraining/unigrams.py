@@ -6,7 +6,8 @@ import numpy as np
 
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
-from kbert.corpus.records import Records, is_records
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.dataset import text_documents
 
 

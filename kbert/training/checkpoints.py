@@ -6,18 +6,23 @@ import os
 import pathlib
 import shutil
 
+import keras
+import numpy as np
+
 from kbert.files import explain_full_disk, flush, flush_tree, read_json, write_json
+from kbert.keras_compat import strategy_scope
 
 _LOGGER = logging.getLogger("kbert")
-_MANIFEST, _VALUES = "manifest.json", "values"
+_MANIFEST, _VALUES, _ARRAYS = "manifest.json", "values", "values.npz"
 
 
 class Checkpoints:
     """The checkpoints of one run: weights, optimizer state, the state of dropout's random generators, the step.
 
-    Each is a directory `step-00001200` with the values (TensorFlow's checkpoint format, which carries checksums) and a
-    manifest of the variables. It is written under a temporary name, flushed and renamed, so that a run killed at any
-    moment leaves only complete checkpoints. One that was damaged later is reported and the previous one is used.
+    Each is a directory `step-00001200` with the values (TensorFlow's checkpoint format or, on the JAX backend, NumPy's
+    .npz; both carry checksums) and a manifest of the variables. It is written under a temporary name, flushed and
+    renamed, so that a run killed at any moment leaves only complete checkpoints. One that was damaged later is reported
+    and the previous one is used.
 
     Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may resume with
     another number of replicas.
@@ -42,21 +47,19 @@ class Checkpoints:
         self.model = model
         self.keep = max(1, keep)
         if not model.optimizer.built:  # not in the first step of `fit`: TensorFlow would trace the step twice
-            with model.distribute_strategy.scope():
+            with strategy_scope(model):
                 model.optimizer.build(model.trainable_variables)
 
     def save(self, step):
         """Write the state after `step` steps, and delete all but the last `keep` checkpoints."""
-        import tensorflow as tf
-
         part, final = self.directory / f".{_name(step)}.part", self.directory / _name(step)
         shutil.rmtree(part, ignore_errors=True)
         variables = self._variables()
-        needed = sum(math.prod(variable.shape) * tf.as_dtype(variable.dtype).size for variable in variables)
+        needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
         with explain_full_disk(final, needed):
             try:
                 part.mkdir(parents=True)
-                tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(part / _VALUES))
+                _write_values(part, variables)
                 manifest = {"step": step, "variables": [_describe(variable) for variable in variables]}
                 write_json(part / _MANIFEST, manifest)
                 flush_tree(part)
@@ -84,7 +87,7 @@ class Checkpoints:
                 continue
             variables = self._variables()
             _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])
-            with self.model.distribute_strategy.scope():
+            with strategy_scope(self.model):
                 for variable, value in zip(variables, values, strict=True):
                     variable.assign(value)
             return manifest["step"]
@@ -119,13 +122,28 @@ def _describe(variable):
     return {"path": variable.path, "shape": list(variable.shape), "dtype": str(variable.dtype)}
 
 
-def _read(path):
+def _write_values(directory, variables):
+    if keras.backend.backend() != "tensorflow":
+        np.savez(directory / _ARRAYS, *[variable.numpy() for variable in variables])
+        return
     import tensorflow as tf
 
+    tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(directory / _VALUES))
+
+
+def _read_values(directory, count):
+    if (directory / _ARRAYS).exists():
+        with np.load(directory / _ARRAYS) as arrays:
+            return [arrays[f"arr_{i}"] for i in range(count)]
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(directory / _VALUES))
+    return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
+
+
+def _read(path):
     manifest = read_json(path / _MANIFEST)
-    reader = tf.train.load_checkpoint(str(path / _VALUES))
-    count = len(manifest["variables"])
-    values = [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
+    values = _read_values(path, len(manifest["variables"]))
     found = [(list(value.shape), value.dtype.name) for value in values]
     if manifest["step"] != checkpoint_step(path) or found != [(v["shape"], v["dtype"]) for v in manifest["variables"]]:
         raise ValueError(f"{_MANIFEST} tells of another step, or of other values")

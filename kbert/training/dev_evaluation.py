@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from kbert.files import atomic_file, explain_full_disk
+from kbert.keras_compat import strategy_scope
 from kbert.training.history import History
 
 _LOGGER = logging.getLogger("kbert")
@@ -101,7 +102,7 @@ class DevEvaluation(keras.callbacks.Callback):
         if step is None or step == self._recorder.step:
             return
         weights = self._read(step)
-        with model.distribute_strategy.scope():
+        with strategy_scope(model):
             for variable, value in zip(model.weights, weights, strict=True):
                 variable.assign(value)
 

@@ -8,6 +8,7 @@ import os
 import keras
 
 from kbert.keras_compat import multiworker_strategy
+from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
     LostWorker,
@@ -29,7 +30,8 @@ class Hardware:
     """What `choose_hardware` decided.
 
     Attributes:
-        strategy: the `tf.distribute.Strategy` to build and train under; None on other backends than TensorFlow.
+        strategy: the `tf.distribute.Strategy` to build and train under; None on the JAX backend, where the devices are
+            Keras' global distribution.
         name: "one", "mirrored", "multiworker" or "tpu".
         replicas: int, how many share a batch.
         precision: the Keras dtype policy that was set.
@@ -82,8 +84,9 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
 
     Args:
         strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device. "mirrored": all
-            GPUs of this machine, without GPUs its (logical) CPU devices. "multiworker": the machines that TF_CONFIG
-            names. "tpu": the TPU that TPU_NAME names, or the local one.
+            GPUs of this machine, without GPUs its (logical) CPU devices; on JAX all devices of the kind that it
+            prefers. "multiworker": the machines that TF_CONFIG names. "tpu": the TPU that TPU_NAME names, or the local
+            one.
         precision: "auto" is float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
             cores. Weights, normalisation statistics and losses are float32 always.
         xla: "auto" is on for one GPU, else off.
@@ -117,7 +120,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         if value not in allowed:
             raise ValueError(f"choose_hardware: `{name}` must be one of {allowed}. Received: {value!r}")
     if keras.backend.backend() != "tensorflow":
-        return _other_backend(strategy, precision, xla)
+        return _on_jax(strategy, precision, xla, logical_cpus)
     _prepare_devices(logical_cpus, threads)
     gpus = _gpus()
     name, why = _choose_name(strategy, gpus)
@@ -137,22 +140,17 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
     return Hardware(built, name, built.num_replicas_in_sync, policy, jit_compile, reasons)
 
 
-def _other_backend(strategy, precision, xla):
-    backend = keras.backend.backend()
-    if strategy not in ("auto", "one"):
-        raise ValueError(
-            f'choose_hardware: the {backend} backend takes `strategy` "auto" or "one"; its own data parallelism is '
-            f"keras.distribution.DataParallel. Received: {strategy!r}"
-        )
-    policy = "float32" if precision == "auto" else precision
+def _on_jax(strategy, precision, xla, logical_cpus):
+    name, replicas, devices, best, why = choose_jax_devices(strategy, logical_cpus)
+    policy, why = (best, f"auto: {why}") if precision == "auto" else (precision, "asked for")
     keras.config.set_dtype_policy(policy)
-    jit_compile = xla != "off" and backend == "jax"
+    jit_compile = xla != "off"
     reasons = (
-        f"strategy one: the {backend} backend's default device",
-        f"precision {policy} ({'the default' if precision == 'auto' else 'asked for'})",
-        f"XLA {'on' if jit_compile else 'off'}",
+        f"strategy {name}: {devices}",
+        f"precision {policy} ({why})",
+        f"XLA {'on' if jit_compile else 'off'} ({'JAX compiles the step' if xla == 'auto' else 'asked for'})",
     )
-    return Hardware(None, "one", 1, policy, jit_compile, reasons)
+    return Hardware(None, name, replicas, policy, jit_compile, reasons)
 
 
 def _prepare_devices(logical_cpus, threads):

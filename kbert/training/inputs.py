@@ -7,8 +7,7 @@ import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from kbert.corpus.records import is_records
-from kbert.corpus.records_manifest import MANIFEST
+from kbert.corpus.records_manifest import MANIFEST, is_records
 from kbert.files import read_json, sha256
 from kbert.weights.formats.kbert.read import is_kbert_directory
 from kbert.weights.formats.registry import recognise_format

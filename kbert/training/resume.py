@@ -7,6 +7,7 @@ from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.history import History
+from kbert.training.jax_devices import check_divides
 from kbert.training.signals import DeferredSignals, Interrupted
 from kbert.training.step_recorder import StepRecorder
 from kbert.training.step_saver import StepSaver
@@ -111,6 +112,7 @@ def fit_steps(
                 first = step // window
                 last = step + windows * size == total_steps
                 rows, length = batch_shape(dataset)
+                check_divides(rows or 0)
                 check_batch_memory(model, rows or 1, length)
                 with memory_errors(rows, length), reading_errors():
                     model.fit(

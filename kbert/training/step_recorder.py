@@ -1,10 +1,10 @@
 """Counts the steps of a run and completes the logs of its windows, for `kbert.training.resume`."""
 
-import math
 import time
 
 import keras
 
+from kbert.training.batch_memory import batch_shape
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.log_names import readable_logs
 from kbert.training.training_state import optimizer_logs
@@ -78,7 +78,5 @@ class StepRecorder(keras.callbacks.Callback):
 
 def _tokens_per_batch(dataset):
     """B * S, or 0 if unknown."""
-    spec = dataset.element_spec
-    inputs = spec[0] if isinstance(spec, tuple) else spec
-    shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else None
-    return math.prod(shape) if shape is not None and shape.is_fully_defined() else 0
+    rows, length = batch_shape(dataset)
+    return (rows or 0) * (length or 0)

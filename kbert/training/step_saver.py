@@ -2,6 +2,7 @@
 
 import keras
 
+from kbert.keras_compat import sync_state
 from kbert.training.divergence import check_finite
 from kbert.training.training_state import is_chief
 
@@ -30,6 +31,7 @@ class StepSaver(keras.callbacks.Callback):
 
     def _save_if_interrupted(self):
         if self.signals.received:
+            sync_state(self.model)
             logs = {name: float(value) for name, value in self.recorder.last_logs.items()}
             self.recorder.complete(logs)
             check_finite(self.model, self.recorder.first_step, self.recorder.step)

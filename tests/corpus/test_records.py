@@ -9,7 +9,8 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
 
 from kbert.corpus import write_records as module
 from kbert.corpus.pool import is_held_out
-from kbert.corpus.records import Records, is_records
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import is_records
 from kbert.corpus.write_records import write_records
 from kbert.text.tokenizer import BertTokenizer
 

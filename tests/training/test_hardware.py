@@ -133,7 +133,8 @@ def test_on_jax():
         "import sys; from kbert.training.hardware import choose_hardware\n"
         "h = choose_hardware(); print(h.name, h.replicas, h.precision, h.jit_compile, 'tensorflow' in sys.modules)\n"
         "with h.scope(): pass\n"
-        "try: choose_hardware('mirrored')\n"
+        "h = choose_hardware('mirrored'); print(h.name, h.describe())\n"
+        "try: choose_hardware('multiworker')\n"
         "except ValueError as error: print(error)"
     )
     run = subprocess.run(
@@ -141,7 +142,9 @@ def test_on_jax():
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("one 1 float32 True ") and "keras.distribution.DataParallel" in run.stdout
+    assert run.stdout.startswith("one 1 float32 True ")
+    assert "strategy one: one cpu device (asked for)" in run.stdout
+    assert "several machines train through TensorFlow" in run.stdout and "Received: 'multiworker'" in run.stdout
 
 
 def test_a_mirror_of_one_device_is_that_device(no_accelerator):

@@ -1,11 +1,11 @@
-"""Texts with [MASK] in them → tokens for each mask."""
+"""Texts with [MASK] in them → tokens for each mask.
 
-from kbert.answers.fill_mask import FillMaskAnswers
+What needs TensorFlow is imported where a pipeline is built: a model is also trained and saved on machines without it.
+"""
+
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pipelines.example_rows import LONG_TEXT
 from kbert.pipelines.task_pipeline import TaskPipeline
-from kbert.pipelines.task_signature import answering
-from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 
 
 class MaskedLmPipeline(TaskPipeline):
@@ -18,6 +18,9 @@ class MaskedLmPipeline(TaskPipeline):
     heads = ("masked_lm_head",)
 
     def parts(self, model, tokenizer, settings):
+        from kbert.answers.fill_mask import FillMaskAnswers
+        from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
+
         if settings["top_k"] > model.config.vocabulary_size:
             raise ValueError(
                 f"build_pipeline: `top_k` must be at most the vocabulary's {model.config.vocabulary_size} tokens. "
@@ -29,6 +32,8 @@ class MaskedLmPipeline(TaskPipeline):
         return preprocessor, FillMaskAnswers(preprocessor.tokenizer, settings["top_k"], name="answers")
 
     def signatures(self, pipeline):
+        from kbert.pipelines.task_signature import answering
+
         return {"fill_mask": answering(pipeline, values_per_row=self.values_per_row(pipeline))}
 
     def values_per_row(self, pipeline):

@@ -2,10 +2,6 @@
 
 import keras
 
-from kbert.answers.next_sentence import NextSentenceAnswers
-from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.pipelines.task_signature import TaskSignature
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.tasks.masked_lm.pipeline import MaskedLmPipeline
 
 
@@ -21,6 +17,11 @@ class PretrainingPipeline(MaskedLmPipeline):
 
 
 def _next_sentence(pipeline):
+    from kbert.answers.next_sentence import NextSentenceAnswers
+    from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+    from kbert.pipelines.task_signature import TaskSignature
+    from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
     model, tokenizer = pipeline.model, pipeline.tokenizer
     settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask always reads [MASK] in the text
     if settings != tokenizer.settings():

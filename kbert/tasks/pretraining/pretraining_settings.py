@@ -5,7 +5,8 @@ import hashlib
 import math
 import os
 
-from kbert.corpus.records import is_records, vocabulary_hash
+from kbert.corpus.records import vocabulary_hash
+from kbert.corpus.records_manifest import is_records
 from kbert.text.tokenizer import BertTokenizer
 
 SCHEDULES = ("linear", "constant")

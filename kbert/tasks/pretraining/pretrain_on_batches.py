@@ -1,0 +1,195 @@
+"""Pre-train BERT on batches that were written before, without TensorFlow."""
+
+import logging
+import math
+import os
+import pathlib
+import time
+
+import keras
+
+from kbert.config import BertConfig
+from kbert.files import read_json, sha256, write_directory
+from kbert.models.pretrainer import BertPretrainer
+from kbert.optim.adamw import AdamW
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pipelines.settings import ModelSettings
+from kbert.pretraining.batch_files import MANIFEST, VOCABULARY, BatchFiles
+from kbert.tasks.pretraining.pretraining_run import PretrainingRun
+from kbert.text.vocabulary import read_vocabulary
+from kbert.training.callbacks import ConsoleProgress
+from kbert.training.hardware import choose_hardware
+from kbert.training.intervals import check_intervals, log_interval
+from kbert.training.log_names import readable_logs
+from kbert.training.resume import fit_steps
+from kbert.training.run_directory import open_run
+from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory
+from kbert.weights.formats.kbert.write import write_kbert_directory
+
+_LOGGER = logging.getLogger("kbert")
+_LOG_EVERY, _WARMUP = 100, 10_000  # steps
+
+
+def pretrain_on_batches(
+    directory,
+    *,
+    size=None,
+    init=None,
+    steps=None,
+    learning_rate=1e-4,
+    warmup_steps=None,
+    dropout=None,
+    seed=0,
+    strategy="auto",
+    logical_cpus=None,
+    precision="auto",
+    checkpoint_every=500,
+    log_every=None,
+    callbacks=(),
+    output=None,
+    overwrite=False,
+) -> PretrainingRun:
+    """`kbert.pretrain` on the batches of `write_batches`: the same steps, on any backend, also without TensorFlow.
+
+    With `output`, the same call resumes a killed run. The directory receives model/ (a kbert directory, which
+    `kbert.load_pretrained` reads on every backend), metrics.json, settings.json, inputs.json, history.jsonl and, until
+    the run is finished, checkpoints/.
+
+    Args:
+        directory: of batches, which decide batch size, sequence length, masks and order.
+        size: str, "tiny" to "large", of new weights; "tiny" by default.
+        init: instead of new weights: a kbert directory of a pre-trained model, or a recipe's output with one in model/
+            (recipes/convert_checkpoint.py makes one of other formats).
+        steps: int; None: as many as there are batches.
+        learning_rate, warmup_steps, dropout, seed: as of `kbert.pretrain`.
+        strategy, logical_cpus, precision: see `kbert.training.hardware.choose_hardware`.
+        checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
+        log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
+        callbacks: further Keras callbacks.
+        output: path of a directory; None: nothing is written.
+        overwrite: bool, delete another run in `output`.
+
+    Returns:
+        `PretrainingRun`, without a tokenizer.
+
+    Raises:
+        ValueError: incompatible arguments, damaged batches, a batch that the devices cannot share.
+        FileExistsError: `output` holds a finished run, one with other settings, or other files.
+        FloatingPointError: the training diverged.
+
+    Source: Devlin et al. 2018, section 3.1 and appendix A.2.
+
+    Example::
+
+        pretrain_on_batches("batches", size="base", precision="mixed_bfloat16", output="runs/base").metrics["loss"]
+    """
+    start = time.perf_counter()
+    if init is not None and size is not None:
+        raise ValueError(f"pretrain_on_batches: `init` has an architecture of its own. Received: size={size!r} as well")
+    training, evaluation = BatchFiles(directory), BatchFiles(directory, evaluation=True)
+    steps = _checked_steps(steps, training)
+    warmup_steps = min(_WARMUP, math.ceil(steps / 10)) if warmup_steps is None else warmup_steps
+    settings = {"batches": os.fspath(directory), "init": None if init is None else os.fspath(init), "size": size}
+    settings |= {"steps": steps, "learning_rate": learning_rate, "warmup_steps": warmup_steps, "dropout": dropout}
+    settings |= {"seed": seed, "strategy": strategy, "logical_cpus": logical_cpus, "precision": precision}
+    schedule = WarmupLinearDecay(learning_rate, warmup_steps, steps)
+    log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
+    check_intervals(checkpoint_every, log_every)
+    hardware = choose_hardware(strategy, precision, logical_cpus=logical_cpus)
+    _LOGGER.info("%s", hardware.describe())
+    keras.utils.set_random_seed(seed)
+    with hardware.scope():
+        model = _starting_model(training, size, init, dropout)
+        model.compile(AdamW(schedule), jit_compile=hardware.jit_compile)
+    run = None
+    if output is not None:
+        inputs = {"batches": pathlib.Path(directory) / MANIFEST, "init": init}
+        inputs = {name: path for name, path in inputs.items() if path is not None}
+        run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
+    windows = checkpoint_every // log_every
+    history = fit_steps(
+        model,
+        lambda start_step: BatchFiles(directory, start_step),
+        steps,
+        run.path if run else None,
+        window=log_every,
+        checkpoint_every=windows,
+        validation_data=evaluation,
+        validation_every=windows,
+        callbacks=[ConsoleProgress(), *callbacks],
+    )
+    metrics = readable_logs(model.evaluate(evaluation, return_dict=True, verbose=0), model) | {
+        "steps": steps,
+        "parameters": model.count_params(),
+        "tokens_per_second": history[-1]["tokens_per_second"] if history else None,
+        "minutes": (time.perf_counter() - start) / 60,
+    }
+    manifest = training.manifest
+    model_settings = ModelSettings(
+        task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]
+    )
+    if run is not None:
+        vocabulary = read_vocabulary(pathlib.Path(directory) / VOCABULARY)
+
+        def save(path, made_by):
+            def write(partial):
+                write_kbert_directory(partial, model, model_settings, vocabulary, made_by)
+
+            write_directory(path, write, needed=4 * model.count_params())
+
+        run.finish(metrics, save)
+    return PretrainingRun(metrics, history, model, None, model_settings, run.path if run else None)
+
+
+def describe_batches(directory) -> str:
+    """What a directory of batches holds, in a line, for printing."""
+    manifest = read_json(pathlib.Path(directory) / MANIFEST)
+    return (
+        f"{manifest['steps']:,} batches of {manifest['batch_size']:,} rows of {manifest['sequence_length']} tokens, "
+        f"vocabulary of {manifest['vocabulary_size']:,}"
+    )
+
+
+def _checked_steps(steps, training):
+    steps = len(training) if steps is None else steps
+    if not 1 <= steps <= len(training):
+        raise ValueError(
+            f"pretrain_on_batches: `steps` must be from 1 to {len(training)}, the number of batches. Received: {steps}"
+        )
+    return steps
+
+
+def _starting_model(training, size, init, dropout):
+    manifest, (_, labels, _) = training.manifest, training.element_spec
+    rates = {} if dropout is None else {"hidden_dropout": dropout, "attention_dropout": dropout}
+    pairs = "nsp_logits" in labels
+    parts = labels["nsp_logits"].shape[1] if pairs and len(labels["nsp_logits"].shape) == 2 else None
+    if init is not None:
+        return _stored_model(init, manifest["vocabulary_size"], pairs, parts, rates)
+    config = BertConfig.from_size(
+        size or "tiny",
+        vocabulary_size=manifest["vocabulary_size"],
+        max_sequence_length=max(512, manifest["sequence_length"]),
+        **rates,
+    )
+    return BertPretrainer(config, next_sentence=pairs, num_parts=parts)
+
+
+def _stored_model(init, vocabulary_size, pairs, parts, rates):
+    """Without `kbert.load_pretrained`, which knows all tasks and formats and needs TensorFlow for its tokenizer."""
+    paths = (pathlib.Path(init), pathlib.Path(init) / "model")
+    path = next((path for path in paths if is_kbert_directory(path)), None)
+    if path is None:
+        raise ValueError(f"pretrain_on_batches: `init` must be a kbert directory. Received: {os.fspath(init)!r}")
+    content, task = read_json(path / CONFIG), "pretraining" if pairs else "masked_lm"
+    if content["task"] != task or content["architecture"]["vocabulary_size"] != vocabulary_size:
+        raise ValueError(
+            f"pretrain_on_batches: the batches are for a {task} model, vocabulary {vocabulary_size:,}. Received: "
+            f"{path}, a {content['task']} model, vocabulary {content['architecture']['vocabulary_size']:,}"
+        )
+    if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
+        raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
+    config = BertConfig.from_dict(content["architecture"] | rates)
+    model = BertPretrainer(config, next_sentence=pairs, num_parts=parts, **content["model"])
+    model.load_weights(path / WEIGHTS)
+    return model

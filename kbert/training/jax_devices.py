@@ -1,0 +1,89 @@
+"""The devices of Keras' JAX backend: one, or all of a kind as `keras.distribution.DataParallel`."""
+
+import keras
+
+from kbert.training.memory import keep_freed_memory
+
+
+def choose_jax_devices(strategy: str, logical_cpus: int | None = None):
+    """Choose the devices, and make them Keras' global distribution; call it before building anything.
+
+    Args:
+        strategy: "auto" takes all GPUs or TPU cores if there are several, else one device; "one"; "mirrored": all
+            devices of the kind that JAX prefers; "tpu": all TPU cores.
+        logical_cpus: int, the number of devices to split the CPU into.
+
+    Returns:
+        (name of the strategy: "one", "mirrored" or "tpu"; number of devices that share a batch; what they are, and why;
+        the dtype policy that suits them; its reason).
+
+    Raises:
+        ValueError: another backend than JAX, "multiworker", "tpu" without one, or `logical_cpus` after JAX has started.
+
+    Example::
+
+        choose_jax_devices("mirrored", logical_cpus=2)[:2]  # ("mirrored", 2)
+    """
+    backend = keras.backend.backend()
+    if backend != "jax":
+        raise ValueError(f"choose_hardware: kbert trains on the backends tensorflow and jax. Received: {backend}")
+    if strategy == "multiworker":
+        raise ValueError(
+            "choose_hardware: several machines train through TensorFlow (KERAS_BACKEND=tensorflow); on the jax "
+            f'backend `strategy` must be "auto", "one", "mirrored" or "tpu". Received: {strategy!r}'
+        )
+    import jax
+
+    _split_cpu(jax, logical_cpus)
+    devices = jax.local_devices()
+    platform, number = devices[0].platform, len(devices)
+    if strategy == "tpu" and platform != "tpu":
+        raise ValueError(f"choose_hardware: strategy tpu needs a TPU. Received: JAX finds {number} {platform} devices")
+    if platform == "cpu":
+        keep_freed_memory()
+    several = number > 1 and (strategy in ("mirrored", "tpu") or (strategy == "auto" and platform != "cpu"))
+    why = "asked for" if strategy != "auto" else f"auto: JAX finds {number} {platform} device{'s' * (number > 1)}"
+    name = ("tpu" if strategy == "tpu" else "mirrored") if several else "one"
+    if several:
+        names = [f"{device.platform}:{device.id}" for device in devices]
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=names))
+        chosen = f"keras.distribution.DataParallel over {number} {platform} devices ({why})"
+    else:
+        keras.distribution.set_distribution(None)
+        chosen = f"one {platform} device ({why})"
+    return name, number if several else 1, chosen, *_best_precision(devices[0])
+
+
+def check_divides(batch_size: int) -> None:
+    """Raises ValueError unless the devices of the global distribution can share a batch evenly, as JAX needs."""
+    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
+    devices = 1 if distribution is None else distribution.device_mesh.devices.size
+    if batch_size % devices:
+        raise ValueError(
+            f"On JAX the {devices} devices must share a batch evenly: expected a batch size that is a multiple of "
+            f"{devices}. Received: {batch_size}"
+        )
+
+
+def _split_cpu(jax, logical_cpus):
+    if not logical_cpus or logical_cpus < 2:
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", int(logical_cpus))
+    except RuntimeError as error:
+        if jax.device_count("cpu") != logical_cpus:
+            raise ValueError(
+                "choose_hardware: `logical_cpus` must be set before JAX computes anything. "
+                f"Received: {logical_cpus} in a process that has already started it. Call choose_hardware first."
+            ) from error
+
+
+def _best_precision(device):
+    if device.platform == "tpu":
+        return "mixed_bfloat16", "a TPU multiplies bfloat16"
+    if device.platform in ("gpu", "cuda", "rocm"):
+        capability = tuple(int(part) for part in str(getattr(device, "compute_capability", "0.0")).split("."))
+        if capability >= (8, 0):
+            return "mixed_bfloat16", f"compute capability {device.compute_capability} has bfloat16 tensor cores"
+        return "float32", f"compute capability {device.compute_capability} has no bfloat16 tensor cores"
+    return "float32", "on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells"

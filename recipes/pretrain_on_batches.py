@@ -1,0 +1,52 @@
+"""Pre-train BERT on batches of write_batches.py, with Keras on JAX and without TensorFlow.
+
+    python recipes/write_batches.py --records records --steps 10000 --batch-size 256 --output batches
+    KERAS_BACKEND=jax python recipes/pretrain_on_batches.py --batches batches --size base --output runs/base
+
+The first command runs where TensorFlow is installed, the second on the machine with the GPUs or TPUs, which needs JAX
+but not TensorFlow (docs/training.md). The steps are those of pretrain.py; all GPUs or TPU cores that JAX finds share a
+batch. A killed run resumes from its last checkpoint when the same command is given again. --output receives model/,
+which all recipes take as --init or --model under KERAS_BACKEND=tensorflow (predict.py, export.py ...), metrics.json,
+settings.json, inputs.json, history.jsonl and, until the run is finished, checkpoints/.
+"""
+
+import argparse
+import json
+
+from flags import add_flags, command, directory, plain_errors, positive_int, rate
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--batches", metavar="DIR", type=directory, required=True, help="output of write_batches.py")
+    sizes = ("tiny", "mini", "small", "medium", "base", "large")
+    add("--size", choices=sizes, help="of new weights (default: tiny)")
+    names, steps = ("init", "output", "steps", "learning-rate", "seed"), "weight updates (default: one for each batch)"
+    add_flags(parser, *names, steps={"help": steps}, learning_rate={"default": 1e-4})
+    warmup = "of rising learning rate (default: a tenth of --steps, at most 10,000)"
+    add("--warmup-steps", type=positive_int, metavar="N", help=warmup)
+    add("--dropout", metavar="X", type=rate, help="instead of 0.1")
+    add("--log-every", type=positive_int, metavar="STEPS", help="(default: the divisor of --checkpoint-every near 100)")
+    checkpoint_every = "also evaluates; a multiple of --log-every (default: 500)"
+    add("--checkpoint-every", type=positive_int, default=500, metavar="STEPS", help=checkpoint_every)
+    add_flags(parser, "strategy", "logical-cpus", "precision", "json", "overwrite")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    arguments = vars(parse_arguments(argv))
+    batches, as_json = arguments.pop("batches"), arguments.pop("json")
+    with plain_errors():
+        from kbert.tasks.pretraining.pretrain_on_batches import describe_batches, pretrain_on_batches
+
+        print(describe_batches(batches))
+        run = pretrain_on_batches(batches, **arguments)
+    print(f"\nheld-out: loss {run.metrics['loss']:.3f}, masked tokens right {run.metrics['mlm_accuracy']:.1%}")
+    print(f"{run.metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
+    if as_json:
+        print(json.dumps(run.metrics))
+
+
+if __name__ == "__main__":
+    command(main, resumes=True)

@@ -1,0 +1,50 @@
+"""Write the batches of a pre-training as NumPy files, for GPU machines that have JAX but not TensorFlow.
+
+    python recipes/prepare_records.py --corpus 'corpus/*.txt' --vocab vocab.txt --output records
+    python recipes/write_batches.py --records records --steps 10000 --batch-size 256 --output batches
+    KERAS_BACKEND=jax python recipes/pretrain_on_batches.py --batches batches --size base --output runs/base
+
+The batches are those that pretrain.py with the same settings trains on, in the same order, with the pairs and masks of
+every epoch. --output appears whole or not at all: the .npz files, their hashes in batches.json, and vocab.txt.
+"""
+
+import argparse
+import json
+
+from flags import add_flags, command, directory, plain_errors, positive_int
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--records", metavar="DIR", type=directory, required=True, help="output of prepare_records.py")
+    output = {"help": "a new directory; it appears whole or not at all"}
+    names = ("output", "steps", "batch-size", "sequence-length", "seed")
+    add_flags(parser, *names, output=output, steps={"required": True, "help": "batches, one a weight update"})
+    predictions = "most masks of a sequence (default: 20 at length 128, 80 at 512)"
+    add("--max-predictions", type=positive_int, metavar="N", help=predictions)
+    add("--whole-word", action="store_true", help="mask whole words (Google's release of May 2019)")
+    no_next_sentence = 'the "No NSP" ablation of section 5.1'
+    add("--no-next-sentence", action="store_false", dest="next_sentence", help=no_next_sentence)
+    add("--evaluation-batches", type=positive_int, default=50, metavar="N", help="(default: 50)")
+    add("--batches-per-file", type=positive_int, default=100, metavar="N", help="(default: 100)")
+    replace = {"help": "replace the batches that are there"}
+    add_flags(parser, "json", "overwrite", json={"help": "print batches.json on the last line"}, overwrite=replace)
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    arguments = vars(parse_arguments(argv))
+    as_json, output = arguments.pop("json"), arguments.pop("output")
+    with plain_errors():
+        from kbert.tasks.pretraining.write_batches import write_batches
+
+        manifest = write_batches(arguments.pop("records"), output, **arguments)
+    size = sum(file["bytes"] for file in manifest["files"])
+    print(f"{manifest['steps']:,} batches, {size / 1e6:,.1f} MB, in {output}")
+    if as_json:
+        print(json.dumps(manifest))
+
+
+if __name__ == "__main__":
+    command(main)

@@ -20,20 +20,42 @@ class CompatibleModel(keras.Model):
     """A `keras.Model` that learns its shapes under a strategy, and checks its inputs before Keras does.
 
     Keras 3.15: to learn the shapes of a batch, `fit` takes the mean over replicas of one, which fails on bool masks,
-    and with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Private:
-    `_maybe_symbolic_build`, `_assert_input_compatibility`, `_distribute_strategy`.
+    and with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Without a
+    strategy, Keras 3.15 creates the optimizer's variables and those of several losses while it traces the first step,
+    and TensorFlow then traces that step a second time; here they exist before. Private: `_maybe_symbolic_build`,
+    `_assert_input_compatibility`, `_distribute_strategy`, `_compile_loss`, `_compile_metrics`, `_distributed_dataset`.
     """
 
     def check_inputs(self, inputs) -> None:
         """Raises ValueError for inputs that the model does not take; Keras' own errors do not name what is wrong."""
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        if iterator is not None and self._distribute_strategy is not None:
+        if self._distribute_strategy is None:
+            return self._build_loss_and_metrics(iterator, data_batch)
+        if iterator is not None:
             parts_of = self._distribute_strategy.experimental_local_results
             _, _, batches = next(iter(iterator))
             data_batch = keras.tree.map_structure(lambda value: parts_of(value)[0], next(batches))
             iterator = None
         super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+
+    def _build_loss_and_metrics(self, iterator, data_batch):
+        unbuilt = [part for part in (self._compile_loss, self._compile_metrics) if part is not None and not part.built]
+        if not unbuilt or self.run_eagerly or not isinstance(self.output, dict):
+            return
+        batch = data_batch if iterator is None else iterator._distributed_dataset.element_spec
+        _, labels, _ = keras.utils.unpack_x_y_sample_weight(batch)
+        if hasattr(labels, "shape") and len(self.output) == 1:
+            labels = dict.fromkeys(self.output, labels)
+        if isinstance(labels, dict) and labels.keys() == self.output.keys():  # else Keras finds what belongs together
+            for part in unbuilt:
+                part.build(labels, self.output)
+
+    def make_train_function(self, force=False):
+        if keras.backend.backend() == "tensorflow" and self.optimizer is not None and not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
 
     def _assert_input_compatibility(self, *arguments):
         self.check_inputs(arguments[0])

@@ -8,7 +8,8 @@ from helpers.paths import ROOT
 
 PRIVATE = re.compile(
     r"_(flatten_layers|trainable_variables|learning_rate|get_variable_index|convert_input_args|"
-    r"allow_non_tensor_positional_args|maybe_symbolic_build|assert_input_compatibility|distribute_strategy)"
+    r"allow_non_tensor_positional_args|maybe_symbolic_build|assert_input_compatibility|distribute_strategy|"
+    r"compile_loss|compile_metrics|distributed_dataset)"
 )
 OWN = {"kbert/optim/adamw.py": {"_get_variable_index"}}  # of an optimizer's own update, as Keras' guide has it
 

@@ -56,6 +56,32 @@ def test_a_name_trains_as_the_loss_that_reads_logits(labels, loss, explicit):
         np.testing.assert_array_equal(a, b)
 
 
+SPANS = {"start_logits": LABELS, "end_logits": LABELS}
+
+
+@pytest.mark.parametrize(
+    "make, labels, arguments",
+    [
+        (classifier(), LABELS, {}),
+        (classifier(), {"logits": LABELS}, {"optimizer": "adam", "metrics": ["accuracy"]}),
+        (classifier(), LABELS, {"optimizer": "adam", "metrics": ["accuracy"]}),
+        (lambda: BertSpanExtractor(config(num_layers=1)), SPANS, {}),
+    ],
+    ids=["classifier", "names", "an array of labels", "two outputs"],
+)
+def test_a_step_is_traced_once(monkeypatch, make, labels, arguments):
+    """All variables exist before: TensorFlow traces a function that creates variables a second time."""
+    model, traces, compute_loss = make(), [], keras.Model.compute_loss
+    monkeypatch.setattr(
+        keras.Model, "compute_loss", lambda *given, **more: traces.append(1) or compute_loss(*given, **more)
+    )
+    model.compile(**arguments)
+    model.fit(plain_batch(), labels, batch_size=BATCH, epochs=2, verbose=0)
+    assert len(traces) == 1
+    model.evaluate(plain_batch(), labels, batch_size=BATCH, verbose=0)
+    assert len(traces) == 2
+
+
 def test_two_outputs_and_a_saved_model(tmp_path):
     labels = {"start_logits": labels_of((BATCH,), LENGTH), "end_logits": labels_of((BATCH,), LENGTH)}
     name = "sparse_categorical_crossentropy"

@@ -4,6 +4,7 @@ As a script: ``python tiny_pretraining.py OUTPUT [STEP]`` trains for `STEPS` in 
 process kills itself, as the kernel would, at that step.
 """
 
+import functools
 import logging
 import os
 import signal
@@ -27,7 +28,7 @@ STEPS, WINDOW = 11, 4
 
 def config(**changes):
     fields = {
-        "vocabulary_size": V, "num_layers": 2, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20,
+        "vocabulary_size": V, "num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20,
         "max_sequence_length": S,
     }  # fmt: skip
     return BertConfig(**(fields | changes))
@@ -40,6 +41,32 @@ def compiled_model(optimizer=None, jit_compile=False, **changes):
     return model
 
 
+_REUSED = {}
+
+
+def reused(build, *arguments):
+    """`build(*arguments)`, a compiled model, as it is when it is new; its steps are traced once in a process.
+
+    The first call builds it; each later one returns the same object with the values that all its variables had.
+    """
+    key = build, arguments
+    if key not in _REUSED:
+        model = build(*arguments)
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        _REUSED[key] = model, [(v, v.numpy()) for v in (*model.variables, *model.optimizer.variables)]
+    model, values = _REUSED[key]
+    for variable, value in values:
+        variable.assign(value)
+    return model
+
+
+def model():
+    """What `compiled_model()` gives, `reused`."""
+    return reused(compiled_model)
+
+
+@functools.cache
 def make_dataset(start_step=0, batch_size=B):
     """Batch n is a function of n; unequal numbers of predictions and of padding in its rows."""
 
@@ -76,10 +103,10 @@ class Kill(keras.callbacks.Callback):
 
 def run(output, kill_at=None, **arguments):
     """Trains with dropout 0.1; returns the history, and all weights and states of random generators."""
-    model = compiled_model()
+    trained = model()
     callbacks = [Kill(kill_at)] if kill_at else []
-    history = fit_steps(model, make_dataset, STEPS, output, window=WINDOW, callbacks=callbacks, **arguments)
-    return history, [v.numpy() for v in model.variables]
+    history = fit_steps(trained, make_dataset, STEPS, output, window=WINDOW, callbacks=callbacks, **arguments)
+    return history, [v.numpy() for v in trained.variables]
 
 
 if __name__ == "__main__":

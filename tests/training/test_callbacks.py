@@ -25,7 +25,7 @@ def scalars(log_dir):
 def run(tmp_path_factory):
     output = tmp_path_factory.mktemp("run")
     history = fit_steps(
-        tiny.compiled_model(), tiny.make_dataset, 7, output, window=3, validation_data=tiny.make_dataset(500),
+        tiny.model(), tiny.make_dataset, 7, output, window=3, validation_data=tiny.make_dataset(500),
         validation_steps=2, real_share=0.75, callbacks=[ConsoleProgress(), TensorBoardScalars(output / "logs")],
     )  # fmt: skip
     return output, history
@@ -50,7 +50,7 @@ def test_real_tokens_are_a_share_of_the_nominal(run):
 
 
 def test_console_prints_a_line_a_window(tmp_path, caplog):
-    fit_steps(tiny.compiled_model(), tiny.make_dataset, 5, tmp_path, window=4, callbacks=[ConsoleProgress()])
+    fit_steps(tiny.model(), tiny.make_dataset, 5, tmp_path, window=4, callbacks=[ConsoleProgress()])
     lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
     assert len(lines) == 3 and lines.pop(0).startswith("first step done after ")
     assert re.fullmatch(
@@ -62,7 +62,7 @@ def test_console_prints_a_line_a_window(tmp_path, caplog):
 
 
 def test_both_go_with_plain_fit(tmp_path, caplog):
-    model = tiny.compiled_model()
+    model = tiny.model()
     callbacks = [ConsoleProgress(), TensorBoardScalars(tmp_path)]
     model.fit(tiny.make_dataset(), steps_per_epoch=2, epochs=2, callbacks=callbacks, verbose=0)
     assert [record.getMessage().split()[1] for record in caplog.records if record.name == "kbert"] == ["step", "2", "4"]

@@ -1,16 +1,14 @@
 """A loss, gradient or weight that is not finite ends the run, names the step, and is never in a checkpoint."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.forked_python import ForkedPython
 from helpers.run_recipe import RECIPES
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -29,7 +27,9 @@ FIRST, MIDDLE, LAST_OF_WINDOW, LAST = 1, 6, 8, 11
 class BadGradient(AdamW):
     """One gradient of one update is NaN; the loss of that step is not."""
 
-    bad_step = 0
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        self.bad_step = tf.Variable(0, trainable=False)
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         is_bad = tf.equal(tf.cast(self.iterations, tf.int32), self.bad_step - 1)
@@ -67,15 +67,27 @@ def bad_loss(make_dataset, step):
     return make
 
 
-def pretrainer(optimizer):
-    return tiny.compiled_model(optimizer)
+def pretrainer(make_optimizer):
+    return tiny.compiled_model(make_optimizer())
 
 
-def classifier(optimizer):
+def classifier(make_optimizer):
     keras.utils.set_random_seed(7)
     model = BertClassifier(tiny.config(), num_labels=3)
-    model.compile(optimizer)
+    model.compile(make_optimizer())
     return model
+
+
+def sgd():
+    return keras.optimizers.SGD(0.01)
+
+
+def bad_gradient():
+    return BadGradient(0.01)
+
+
+def bad_gradient_of_two_steps():
+    return BadGradient(0.01, gradient_accumulation_steps=2)
 
 
 def classifier_dataset(start_step=0):
@@ -105,59 +117,63 @@ def assert_checkpoints_are_good(output, model, step):
 def test_a_loss_that_is_nan(tmp_path, task, step):
     build, make_dataset = TASKS[task]
     with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite loss. Received: nan"):
-        fit_steps(build(keras.optimizers.SGD(0.01)), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
-    assert_checkpoints_are_good(tmp_path, build(keras.optimizers.SGD(0.01)), step)
+        fit_steps(tiny.reused(build, sgd), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
+    assert_checkpoints_are_good(tmp_path, tiny.reused(build, sgd), step)
 
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST_OF_WINDOW, LAST])
 def test_a_gradient_that_is_nan(tmp_path, task, step):
     build, make_dataset = TASKS[task]
-    optimizer = BadGradient(0.01)
-    optimizer.bad_step = step
+    model = tiny.reused(build, bad_gradient)
+    model.optimizer.bad_step.assign(step)
     with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite gradient"):
-        fit_steps(build(optimizer), make_dataset, STEPS, tmp_path, window=WINDOW)
-    assert_checkpoints_are_good(tmp_path, build(BadGradient(0.01)), step)
+        fit_steps(model, make_dataset, STEPS, tmp_path, window=WINDOW)
+    assert_checkpoints_are_good(tmp_path, tiny.reused(build, bad_gradient), step)
 
 
 @pytest.mark.parametrize("step", [LAST_OF_WINDOW, LAST])
 def test_a_weight_that_is_infinite(tmp_path, step):
     """In the last step of a window, so that no loss shows it, by an optimizer that keeps no norm."""
-    model = pretrainer(keras.optimizers.SGD(0.01))
+    model = tiny.reused(pretrainer, sgd)
     with pytest.raises(FloatingPointError, match=rf"in steps \d+ to {step}: expected finite weights. Received.*embed"):
         fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW, callbacks=[BadWeight(step)])
-    assert_checkpoints_are_good(tmp_path, pretrainer(keras.optimizers.SGD(0.01)), step)
+    assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 
 @pytest.mark.parametrize("update, steps", [(3, "5 to 6"), (5, "9 to 10")])  # the run ends at step 11
 def test_gradients_are_found_where_several_make_an_update(tmp_path, update, steps):
-    optimizer = BadGradient(0.01, gradient_accumulation_steps=2)
-    optimizer.bad_step = update
+    model = tiny.reused(pretrainer, bad_gradient_of_two_steps)
+    model.optimizer.bad_step.assign(update)
     with pytest.raises(FloatingPointError, match=f"diverged in steps {steps}: expected a finite gradient"):
-        fit_steps(pretrainer(optimizer), tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
 
 
 class Overflows(keras.optimizers.LossScaleOptimizer):
-    """Under mixed_float16: the gradients of step `at` overflow, or those of every step."""
+    """Under mixed_float16: the gradients of step `at` overflow, or, where that is 0, those of every step."""
 
-    def __init__(self, at=None):
+    def __init__(self):
         super().__init__(AdamW(0.01), initial_scale=4.0)
-        self.at, self.calls = at, tf.Variable(0)
+        self.at, self.calls = tf.Variable(0), tf.Variable(0)
 
     def scale_loss(self, loss):
         call = self.calls.assign_add(1)
-        return super().scale_loss(loss) * tf.where(self.at is None or call == self.at, np.inf, 1.0)
+        return super().scale_loss(loss) * tf.where((self.at == 0) | (call == self.at), np.inf, 1.0)
 
 
 def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path):
-    optimizer = Overflows(at=3)
-    history = fit_steps(pretrainer(optimizer), tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
-    assert history[-1]["step"] == STEPS and float(optimizer.dynamic_scale.numpy()) == 2.0
+    model = tiny.reused(pretrainer, Overflows)
+    model.optimizer.at.assign(3)
+    model.optimizer.calls.assign(0)
+    history = fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+    assert history[-1]["step"] == STEPS and float(model.optimizer.dynamic_scale.numpy()) == 2.0
 
 
 def test_gradients_that_overflow_under_any_loss_scale_are(tmp_path):
+    model = tiny.reused(pretrainer, Overflows)
+    model.optimizer.at.assign(0)
     with pytest.raises(FloatingPointError, match="in steps 1 to 4: expected gradients that are finite under some loss"):
-        fit_steps(pretrainer(Overflows()), tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -185,12 +201,11 @@ def test_perplexity_is_a_number_that_json_holds():
 def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(48))
-    command = [
-        sys.executable, RECIPES / "finetune_classifier.py", "--train", tmp_path / "train.csv", "--text-column", "text",
+    done = ForkedPython(
+        RECIPES / "finetune_classifier.py", "--train", tmp_path / "train.csv", "--text-column", "text",
         "--label-column", "label", "--init", tmp_path / "init", "--steps", "20", "--batch-size", "8",
         "--sequence-length", "9", "--learning-rate", "1e38", "--checkpoint-every", "10", "--output", tmp_path / "run",
-    ]  # fmt: skip
-    done = subprocess.run([*map(str, command)], env=os.environ, capture_output=True, text=True, check=False)
+    ).finish()  # fmt: skip
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith(("error", "Traceback", "  File"))]
     assert len(errors) == 1 and re.search(r"^error: Training diverged in step \d+: expected a finite", errors[0])

@@ -16,10 +16,14 @@ def _schedule(settings):
     return WarmupConstant(0.01, 3)
 
 
+def _model():
+    return tiny.compiled_model(optimizer=AdamW(_schedule({})))
+
+
 def _train(path, steps):
     """What a recipe does: opens the run, trains, finishes. Returns all weights and states."""
     run = open_run(path, {"steps": steps}, schedule=_schedule)
-    model = tiny.compiled_model(optimizer=AdamW(_schedule({})))
+    model = tiny.reused(_model)
     history = fit_steps(model, tiny.make_dataset, steps, path, window=tiny.WINDOW)
     run.finish({"loss": history[-1]["loss"]}, keep_checkpoint=True)
     return [variable.numpy() for variable in model.variables], history

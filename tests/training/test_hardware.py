@@ -162,4 +162,4 @@ def test_a_process_has_one_strategy(no_accelerator):
     first, second = (choose_hardware("mirrored", logical_cpus=2) for _ in range(2))
     print(json.dumps([first.strategy is second.strategy, first.replicas]))
     """
-    assert run_python(script) == [True, 2]
+    assert run_python(script, forked=True) == [True, 2]

@@ -1,12 +1,10 @@
 """Two replicas train, evaluate and predict as one device does (dropout 0)."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from helpers.forked_python import ForkedPython
 from helpers.paths import ROOT
 
 
@@ -14,15 +12,9 @@ from helpers.paths import ROOT
 def results(tmp_path_factory):
     """What helpers/replicas_run.py found, by strategy; both processes run at once."""
     outputs = {strategy: tmp_path_factory.mktemp(strategy) for strategy in ("one", "mirrored")}
-    processes = {
-        strategy: subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "helpers" / "replicas_run.py"), strategy, str(output)],
-            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for strategy, output in outputs.items()
-    }  # fmt: skip
-    for process in processes.values():
+    program = ROOT / "tests" / "helpers" / "replicas_run.py"
+    processes = [ForkedPython(program, strategy, output) for strategy, output in outputs.items()]
+    for process in processes:
         _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
     return {strategy: json.loads((output / "result.json").read_text()) for strategy, output in outputs.items()}

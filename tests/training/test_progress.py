@@ -19,7 +19,7 @@ def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
 
 
 def test_short_predictions_are_silent(caplog):
-    model = tiny.compiled_model()
+    model = tiny.model()
     inputs = {name: np.asarray(value) for name, value in next(iter(tiny.make_dataset()))[0].items()}
     caplog.clear()
     model.predict(inputs, verbose=0, callbacks=[PredictionProgress(4, 2)])

@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.forked_python import ForkedPython
 from helpers.paths import ROOT
 
 from kbert.training.checkpoints import Checkpoints
@@ -26,11 +25,8 @@ def uninterrupted(tmp_path_factory):
 
 
 def start_process(output, *arguments):
-    return subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "helpers" / "tiny_pretraining.py"), str(output), *arguments],
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    program = ROOT / "tests" / "helpers" / "tiny_pretraining.py"
+    return ForkedPython(program, output, *arguments).finish(timeout=120)
 
 
 def assert_same(found, expected):
@@ -82,7 +78,7 @@ def test_a_finished_run_does_nothing(uninterrupted, caplog):
     def no_dataset(start_step):
         raise AssertionError("there is nothing to train")
 
-    assert fit_steps(tiny.compiled_model(), no_dataset, tiny.STEPS, output, window=tiny.WINDOW) == history
+    assert fit_steps(tiny.model(), no_dataset, tiny.STEPS, output, window=tiny.WINDOW) == history
     assert "all 11 steps are done" in caplog.text
 
 
@@ -120,7 +116,7 @@ def test_damaged_checkpoints_do_not_take_the_place_of_whole_ones(tmp_path, keep)
         damaged = tmp_path / f"step-{step:010d}"
         damaged.mkdir()
         (damaged / "manifest.json").write_text("{")
-    model = tiny.compiled_model()
+    model = tiny.model()
     checkpoints = Checkpoints(tmp_path, model, keep)
     assert checkpoints.restore() == 0
     for step in (4, 6):
@@ -140,7 +136,7 @@ def test_another_models_checkpoint_is_an_error(uninterrupted):
 
 
 def test_a_dataset_that_ends_too_early(tmp_path):
-    model = tiny.compiled_model()
+    model = tiny.model()
     with pytest.raises(ValueError, match="at least 8 batches.*Received: 5"):
         fit_steps(model, lambda start_step: tiny.make_dataset(start_step).take(5), 8, tmp_path, window=4)
     unknown = lambda start_step: tiny.make_dataset(start_step).take(5).filter(lambda *batch: True)  # noqa: E731
@@ -155,7 +151,7 @@ def test_interrupting_says_how_to_go_on(tmp_path, caplog):
             if self.model.optimizer.iterations.numpy() == 6:
                 raise KeyboardInterrupt
 
-    model = tiny.compiled_model()
+    model = tiny.model()
     with pytest.raises(KeyboardInterrupt):
         fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[Interrupt()])
     assert "Interrupted after step" in (out := caplog.text) and "checkpoint of step 4" in out
@@ -169,7 +165,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_checkpoint(tmp_path):
 
 
 def test_validation_and_intervals(tmp_path):
-    model = tiny.compiled_model()
+    model = tiny.model()
     history = fit_steps(
         model, tiny.make_dataset, 9, tmp_path, window=2, validation_data=tiny.make_dataset(500), validation_steps=2,
         validation_every=2, checkpoint_every=3, keep=5,
@@ -183,6 +179,6 @@ def test_validation_and_intervals(tmp_path):
 def test_bad_arguments(tmp_path, arguments):
     arguments = {"total_steps": 4, "window": 2} | arguments
     with pytest.raises(ValueError, match="at least 1"):
-        fit_steps(tiny.compiled_model(), tiny.make_dataset, output=tmp_path, **arguments)
+        fit_steps(tiny.model(), tiny.make_dataset, output=tmp_path, **arguments)
     with pytest.raises(ValueError, match="compiled"):
         fit_steps(keras.Sequential([keras.layers.Dense(1)]), tf.data.Dataset.range, 1, tmp_path)

@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -14,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
-from helpers.paths import ROOT
+from helpers.forked_python import ForkedPython
 from helpers.run_recipe import RECIPES
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -80,7 +78,7 @@ _SLOW = pytest.mark.slow  # the same with the other signal
 )
 def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, uninterrupted, number, step):
     handlers = {one: signal.getsignal(one) for one in STATUS}
-    model = tiny.compiled_model()
+    model = tiny.model()
     with pytest.raises(Interrupted, match=f"after step {step}. The same command resumes from the checkpoint of") as e:
         fit_steps(model, tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=[Send(number, step)])
     assert isinstance(e.value, KeyboardInterrupt) and e.value.status == STATUS[number]
@@ -101,7 +99,7 @@ def test_validation_is_interrupted_too(tmp_path):
 
     with pytest.raises(Interrupted):
         fit_steps(
-            tiny.compiled_model(),
+            tiny.model(),
             tiny.make_dataset,
             8,
             tmp_path,
@@ -119,14 +117,14 @@ def test_handlers_of_the_program_are_left_alone(tmp_path):
     before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
     try:
         callbacks = [Send(signal.SIGTERM, 2)]
-        history = fit_steps(tiny.compiled_model(), tiny.make_dataset, 4, tmp_path, window=4, callbacks=callbacks)
+        history = fit_steps(tiny.model(), tiny.make_dataset, 4, tmp_path, window=4, callbacks=callbacks)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert received == [signal.SIGTERM] and history[-1]["step"] == 4
 
 
 def test_another_thread_trains_without_handlers(tmp_path):
-    model, found = tiny.compiled_model(), []
+    model, found = tiny.model(), []
     thread = threading.Thread(target=lambda: found.extend(fit_steps(model, tiny.make_dataset, 4, tmp_path, window=4)))
     thread.start()
     thread.join()
@@ -168,13 +166,7 @@ def training(home, output, steps=100_000):
 
 
 def start(recipe, *arguments):
-    return subprocess.Popen(
-        [sys.executable, str(RECIPES / recipe), *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return ForkedPython(RECIPES / recipe, *arguments)
 
 
 def wait_for(path, process, seconds=120):
@@ -246,11 +238,7 @@ def test_the_second_signal_ends_at_once(tmp_path):
 
     fit_steps(tiny.compiled_model(), tiny.make_dataset, 8, sys.argv[1], window=4, callbacks=[Slow()])
     """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
-        stdout=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-    )
+    process = ForkedPython(None, tmp_path, code=textwrap.dedent(script))
     wait_for(tmp_path / "begun", process)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)

@@ -58,5 +58,11 @@ class Pooler(keras.layers.Layer):
         shape = (batch, hidden_dim) if self.num_parts is None else (batch, self.num_parts, hidden_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
+    def with_parts(self, num_parts) -> "Pooler":
+        """A pooler for rows of so many parts (None: plain rows) that shares the weights of this built one."""
+        pooler = Pooler(num_parts, self.initializer_stddev, dtype=self.dtype_policy, name=self.name)
+        pooler.dense, pooler.built = self.dense, True
+        return pooler
+
     def get_config(self):
         return super().get_config() | {"num_parts": self.num_parts, "initializer_stddev": self.initializer_stddev}

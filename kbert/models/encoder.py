@@ -125,6 +125,27 @@ class BertEncoder(BertModel):
             _layers=(self.embeddings, self.attention_bias, list(self.blocks), self.pooler),
         )
 
+    def with_parts(self, num_parts) -> "BertEncoder":
+        """An encoder for packed rows that shares the layers of this one: training either changes both.
+
+        Args:
+            num_parts: K; None: plain rows.
+
+        Example::
+
+            encoder = BertEncoder(BertConfig.from_size("tiny", vocabulary_size=100))
+            encoder.with_parts(8).output["pooled_output"]  # [B, 8, 128]
+        """
+        pool = None if self.pooler is None else self.pooler.with_parts(num_parts)
+        return BertEncoder(
+            self.config,
+            self.output_keys,
+            num_parts=num_parts,
+            pooler=pool is not None,
+            dtype=self.dtype_policy,
+            _layers=(self.embeddings, self.attention_bias, list(self.blocks), pool),
+        )
+
     @property
     def encoder(self) -> "BertEncoder":
         """Itself: every model of kbert has an encoder."""

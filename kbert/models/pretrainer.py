@@ -68,16 +68,19 @@ class BertPretrainer(BertModel):
             raise ValueError(
                 "BertPretrainer: at least one head is needed. Received: next_sentence=False, masked_lm=False"
             )
+        heads = kwargs.pop("_heads", {})  # of `with_parts`
         needs = ("sequence_output",) * masked_lm + ("pooled_output",) * next_sentence
         encoder = resolve_encoder(encoder, dtype=dtype, num_parts=num_parts, needs=needs)
         inputs, outputs = dict(encoder.input), {}
         hidden = encoder(encoder.input)
         if masked_lm:
             inputs["mask_positions"] = keras.Input((None,), dtype="int32", name="mask_positions")
-            head = _masked_lm_head(encoder, tied, head_activation, head_layer_norm_epsilon)
+            head = heads.get("masked_lm_head") or _masked_lm_head(
+                encoder, tied, head_activation, head_layer_norm_epsilon
+            )
             outputs["mlm_logits"] = head(hidden["sequence_output"], inputs["mask_positions"])  # [B, P, V]
         if next_sentence:
-            head = TaskHead(
+            head = heads.get("next_sentence_head") or TaskHead(
                 2,
                 initializer_stddev=encoder.config.initializer_stddev,
                 dtype=encoder.dtype_policy,
@@ -99,6 +102,27 @@ class BertPretrainer(BertModel):
         if self.masked_lm and self.next_sentence:
             return "pretraining"
         return "masked_lm" if self.masked_lm else "next_sentence"
+
+    def with_parts(self, num_parts) -> "BertPretrainer":
+        """A pretrainer for packed rows that shares the layers of this one: training either changes both.
+
+        Args:
+            num_parts: K; None: plain rows.
+
+        Example::
+
+            model = BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=100))
+            model.with_parts(8).output["nsp_logits"]  # [B, 8, 2]
+        """
+        return BertPretrainer(
+            self.encoder.with_parts(num_parts),
+            next_sentence=self.next_sentence,
+            masked_lm=self.masked_lm,
+            tied=self.tied,
+            head_activation=self.head_activation,
+            head_layer_norm_epsilon=self.head_layer_norm_epsilon,
+            _heads={layer.name: layer for layer in self.layers if layer.name.endswith("_head")},
+        )
 
     def default_optimizer(self):
         """`kbert.AdamW` at 1e-4, the peak of the paper's pre-training; constant, see `BertModel.default_optimizer`."""

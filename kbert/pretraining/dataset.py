@@ -1,35 +1,32 @@
 """Text or records → masked sentence-pair batches, as `model.fit` takes them.
 
-    documents ─► pools of tokens ─► table of pairs ─► shuffled rows, packed ─► masked ─► batches
+    documents ─► pools of tokens ─► table of pairs ─► shuffled rows ─► laid out and masked ─► batches
 
 Every step is a function of (seed, epoch, document): batch n is the same in every process, after any restart, for any
 number of replicas.
 
-Shapes: B batch, S sequence, P predictions, n sentences, r rows that are packed at once.
+Shapes: B batch, S sequence, P predictions, K parts of a packed row, n sentences, r rows that are laid out at once.
 """
 
-import hashlib
-import itertools
 import os
 
 import tensorflow as tf
 
-from kbert.corpus.corpus_files import find_files
-from kbert.corpus.documents import iterate_documents
-from kbert.corpus.pool import POOL_SENTENCES, is_held_out, sufficient_share, text_pools
+from kbert.corpus.pool import POOL_SENTENCES, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.masking import TokenMasking
+from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, packed_rows, row_of_pairs
 from kbert.pretraining.pairs import PairTable, count_pairs, sentence_pairs
+from kbert.pretraining.plain_rows import plain_rows
+from kbert.pretraining.sources import record_pools, text_documents
 from kbert.stateless_random import fold_in, permutation
-from kbert.text.packing import pack_ranges
 
-_SHARDS, _ROWS = 2, 3  # keep these draws independent of other uses of the same seed
+_ORDER, _ROWS = 3, 4  # keep these draws independent of other uses of the same seed
 _EVALUATION_SEED = 0x6B62657274  # one held-out set for all training seeds
 _ROWS_AT_ONCE = 512
-_FOREVER = 2**62
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
 
 
@@ -45,6 +42,8 @@ def pretraining_dataset(
     epochs=None,
     evaluation=False,
     batches=None,
+    packed=False,
+    num_parts=None,
     held_out=0.01,
     next_sentence=True,
     short_sequence_rate=0.1,
@@ -69,15 +68,21 @@ def pretraining_dataset(
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.
-        max_predictions: P, the maximum number of masks in a row; the original uses 80 for 512 tokens.
+        max_predictions: P, the maximum number of masks in a row, over all its parts if it is packed; the original uses
+            80 for 512 tokens.
         seed: decides everything that is random; unused with `evaluation`.
-        start_step: number of batches to skip. From records by counting pairs, about 100 million tokens a second; text
-            is read and tokenised again, but not packed and masked.
+        start_step: number of batches to skip. From records by counting rows, about 100 million tokens a second; text
+            is read and tokenised again, but not laid out and masked.
         epochs: how often each document is visited; None: infinitely often. Rows of the last epoch that do not fill a
             batch are dropped.
         evaluation: whether to give the held-out documents instead of the others: once, in order, always with the same
             pairs and masks, built immediately and kept in memory. Rows that fill up the last batch have weight 0.
         batches: the maximum number of batches.
+        packed: whether short pairs share a row, as its parts: they attend only to themselves, and positions begin anew
+            with each. A pair has the same masks as in a row of its own. Pairs are combined within a pool, best fit,
+            longest first, and never truncated further; a row takes a part only if its masks fit into P, too. Rows come
+            in a random order, with `evaluation` as well.
+        num_parts: K, the maximum number of parts in a packed row; None: S / 16.
         held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text. Records
             have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
@@ -93,6 +98,8 @@ def pretraining_dataset(
         tf.data.Dataset of (inputs, labels, sample_weight) with static shapes. inputs: `token_ids`, `segment_ids`
         int32 and `padding_mask` bool [B, S], `mask_positions` int32 [B, P]; labels: `mlm_logits` int32 [B, P],
         `nsp_logits` int32 [B], 0 = IsNext; sample_weight: `mlm_logits` float32 [B, P], `nsp_logits` float32 [B].
+        With `packed` inputs also have `position_ids` and `part_ids` int32 [B, S] (parts from 1, 0 = padding), and
+        `nsp_logits` are [B, K], with weight 0 for parts that a row does not have: a `BertPretrainer` with `num_parts`.
 
     Raises:
         ValueError: before any long work: no or empty files, damaged records or records of another vocabulary, a
@@ -107,7 +114,7 @@ def pretraining_dataset(
         model.fit(dataset, steps_per_epoch=1000)
     """
     counts = {"batch_size": (batch_size, 1), "start_step": (start_step, 0), "pool_sentences": (pool_sentences, 1)}
-    counts |= {"epochs": (epochs, 1), "batches": (batches, 1)}
+    counts |= {"epochs": (epochs, 1), "batches": (batches, 1), "num_parts": (num_parts, 1)}
     for name, (value, least) in counts.items():
         if value is not None and value < least:
             raise ValueError(f"`{name}` must be at least {least}. Received: {value!r}")
@@ -117,38 +124,60 @@ def pretraining_dataset(
     special = 3 if next_sentence else 2
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
+    if num_parts is not None and not packed:
+        raise ValueError(f"`num_parts` is of packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
     rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
     rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
     masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
     pairing = (sequence_length - special, short_sequence_rate, random_next_rate, next_sentence)
+    parts = num_parts or default_num_parts(sequence_length)
+
+    def find_rows(table):
+        return row_of_pairs(masking, table, sequence_length, parts, next_sentence)
+
+    def count(pool, epoch):
+        if packed:
+            return count_rows(find_rows(sentence_pairs(pool, seed, epoch, *pairing)))
+        return count_pairs(pool, seed, epoch, *pairing)
+
     rows_before = start_step * batch_size
     if isinstance(source, str | os.PathLike) and is_records(source):
         records = Records(source)
         records.check_tokenizer(tokenizer)
-        pools, rows_before = _record_pools(records, seed, epochs, evaluation, pairing, rows_before)
+        pools, rows_before = record_pools(records, seed, epochs, evaluation, count, rows_before)
     else:
         documents = text_documents(source, format, language, seed, epochs, evaluation, held_out)
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
 
-    packing = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
-    packing["sequence_length"] = sequence_length
-
     def draw(epoch, pool):
         table = sentence_pairs(pool, seed, epoch, *pairing)
+        first = tf.reduce_sum(pool.document_ids[:1])  # 0 for an empty pool
         if not evaluation:
-            first = tf.reduce_sum(pool.document_ids[:1])  # 0 for an empty pool
-            order = permutation(fold_in(seed, _ROWS, epoch, first), tf.size(table.keys))
+            order = permutation(fold_in(seed, _ORDER, epoch, first), tf.size(table.keys))
             table = PairTable(*(tf.gather(column, order) for column in table))
-        return _token_columns(pool, entity_ids), table
+        splits = tf.range(tf.size(table.keys) + 1)
+        if packed:
+            table, splits = arrange_in_rows(table, find_rows(table), fold_in(seed, _ROWS, epoch, first))
+        return _token_columns(pool, entity_ids), table, splits
+
+    def divide(first, values, table, splits):
+        starts = tf.data.Dataset.range(first, tf.size(splits, tf.int64) - 1, _ROWS_AT_ONCE)
+        return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits))))
+
+    def lay_out(values, table, splits):
+        options = {"sequence_length": sequence_length, "next_sentence": next_sentence}
+        if packed:
+            return packed_rows(masking, values, table, splits, num_parts=parts, **options)
+        return plain_rows(masking, values, table, **options)
 
     dataset = (
         pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
         .scan(tf.constant(rows_before, tf.int64), _graph(_skip))
         .prefetch(1)
-        .flat_map(_graph(lambda *pool: _packed_rows(*pool, next_sentence, packing)))
-        .map(_graph(lambda *rows: _masked(masking, *rows, next_sentence)), num_parallel_calls=2, deterministic=True)
+        .flat_map(_graph(divide))
+        .map(_graph(lay_out), num_parallel_calls=2, deterministic=True)
         .rebatch(batch_size, drop_remainder=not evaluation)
     )
     if evaluation:
@@ -163,85 +192,6 @@ def pretraining_dataset(
     return _with_options(dataset).prefetch(tf.data.AUTOTUNE)
 
 
-def text_documents(source, format, language, seed, epochs, evaluation, held_out):
-    """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
-
-    Args:
-        source, format, language, seed, epochs, evaluation, held_out: as of `pretraining_dataset`.
-
-    Raises:
-        ValueError: no or empty files, an invalid share, no document for training or evaluation.
-    """
-    files = find_files(source)
-    if not 0 <= held_out < 1:
-        raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
-    if evaluation and not held_out:
-        raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
-    count = 0
-    for document in iterate_documents(files, format, language):
-        count += 1
-        if is_held_out(document, held_out) == evaluation:
-            break
-    else:
-        kind, advice = ("held out", _larger_share(count)) if evaluation else ("for training", "a smaller share")
-        raise ValueError(f"None of {count:,} documents is {kind} at held_out={held_out}. Give {advice}.")
-
-    def order(epoch):
-        # Not NumPy's generator: its streams may change with its version.
-        key = {file: hashlib.blake2b(f"{seed}/{epoch}/{i}".encode()).digest() for i, file in enumerate(files)}
-        return files if evaluation else sorted(files, key=key.get)
-
-    def documents():
-        for epoch in itertools.count() if epochs is None else range(epochs):
-            for number, sentences in enumerate(iterate_documents(order(epoch), format, language)):
-                if is_held_out(sentences, held_out) == evaluation:
-                    yield epoch, number, sentences
-
-    return documents
-
-
-def _record_pools(records, seed, epochs, evaluation, pairing, rows_before):
-    """Dataset of (epoch, pool) from the pool that row `rows_before` is in; how many rows of it come before that one."""
-    shards = len(records.held_out if evaluation else records.training)
-    if not shards:
-        count = records.manifest["counts"]["documents"]
-        kind, advice = ("held-out", _larger_share(count)) if evaluation else ("training", "a smaller share")
-        raise ValueError(
-            f"{records.directory}: none of its {count:,} documents is a {kind} document at a share of "
-            f"{records.manifest['settings']['held_out']}. Prepare the records again with {advice} held out."
-        )
-
-    def epoch_and_shard(position):
-        epoch, number = position // shards, tf.cast(position % shards, tf.int32)
-        return epoch, number if evaluation else permutation(fold_in(seed, _SHARDS, epoch), shards)[number]
-
-    def count(position):
-        epoch, shard = epoch_and_shard(position)
-        return count_pairs(records.index(shard, evaluation), seed, epoch, *pairing)
-
-    first, last = 0, shards * epochs if epochs is not None else _FOREVER
-    if rows_before:
-        counts = tf.data.Dataset.range(last).map(_graph(count), num_parallel_calls=2, deterministic=True)
-        with reading_errors():
-            for first, rows in enumerate(counts.as_numpy_iterator()):  # noqa: B007 - used below
-                if rows_before < rows:
-                    break
-                rows_before -= int(rows)
-            else:
-                first = last
-    positions = tf.data.Dataset.range(first, last)
-
-    def load(position):
-        epoch, shard = epoch_and_shard(position)
-        return epoch, records.pool(shard, evaluation)
-
-    return positions.map(_graph(load), num_parallel_calls=2, deterministic=True), rows_before
-
-
-def _larger_share(documents):
-    return f"a larger share, such as {sufficient_share(documents)}"
-
-
 def _token_columns(pool, entity_ids):
     """The columns of a pool with one value per token: token ids and, if given, entity ids."""
     if entity_ids is None:
@@ -252,34 +202,15 @@ def _token_columns(pool, entity_ids):
 
 def _skip(remaining, element):
     """Skips the first `remaining` rows of all pools."""
-    values, table = element
-    skipped = tf.minimum(remaining, tf.size(table.keys, tf.int64))
-    return remaining - skipped, (skipped, values, table)
+    values, table, splits = element
+    skipped = tf.minimum(remaining, tf.size(splits, tf.int64) - 1)
+    return remaining - skipped, (skipped, values, table, splits)
 
 
-def _packed_rows(skipped, values, table, next_sentence, packing):
-    """Dataset of (batch, is random, keys), r rows at a time, of a pool's pairs after the first `skipped`."""
-
-    def pack(first):
-        part = PairTable(*(column[first : first + _ROWS_AT_ONCE] for column in table))
-        ranges = part[:4] if next_sentence else part[:2]
-        batch = pack_ranges(values["token_ids"], *ranges, **packing)
-        if "entity_ids" in values:
-            zeros = {"cls_id": 0, "sep_id": 0, "pad_id": 0, "sequence_length": packing["sequence_length"]}
-            batch["entity_ids"] = pack_ranges(values["entity_ids"], *ranges, **zeros)["token_ids"]
-        return batch, part.is_random, part.keys
-
-    return tf.data.Dataset.range(skipped, tf.size(table.keys, tf.int64), _ROWS_AT_ONCE).map(_graph(pack))
-
-
-def _masked(masking, batch, is_random, keys, next_sentence):
-    entity_ids = batch.pop("entity_ids", None)
-    inputs, mask_ids, mask_weights = masking.call(batch, keys=keys, entity_ids=entity_ids)
-    labels, weights = {"mlm_logits": mask_ids}, {"mlm_logits": mask_weights}
-    if next_sentence:
-        labels["nsp_logits"] = tf.cast(is_random, tf.int32)
-        weights["nsp_logits"] = tf.ones_like(is_random, tf.float32)
-    return inputs, labels, weights
+def _rows_from(first, table, splits):
+    """The pairs and splits of r rows, from row `first` on."""
+    splits = splits[first : first + _ROWS_AT_ONCE + 1]
+    return PairTable(*(column[splits[0] : splits[-1]] for column in table)), splits - splits[0]
 
 
 def _filled(batch, batch_size):

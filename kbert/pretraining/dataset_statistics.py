@@ -20,7 +20,8 @@ def dataset_statistics(dataset, tokenizer, batches=200):
         batches: how many to read.
 
     Returns:
-        dict of floats and ints: `sequences`; `random_next_share`, the share of pairs whose second segment is random
+        dict of floats and ints: `sequences`, the rows; `parts_per_sequence`, 1 unless they are packed;
+        `random_next_share`, the share of pairs whose second segment is random
         (None without next sentences); `masks_per_sequence`, its smallest and largest value; `mask_token_rate`,
         `keep_rate`, `random_token_rate` of the masks (a random token that happens to be the right one counts as kept);
         `tokens_per_sequence`; `padding_share`; `unknown_share`, the share of [UNK] among the tokens that are not
@@ -51,7 +52,8 @@ def dataset_statistics(dataset, tokenizer, batches=200):
     masks, rows = counts["masks"], np.concatenate(masks_of_rows)
     return {
         "sequences": len(rows),
-        "random_next_share": counts["random"] / len(rows) if "random" in counts else None,
+        "parts_per_sequence": counts["parts"] / len(rows),
+        "random_next_share": counts["random"] / counts["parts"] if "random" in counts else None,
         "masks_per_sequence": masks / len(rows),
         "fewest_masks": int(rows.min()),
         "most_masks": int(rows.max()),
@@ -78,6 +80,8 @@ def format_report(report):
     ]
     if of("random_next_share") is not None:
         lines.insert(1, f"random next sentence  {of('random_next_share'):.1%}")
+    if of("parts_per_sequence") > 1:
+        lines[0] += f", packed: {of('parts_per_sequence'):.2f} pairs a row"
     if of("tokens_per_second") is not None:
         lines.append(
             f"tokens a second       {of('tokens_per_second'):,.0f} "
@@ -97,10 +101,11 @@ def _count(inputs, labels, weights, tokenizer):
         "kept": int((is_mask & ~masked & (shown == labels["mlm_logits"])).sum()),
         "tokens": int(padding_mask.sum()),
         "slots": padding_mask.size,
+        "parts": int(inputs["part_ids"].max(axis=1).sum()) if "part_ids" in inputs else len(token_ids),
         "unknown": int((padding_mask & (token_ids == tokenizer.unk_id)).sum()),
     }
     if "nsp_logits" in labels:
-        counts["random"] = int(labels["nsp_logits"].sum())
+        counts["random"] = int(labels["nsp_logits"].sum())  # 0 for parts that a packed row does not have
     return counts
 
 

@@ -126,6 +126,12 @@ class TokenMasking(keras.layers.Layer):
         }
         return inputs, tf.where(is_mask, mask_ids, 0), tf.cast(is_mask, tf.float32)
 
+    def most_masks(self, lengths):
+        """At most how many masks rows of so many tokens get: int32 tensor of the shape of `lengths`."""
+        # float64 and half to even: what Python's round(n * 0.15) does.
+        wanted = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.mask_rate), tf.int32)
+        return tf.clip_by_value(wanted, 1, self.max_predictions)
+
     def _next_seed(self):
         if keras.backend.backend() != "tensorflow":
             return fold_in(self._first_seed, self._calls.assign_add(1))
@@ -135,10 +141,8 @@ class TokenMasking(keras.layers.Layer):
     def _budget(self, padding_mask, is_candidate):
         """Number of masks of each row, int32 [B]."""
         lengths = tf.math.count_nonzero(padding_mask, axis=1, dtype=tf.int32)
-        # float64 and half to even: what Python's round(n * 0.15) does.
-        wanted = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.mask_rate), tf.int32)
         candidates = tf.math.count_nonzero(is_candidate, axis=1, dtype=tf.int32)
-        return tf.minimum(tf.clip_by_value(wanted, 1, self.max_predictions), candidates)
+        return tf.minimum(self.most_masks(lengths), candidates)
 
     def _unit_starts(self, token_ids, is_candidate, entity_ids):
         """Where new units begin, bool [B, S]."""

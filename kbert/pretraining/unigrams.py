@@ -8,7 +8,7 @@ from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
-from kbert.pretraining.dataset import text_documents
+from kbert.pretraining.sources import text_documents
 
 
 def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01, format="auto", language="en"):

@@ -1,0 +1,108 @@
+"""Where the documents of a pre-training dataset come from: text or records, for training or evaluation."""
+
+import hashlib
+import itertools
+
+import tensorflow as tf
+
+from kbert.corpus.corpus_files import find_files
+from kbert.corpus.documents import iterate_documents
+from kbert.corpus.pool import is_held_out, sufficient_share
+from kbert.corpus.reading_errors import reading_errors
+from kbert.stateless_random import fold_in, permutation
+
+_SHARDS = 2  # keeps this draw independent of other uses of the same seed
+_FOREVER = 2**62
+_graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
+
+
+def text_documents(source, format, language, seed, epochs, evaluation, held_out):
+    """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
+
+    Args:
+        source, format, language, seed, epochs, evaluation, held_out: as of `pretraining_dataset`.
+
+    Raises:
+        ValueError: no or empty files, an invalid share, no document for training or evaluation.
+    """
+    files = find_files(source)
+    if not 0 <= held_out < 1:
+        raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
+    if evaluation and not held_out:
+        raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
+    count = 0
+    for document in iterate_documents(files, format, language):
+        count += 1
+        if is_held_out(document, held_out) == evaluation:
+            break
+    else:
+        kind, advice = ("held out", _larger_share(count)) if evaluation else ("for training", "a smaller share")
+        raise ValueError(f"None of {count:,} documents is {kind} at held_out={held_out}. Give {advice}.")
+
+    def order(epoch):
+        # Not NumPy's generator: its streams may change with its version.
+        key = {file: hashlib.blake2b(f"{seed}/{epoch}/{i}".encode()).digest() for i, file in enumerate(files)}
+        return files if evaluation else sorted(files, key=key.get)
+
+    def documents():
+        for epoch in itertools.count() if epochs is None else range(epochs):
+            for number, sentences in enumerate(iterate_documents(order(epoch), format, language)):
+                if is_held_out(sentences, held_out) == evaluation:
+                    yield epoch, number, sentences
+
+    return documents
+
+
+def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
+    """The pools of records, from the one on that a row is in, without reading the tokens before it.
+
+    Args:
+        records: `Records`.
+        seed, epochs, evaluation: as of `pretraining_dataset`.
+        count_rows: function (pool without tokens, epoch) -> int scalar tensor, the rows that a pool gives.
+        rows_before: int, the number of the row, over all pools.
+
+    Returns:
+        (tf.data.Dataset of (epoch int64, `TokenPool`), how many rows of its first pool come before that row).
+
+    Raises:
+        ValueError: no document for training or evaluation.
+    """
+    shards = len(records.held_out if evaluation else records.training)
+    if not shards:
+        count = records.manifest["counts"]["documents"]
+        kind, advice = ("held-out", _larger_share(count)) if evaluation else ("training", "a smaller share")
+        raise ValueError(
+            f"{records.directory}: none of its {count:,} documents is a {kind} document at a share of "
+            f"{records.manifest['settings']['held_out']}. Prepare the records again with {advice} held out."
+        )
+
+    def epoch_and_shard(position):
+        epoch, number = position // shards, tf.cast(position % shards, tf.int32)
+        return epoch, number if evaluation else permutation(fold_in(seed, _SHARDS, epoch), shards)[number]
+
+    def count(position):
+        epoch, shard = epoch_and_shard(position)
+        return count_rows(records.index(shard, evaluation), epoch)
+
+    first, last = 0, shards * epochs if epochs is not None else _FOREVER
+    if rows_before:
+        counts = tf.data.Dataset.range(last).map(_graph(count), num_parallel_calls=2, deterministic=True)
+        with reading_errors():
+            for first, rows in enumerate(counts.as_numpy_iterator()):  # noqa: B007 - used below
+                if rows_before < rows:
+                    break
+                rows_before -= int(rows)
+            else:
+                first = last
+    positions = tf.data.Dataset.range(first, last)
+
+    def load(position):
+        epoch, shard = epoch_and_shard(position)
+        return epoch, records.pool(shard, evaluation)
+
+    return positions.map(_graph(load), num_parallel_calls=2, deterministic=True), rows_before
+
+
+def _larger_share(documents):
+    return f"a larger share, such as {sufficient_share(documents)}"

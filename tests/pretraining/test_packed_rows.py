@@ -1,0 +1,166 @@
+"""Packed rows hold the very examples that plain rows hold, and start_step, seeds and evaluation work as for those."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.pretraining_batches import B, assert_equal, batches, dataset_of, rows
+from helpers.tiny_corpus import VOCABULARY
+
+from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
+
+S, P = 90, 14
+PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}
+PLAIN = PACKED | {"packed": False}
+
+
+@pytest.fixture(scope="module")
+def straight(records, tokenizer):
+    """The first 42 batches of seed 0: more than two epochs."""
+    return batches(dataset_of(records, tokenizer, **PACKED), 42)
+
+
+def examples(some):
+    """Every pair of some batches, plain or packed: (token ids, segment ids, [(mask's position, id)], label)."""
+    found = []
+    for inputs, labels, weights in some:
+        for row in range(len(inputs["token_ids"])):
+            parts = inputs["part_ids"][row] if "part_ids" in inputs else inputs["padding_mask"][row].astype(int)
+            chosen = weights["mlm_logits"][row] > 0
+            masks = list(zip(inputs["mask_positions"][row][chosen], labels["mlm_logits"][row][chosen], strict=True))
+            nsp = (
+                [np.atleast_1d(kind["nsp_logits"][row]) for kind in (labels, weights)]
+                if "nsp_logits" in labels
+                else None
+            )
+            for part in range(1, parts.max() + 1):
+                [places] = np.nonzero(parts == part)
+                begin, end = places[0], places[-1] + 1
+                assert end - begin == len(places)
+                if "position_ids" in inputs:
+                    assert inputs["position_ids"][row, begin:end].tolist() == list(range(len(places)))
+                if nsp is not None and chosen.any():  # else the row fills up a batch
+                    assert nsp[1][part - 1] == 1
+                found.append((
+                    inputs["token_ids"][row, begin:end].tobytes(),
+                    inputs["segment_ids"][row, begin:end].tobytes(),
+                    tuple((int(place - begin), int(label)) for place, label in masks if begin <= place < end),
+                    None if nsp is None else int(nsp[0][part - 1]),
+                ))  # fmt: skip
+            if nsp is not None:
+                assert not nsp[1][parts.max() :].any() and not nsp[0][parts.max() :].any()
+    return found
+
+
+def test_structure(straight, records, tokenizer):
+    inputs, labels, weights = dataset_of(records, tokenizer, **PACKED).element_spec
+    shapes = {name: spec.shape.as_list() for part in (inputs, labels) for name, spec in part.items()}
+    whole = dict.fromkeys(("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids"), [B, S])
+    assert shapes == whole | {"mask_positions": [B, P], "mlm_logits": [B, P], "nsp_logits": [B, S // 16]}
+    assert {name: spec.shape.as_list() for name, spec in weights.items()} == {
+        "mlm_logits": [B, P], "nsp_logits": [B, S // 16]
+    }  # fmt: skip
+    inputs, labels, weights = (
+        {name: np.concatenate([batch[i][name] for batch in straight]) for name in straight[0][i]} for i in range(3)
+    )
+    np.testing.assert_array_equal(inputs["padding_mask"], inputs["part_ids"] > 0)
+    padding = ~inputs["padding_mask"]
+    assert (inputs["token_ids"][padding] == tokenizer.pad_id).all()
+    assert not inputs["segment_ids"][padding].any() and not inputs["position_ids"][padding].any()
+    empty = weights["mlm_logits"] == 0
+    assert not labels["mlm_logits"][empty].any() and not inputs["mask_positions"][empty].any()
+    assert (np.diff(np.where(empty, 10**6, inputs["mask_positions"]), axis=1) >= 0).all()  # ascending over the parts
+    assert padding.mean() < 0.1 and 2 < inputs["part_ids"].max() <= S // 16
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"evaluation": True}, {"next_sentence": False}, {"whole_word": True, "mask_rate": 0.2}],
+    ids=["pairs", "evaluation", "singles", "words"],
+)
+def test_the_examples_are_those_of_plain_rows(records, tokenizer, options):
+    """The same pairs with the same masks, each exactly once."""
+    packed, plain = (
+        batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **kind | options)) for kind in (PACKED, PLAIN)
+    )
+    assert sorted(examples(packed)) == sorted(examples(plain)) and len(packed) < 0.9 * len(plain)
+
+
+def test_entities_stay_whole_in_packed_rows(records, tokenizer):
+    stop = VOCABULARY.index(".")
+
+    def entity_ids(token_ids):
+        return token_ids.with_flat_values(tf.cast(token_ids.flat_values != stop, tf.int32))
+
+    packed, plain = (
+        batches(dataset_of(records, tokenizer, entity_ids=entity_ids, epochs=1, batch_size=1, **kind))
+        for kind in (PACKED, PLAIN)
+    )
+    assert sorted(examples(packed)) == sorted(examples(plain))
+
+
+@pytest.mark.parametrize("step", [1, 27])
+def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(records, tokenizer, straight, step):
+    """Over ends of shards and epochs."""
+    assert_equal(batches(dataset_of(records, tokenizer, start_step=step, **PACKED), 42 - step), straight[step:])
+
+
+def test_starting_at_step_n_of_text(corpus, tokenizer):
+    """Over an end of a pool."""
+    straight = batches(dataset_of(corpus, tokenizer, **PACKED), 9)
+    assert_equal(batches(dataset_of(corpus, tokenizer, start_step=7, **PACKED), 2), straight[7:])
+
+
+def test_rows_do_not_depend_on_the_batch_size(records, tokenizer, straight):
+    assert rows(batches(dataset_of(records, tokenizer, batch_size=2 * B, **PACKED), 5)) == rows(straight[:10])
+
+
+def test_another_seed_gives_other_batches(records, tokenizer, straight):
+    other = batches(dataset_of(records, tokenizer, seed=4, **PACKED), 10)
+    assert not set(rows(straight[:10])) & set(rows(other))
+
+
+def test_an_epoch_is_finite_and_the_next_one_draws_anew(records, tokenizer, straight):
+    first = batches(dataset_of(records, tokenizer, epochs=1, **PACKED))
+    assert 10 < len(first) < 21
+    assert_equal(straight[: len(first)], first)
+    assert not set(examples(first)) & set(examples(straight[len(first) + 1 : 2 * len(first)]))
+
+
+def test_full_rows_do_not_come_first(records, tokenizer, straight):
+    """Best fit makes the emptiest rows last; in the batches they are among the others, also for evaluation."""
+    evaluation = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PACKED))
+    for some in (straight, evaluation):
+        tokens = np.concatenate([inputs["padding_mask"].sum(1) for inputs, _, _ in some])
+        assert (np.diff(tokens) > 0).any() and (np.diff(tokens) < 0).any()
+
+
+def test_the_last_batch_of_an_evaluation_is_filled_up(records, tokenizer):
+    one_by_one, some = (
+        batches(dataset_of(records, tokenizer, evaluation=True, batch_size=size, **PACKED)) for size in (1, 4)
+    )
+    assert len(one_by_one) % 4 and examples(one_by_one) == examples(some)[: len(examples(one_by_one))]
+    assert sum(weights["nsp_logits"].sum() for *_, weights in some) == len(examples(one_by_one))
+
+
+def test_statistics_count_parts(records, tokenizer):
+    epoch = {"epochs": 1, "batch_size": 1}
+    packed, plain = (
+        dataset_statistics(dataset_of(records, tokenizer, **epoch | kind), tokenizer, batches=10**6)
+        for kind in (PACKED, PLAIN)
+    )
+    assert plain["parts_per_sequence"] == 1
+    assert packed["sequences"] * packed["parts_per_sequence"] == pytest.approx(plain["sequences"])
+    for name in ("random_next_share", "mask_token_rate", "unknown_share"):
+        assert packed[name] == pytest.approx(plain[name])
+    assert packed["padding_share"] < 0.1 < plain["padding_share"]
+    assert f"{packed['parts_per_sequence']:.2f} pairs a row" in format_report(packed)
+    assert "pairs a row" not in format_report(plain)
+
+
+def test_bad_arguments(records, tokenizer):
+    for options, message in (
+        ({"packed": True, "num_parts": 0}, "`num_parts` must be at least 1. Received: 0"),
+        ({"num_parts": 4}, "`num_parts` is of packed rows. Received: num_parts=4, packed=False"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dataset_of(records, tokenizer, **options)

@@ -10,23 +10,24 @@ import functools
 import keras
 
 
-def is_worth_compiling(tensor, elements) -> bool:
+def is_worth_compiling(tensor, elements=2**16) -> bool:
     """Whether to compile a group of operations on `tensor`: on TensorFlow, large enough, and XLA is there.
 
-    On TPUs it is not: they compile the whole step.
+    Where the shape is not static it is not, as XLA would compile anew for every length of a batch; nor on TPUs, which
+    compile the whole step.
 
     Args:
-        tensor: the group's largest tensor; unknown axes count as 1.
+        tensor: the group's largest tensor.
         elements: int; calling a compiled kernel for fewer costs more than it saves.
     """
     if keras.backend.backend() != "tensorflow":
         return False  # JAX compiles the whole step
     import tensorflow as tf
 
-    size = 1
-    for axis in tensor.shape:
-        size *= axis or 1
-    return size >= elements and _has_xla() and not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+    size = tensor.shape.num_elements()
+    if size is None or size < elements:
+        return False
+    return _has_xla() and not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
 def compiled(function):
@@ -39,6 +40,47 @@ def compiled(function):
         return tf.function(function, jit_compile=True, autograph=False)
 
     return functools.wraps(function)(lambda *args: made()(*args))
+
+
+def fused(function):
+    """A function (inputs, constants) → tensor that XLA compiles, and whose gradient XLA computes from the same inputs.
+
+    Nothing is stored for the gradient but the inputs: it computes the function again, which takes less time than to
+    write what is between the operations, and to read it.
+
+    Args:
+        function: of a tuple of float tensors and a tuple of other tensors; the gradient is that of the first.
+
+    Example::
+
+        @fused
+        def scaled_tanh(inputs, constants):
+            return tf.tanh(inputs[0]) * constants[0]
+
+        scaled_tanh((x,), (scale,))
+    """
+    forward = compiled(function)
+
+    @compiled
+    def backward(inputs, constants, upstream):
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = function(inputs, constants)
+        return tape.gradient(outputs, inputs, upstream)
+
+    @functools.wraps(function)
+    def call(inputs, constants=()):
+        import tensorflow as tf
+
+        @tf.custom_gradient
+        def differentiable(*inputs):
+            return forward(inputs, constants), lambda upstream: backward(inputs, constants, upstream)
+
+        return differentiable(*inputs)
+
+    return call
 
 
 @functools.cache

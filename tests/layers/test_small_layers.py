@@ -12,6 +12,7 @@ from kbert.layers.activation import activation_function
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.lora_dense import LoraDense
 from kbert.layers.pooler import Pooler
 from kbert.layers.task_head import TaskHead
 
@@ -84,15 +85,53 @@ def test_layer_norm_in_training_under_xla_and_with_unknown_axes():
         np.testing.assert_allclose(run(x), expected, atol=1e-5)
 
 
-def test_gelu_tanh_in_training_equals_inference_and_its_derived_gradient():
-    x, gelu, results = tf.linspace(-9.0, 9.0, 999), activation_function("gelu_tanh"), {}
+@pytest.mark.parametrize("name", ["gelu_tanh", "gelu_erf"])
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 4e-2)])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_gelu_in_training_equals_inference_and_its_derived_gradient(name, dtype, tolerance, jit_compile):
+    x, gelu, results = tf.cast(tf.linspace(-9.0, 9.0, 2**16), dtype), activation_function(name), {}
+    for training in (False, True):
+
+        @tf.function(jit_compile=jit_compile)
+        def run(training=training):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = gelu(x, training=training)
+            return y, tape.gradient(y, x)
+
+        results[training] = [tf.cast(value, "float32") for value in run()]
+        names = {node.op for node in run.get_concrete_function().graph.as_graph_def().node}
+        assert bool(names & {"Tanh", "Erf", "Erfc"}) is not training  # one compiled kernel in training
+    for plain, compiled in zip(results[False], results[True], strict=True):
+        np.testing.assert_allclose(compiled, plain, atol=tolerance)  # TensorFlow's own form is 0 where the value is -4e-6
+
+
+def test_dense_in_training_equals_inference_and_its_derived_gradient():
+    rng = np.random.default_rng(2)
+    layer, results = LoraDense(5), {}
+    x, dy = (tf.constant(rng.normal(size=(7, width)).astype("float32")) for width in (3, 5))
+    layer(x)
+    layer.bias.assign(rng.normal(size=5))
     for training in (False, True):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = gelu(x, training=training)
-        results[training] = y, tape.gradient(y, x)
+            y = layer(x, training=training)
+        results[training] = [y, *tape.gradient(y, [x, layer.kernel.value, layer.bias.value], dy)]
     for plain, by_hand in zip(results[False], results[True], strict=True):
-        np.testing.assert_allclose(by_hand, plain, atol=1e-5)  # TensorFlow's own form is 0 where the value is -4e-6
+        np.testing.assert_allclose(by_hand, plain, atol=1e-5)
+
+
+def test_the_bias_gradient_in_bfloat16_is_summed_in_float32():
+    """TensorFlow's own BiasAddGrad adds 4,096 rows in bfloat16."""
+    layer, x = LoraDense(8, dtype="mixed_bfloat16"), tf.zeros((4096, 4))
+    dy = tf.cast(1.0 + np.random.default_rng(3).normal(size=(4096, 8)), "bfloat16")
+    exact, errors = tf.reduce_sum(tf.cast(dy, "float32"), axis=0), {}
+    for training in (False, True):
+        with tf.GradientTape() as tape:
+            y = layer(x, training=training)
+        (gradient,) = tape.gradient(y, [layer.bias.value], dy)
+        errors[training] = float(tf.reduce_max(tf.abs(gradient / exact - 1.0)))
+    assert errors[True] < 2**-8 < 0.05 < errors[False]
 
 
 def test_activations():

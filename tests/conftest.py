@@ -40,6 +40,19 @@ def _seed():
     keras.utils.set_random_seed(1)
 
 
+@pytest.fixture
+def eagerly():
+    """Functions run op by op: a few small batches take less time than tracing does. (tf.data is traced as ever.)
+
+    Only for tests beside others that run the same code traced.
+    """
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget():
     """Keras's global state, cycles and freed memory: without this a process of hundreds of tests grew to 6 GB."""

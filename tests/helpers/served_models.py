@@ -1,5 +1,7 @@
 """The pipelines that the tests of serving export: one of every kind, tiny."""
 
+import functools
+
 import kbert
 from helpers.keyword_models import look_for
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
@@ -42,8 +44,12 @@ KINDS = {
 }
 
 
+@functools.cache
 def make_pipeline(kind):
-    """(pipeline, columns to ask it); the weights are large enough that different texts get different answers."""
+    """(pipeline, columns to ask it), the same ones each time, so leave them as they are.
+
+    The weights are large enough that different texts get different answers.
+    """
     make, arguments, more, columns = KINDS[kind]
     # Large enough that the weights outweigh the graph: the test of bytes on disk needs that.
     layers = 3 if kind == "encoder" else 1  # its signature `features` gives four hidden states

@@ -10,6 +10,8 @@ from helpers.tiny_bert import TEXTS, tiny_tokenizer
 
 import kbert
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):

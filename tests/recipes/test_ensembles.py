@@ -12,6 +12,8 @@ import kbert
 from kbert.answers.spans import SpanAnswers
 from kbert.tasks.tagging.readers import read_conll
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 LABELS = ["bad", "good", "so so"]
 TAGS = ["O", "B-X", "I-X"]
 ROWS = [(text, pair, n) for n, (text, pair) in enumerate(zip(TEXTS * 3, PAIRS * 3, strict=True))]

@@ -13,6 +13,8 @@ from kbert import BertTokenizer
 from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 ROWS = sentences(13)
 
 

@@ -96,6 +96,7 @@ def test_windows_beyond_the_position_table_are_an_error(home, tmp_path):
 
 
 @pytest.mark.parametrize("align", ["tokens", "words"])
+@pytest.mark.usefixtures("eagerly")
 def test_features_in_files(home, tmp_path, align):
     (tmp_path / "texts.txt").write_text("the good film .\r\n\nunly a " + "dull song " * 12)
     common = (

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from helpers.paths import ROOT
-from helpers.run_recipe import RECIPES, read_json, run_recipe, run_recipe_alone
+from helpers.run_recipe import RECIPES, read_json, run_recipe
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
@@ -99,6 +99,7 @@ def test_a_finished_run_is_not_touched(run, home, capsys):
     assert (run / "metrics.json").read_bytes() == before
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
     ones, twos = sentences(40), sentences(40, start=1)
     rows = [(f'"{a}', b, int(x == y)) for (a, x), (b, y) in zip(ones, twos, strict=True)]  # a lone " is text
@@ -155,6 +156,7 @@ def test_other_settings_do_not_resume(home, run, tmp_path):
         run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", *more))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_writes_nothing(home, tmp_path, capsys):
     run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", "--dry-run"))
     printed = capsys.readouterr().out
@@ -207,21 +209,6 @@ def test_other_content_in_the_output_is_an_error(home, tmp_path):
     with pytest.raises(SystemExit, match="error: .*holds other files than a run's"):
         run_recipe("finetune_classifier", *_arguments(home, tmp_path))
     assert (tmp_path / "thesis.txt").read_text() == "precious"
-
-
-def test_two_replicas_are_one(home, tmp_path):
-    more = ("--dev", home / "dev.csv", "--steps", 12, "--dropout", 0, "--evaluate-every", 12)
-    run_recipe("finetune_classifier", *_arguments(home, tmp_path / "one", *more))
-    arguments = _arguments(home, tmp_path / "two", *more, "--strategy", "mirrored", "--logical-cpus", 2)
-    printed = run_recipe_alone("finetune_classifier", *arguments)
-    assert "strategy mirrored: 2 replicas" in printed
-    one, two = ([json.loads(x) for x in (tmp_path / n / "history.jsonl").open()] for n in ("one", "two"))
-    assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 12]
-    for a, b in zip(one, two, strict=True):
-        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
-        assert a["accuracy"] == pytest.approx(b["accuracy"], abs=1e-6)
-    one, two = (read_json(tmp_path / name / "metrics.json")["dev"] for name in ("one", "two"))
-    assert one == pytest.approx(two, abs=1e-4)
 
 
 @pytest.mark.slow

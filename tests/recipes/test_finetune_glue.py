@@ -37,6 +37,7 @@ def _arguments(home, task, output, *more):
     return ("--task", task, "--data", home / "glue", "--init", home / "init", "--output", output, *QUICK, *more)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_one_run_of_a_pair_task(home, tmp_path, capsys):
     run_recipe("finetune_glue", *_arguments(home, "MRPC", tmp_path / "run", "--steps", 3, "--json"))
     printed = capsys.readouterr().out
@@ -93,6 +94,7 @@ def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch
     assert received == expected
 
 
+@pytest.mark.slow  # a process of its own; other recipes: test_two_replicas.py
 def test_two_replicas_are_one(home, restarted, tmp_path):
     arguments = _arguments(home, "SST-2", tmp_path / "run", *RESTARTS, "--strategy", "mirrored", "--logical-cpus", 2)
     assert "mirrored: 2 replicas" in run_recipe_alone("finetune_glue", *arguments)
@@ -183,6 +185,7 @@ def test_all_takes_up_after_the_tasks_that_are_done(home, everything, tmp_path, 
     assert "QQP, train: 2 rows" not in capsys.readouterr().err  # only what is trained is read
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
     for name in ("CoLA", "RTE"):
         shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
@@ -204,6 +207,7 @@ def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
         run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "other", *more))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_all_reads_every_file_before_it_trains(home, tmp_path):
     for name in ("SST-2", "WNLI"):
         shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
@@ -220,6 +224,7 @@ def test_all_reads_every_file_before_it_trains(home, tmp_path):
     assert {name: one["train_examples"] for name, one in tasks.items()} == {"SST-2": 20, "WNLI": 10}
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
     model = kbert.load_pretrained(home / "init", "classification", num_labels=2, window_pooling="mean")
     pipeline = kbert.build_pipeline(model)
@@ -294,6 +299,7 @@ def test_real_files(home, shared_data, tmp_path):
     assert metrics["constant_answer"]["accuracy"] == pytest.approx(428 / 872)  # of these 50 most are negative
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_restarts_model_is_gone_before_the_next_is_built(home, tmp_path, monkeypatch):
     alive, built = [], []
 

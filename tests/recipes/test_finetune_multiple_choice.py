@@ -69,6 +69,7 @@ def test_it_learns_and_answers_strings(run):
     assert pipeline.preprocessor.sequence_length == 12
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_predict_and_evaluate(run, home, tmp_path, capsys):
     flags = ("--batch-size", 4, *TABLE[:-2])
     output = tmp_path / "answers.jsonl"
@@ -86,6 +87,7 @@ def test_predict_and_evaluate(run, home, tmp_path, capsys):
     assert scores[0] == pytest.approx(read_json(run / "metrics.json")["dev"], abs=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_swag_and_its_rows(home, tmp_path, capsys):
     header = ("video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",
               *(f"ending{i}" for i in range(4)), "label")  # fmt: skip
@@ -101,6 +103,7 @@ def test_swag_and_its_rows(home, tmp_path, capsys):
     ]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_dream(home, tmp_path):
     dialogues = [
         [["M: the film .", "W: very good ."], [{"question": "the", "choice": c[:2], "answer": c[min(y, 1)]}], str(n)]

@@ -68,6 +68,7 @@ def test_what_it_leaves_finds_entities(run, home):
         assert answers["types"][n, : answers["count"][n]].tolist() == [dev.tags[r][1][2:] for r in rows]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_spans_of_ones_own_and_sentences_alone(home, tmp_path):
     rows = []
     for words, tags in tagged_sentences(40):
@@ -83,6 +84,7 @@ def test_spans_of_ones_own_and_sentences_alone(home, tmp_path):
     assert (metrics["train_examples"], metrics["train_windows"], metrics["dev"]["sentences"]) == (30, 30, 4)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_evaluate_and_predict(run, home, tmp_path, capsys):
     run_recipe("evaluate", "--model", run, "--data", home / "dev.txt", "--output", tmp_path / "scores", "--json")
     printed = capsys.readouterr().out

@@ -111,6 +111,7 @@ def test_the_threshold_is_stored_and_applied(home, run):
     assert scores["dev"]["f1"] == pytest.approx(scores["dev"]["best_f1"])  # the odds of 14 questions differ
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_evaluate(home, run, tmp_path):  # ensembles: test_ensembles.py
     path, *_ = run
     expected = read_json(path / "metrics.json")["dev"]
@@ -123,6 +124,7 @@ def test_evaluate(home, run, tmp_path):  # ensembles: test_ensembles.py
         run_recipe("evaluate", "--model", path, "--model", tmp_path / "other", *data)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_predict(home, run, tmp_path):
     path, *_ = run
     run_recipe("predict", "--model", path, "--input", home / "dev-v2.0.json", "--output", tmp_path / "a.jsonl",
@@ -139,6 +141,7 @@ def test_predict(home, run, tmp_path):
     assert head == "q,c,n,answer,score,start,end,null_score" and row.startswith("the film,the very goodly film .,7,")
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_version_1_1_always_answers(home, tmp_path, capsys):
     run_recipe("finetune_squad", *arguments(home, tmp_path / "run", "--version", "1.1", "--steps", 2, "--dropout", 0))
     printed, scores = capsys.readouterr().out, read_json(tmp_path / "run" / "metrics.json")
@@ -150,6 +153,7 @@ def test_version_1_1_always_answers(home, tmp_path, capsys):
     assert scores["dev"] == pytest.approx(squad_scores(dev.answers, answers, version="1.1"))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_ones_own_table_and_a_chain(home, run, tmp_path, capsys):
     for name, rows in (("train", 12), ("dev", 4)):
         lines = [f"the film,a very goodly film . {n},goodly," for n in range(rows)] + ["the book,a film,,"]

@@ -66,6 +66,7 @@ def test_lines_to_jsonl(models, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".jsonl"])
+@pytest.mark.usefixtures("eagerly")
 def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     columns = {"id": [f"{i}" for i in range(7)], "one": TEXTS, "two": PAIRS, "other": ["x"] * 7}
     source = write_table(tmp_path / f"pairs{kind}", **columns)
@@ -80,6 +81,7 @@ def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     assert [float(row["probability_good"]) for row in rows] == pytest.approx(expected["probabilities"][:, 1], abs=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
     kept = {"number": 1.50, "flag": True, "list": [1, {"a": None}]}
     (tmp_path / "t.jsonl").write_text(json.dumps({"text": 5, **kept}) + "\n")
@@ -91,6 +93,7 @@ def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
         predict(models, "single", tmp_path / "t.jsonl", tmp_path / "b.jsonl", "--keep", "id")
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_same_name_in_another_format(models, tmp_path, capsys):
     (tmp_path / "t.txt").write_text("good\n")
     predict(models, "single", tmp_path / "t.txt", tmp_path / "a.jsonl")
@@ -99,6 +102,7 @@ def test_the_same_name_in_another_format(models, tmp_path, capsys):
     assert "a.metrics.json exists" in capsys.readouterr().err and not (tmp_path / "a.csv").exists()
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_whether_a_text_goes_on(models, tmp_path):
     model = kbert.load_pretrained(models[0] / "fill_mask", task="next_sentence")
     kbert.save_pretrained(kbert.build_pipeline(model), tmp_path / "next")
@@ -109,6 +113,7 @@ def test_whether_a_text_goes_on(models, tmp_path):
     assert all(0 < float(line.split(",")[2]) < 1 for line in lines[1:])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_lines_of_pairs_and_a_replaced_output(models, tmp_path):
     source, output = tmp_path / "pairs.txt", tmp_path / "answers.jsonl"
     source.write_text("good film\tbad film\n\tParis\n")
@@ -120,6 +125,7 @@ def test_lines_of_pairs_and_a_replaced_output(models, tmp_path):
     assert [(row["text"], row["text_pair"]) for row in read_jsonl(output)] == [("good film", "bad film"), ("", "Paris")]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_scores_and_masks(models, tmp_path):
     source = tmp_path / "texts.txt"
     source.write_text("good [MASK]\nnone\n")
@@ -169,6 +175,7 @@ def test_a_flag_of_another_task_is_an_error(models, tmp_path, flags):
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_flags_that_turn_off_what_is_stored(tmp_path):
     threshold = -1e6  # "no answer" always
     model = randomise(kbert.BertSpanExtractor(tiny_config(num_layers=1)))

@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
+from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
 from kbert.corpus.records import Records
@@ -74,6 +74,8 @@ def test_a_length_that_is_too_short_is_refused_before_the_work(arguments, tmp_pa
     assert not (tmp_path / "records").exists()
 
 
-def test_help_explains():
-    printed = run_recipe_alone("prepare_records", "--help")
+def test_help_explains(capsys):
+    with pytest.raises(SystemExit):
+        run_recipe("prepare_records", "--help")
+    printed = capsys.readouterr().out
     assert "Tokenise a corpus once" in printed and "--held-out SHARE" in printed

@@ -12,6 +12,8 @@ import kbert
 from kbert import BertTokenizer
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):

@@ -49,17 +49,17 @@ def answers_of(serve, columns, rows):
     return {name: value.numpy() for name, value in answers.items()}
 
 
-def check(served, strings, batch=64):
+def check(served, strings, batch=64, alone=60):
     serve = served.loaded["serving_default"]
     columns = columns_of(strings, list(served.columns))
-    alone = np.random.default_rng(0).choice(len(strings), size=min(len(strings), 60), replace=False)
+    alone = set(np.random.default_rng(0).choice(len(strings), size=min(len(strings), alone), replace=False))
     for first in range(0, len(strings), batch):
         rows = np.arange(first, min(first + batch, len(strings)))
         together = answers_of(serve, columns, rows)
         for value in together.values():
             assert len(value) == len(rows)
             assert value.dtype.kind != "f" or np.isfinite(value).all()
-        for row in set(rows) & set(alone):
+        for row in set(rows) & alone:
             _assert_same(answers_of(serve, columns, [row]), together, row - first, strings[row])
 
 
@@ -92,7 +92,7 @@ def _tied(name, answers):
 
 
 def test_some_strings(served):
-    check(served, [*random_strings(240, seed=1), *naughty_strings()[:200:4], b"", b"good " * 20_000])
+    check(served, [*random_strings(90, seed=1), *naughty_strings()[:200:8], b"", b"good " * 8_000], alone=20)
 
 
 @pytest.mark.slow

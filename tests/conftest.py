@@ -9,6 +9,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pytest
 from helpers.paths import ROOT
+from helpers.run_eagerly import run_eagerly
 
 from kbert.training.memory import keep_freed_memory
 
@@ -42,27 +43,40 @@ def _seed():
 
 @pytest.fixture
 def eagerly():
-    """Functions run op by op: a few small batches take less time than tracing does. (tf.data is traced as ever.)
+    """`run_eagerly`, for the time of a test."""
+    with run_eagerly():
+        yield
 
-    Only for tests beside others that run the same code traced.
-    """
-    import tensorflow as tf
 
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+_GROWTH = 500 * 2**20  # bytes
+_collected_at = [0]  # bytes of memory after the last collection
+
+
+def _memory():
+    """Bytes of this process in memory; infinity where the system does not say."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return float("inf")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget():
-    """Keras's global state, cycles and freed memory: without this a process of hundreds of tests grew to 6 GB."""
+    """Keras's global state; and where memory has grown by much, cycles and freed memory.
+
+    Without this a process of hundreds of tests grew to 6 GB. A collection takes half a second, and so not every module
+    has one.
+    """
     yield
     import keras
 
-    keras.backend.clear_session()
-    gc.collect()
-    if hasattr(_LIBC, "malloc_trim"):  # glibc: what `keep_freed_memory` keeps
-        _LIBC.malloc_trim(0)
+    grown = _memory() > _collected_at[0] + _GROWTH
+    keras.backend.clear_session(free_memory=grown)
+    if grown:
+        if hasattr(_LIBC, "malloc_trim"):  # glibc: what `keep_freed_memory` keeps
+            _LIBC.malloc_trim(0)
+        _collected_at[0] = _memory()
 
 
 # The dearest first, so that no process is left with one of them at the end while the others are done.

@@ -2,10 +2,12 @@
 
 import re
 
+import pytest
 import tensorflow as tf
 from helpers.paths import ROOT
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_page_runs(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")

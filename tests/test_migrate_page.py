@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 
+import pytest
 from helpers.google_checkpoints import ORIGINAL
 from helpers.paths import ROOT
 from helpers.stored_models import make_model, save
@@ -38,6 +39,7 @@ def _is_call(code):
     return re.match(r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline)[.(]", code) is not None
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_every_call_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, (model, format) in DIRECTORIES.items():

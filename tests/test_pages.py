@@ -14,6 +14,8 @@ from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny
 
 from kbert.text.vocabulary import write_vocabulary
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 
 def blocks(page):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)

@@ -3,7 +3,11 @@
 Shapes: B strings, c characters of all of them, u distinct characters, t pieces of all of them.
 """
 
+import functools
+
 import tensorflow as tf
+
+from kbert.text.traced_once import traced_once
 
 
 def align_to_source(strings, normalizer, starts, ends, source_lengths):
@@ -23,6 +27,22 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
     Returns:
         (starts, ends), ragged int32 [B, None], half-open.
     """
+    start, end = _traced(normalizer, source_lengths)(strings, starts, ends)
+    return starts.with_values(start), ends.with_values(end)
+
+
+@functools.cache
+def _traced(normalizer, source_lengths):
+    """`_align` for all equal normalizers."""
+    spans = tf.RaggedTensorSpec([None, None], tf.int64)
+
+    def align(strings, starts, ends):
+        return _align(strings, normalizer, starts, ends, source_lengths)
+
+    return traced_once(align, tf.TensorSpec([None], tf.string), spans, spans)
+
+
+def _align(strings, normalizer, starts, ends, source_lengths):
     characters = tf.strings.unicode_decode(strings, "UTF-8")  # [B, None], [c] in all
     different, index = tf.unique(characters.values)  # [u], [c]
     singles = tf.strings.unicode_encode(different[:, tf.newaxis], "UTF-8")  # [u]
@@ -51,7 +71,7 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
     row_offset = tf.gather(offset, row_first)
     start = tf.gather(offset, first) - row_offset
     end = tf.gather(offset, last + 1) - row_offset
-    return starts.with_values(start), ends.with_values(end)
+    return start, end
 
 
 def _from_zero(ends):

@@ -3,9 +3,12 @@
 Shapes: B strings.
 """
 
+import functools
+
 import tensorflow as tf
 
 from kbert.text.canonical_order import order_marks
+from kbert.text.traced_once import traced_once
 
 # RE2's classes: Cc, Cf = control and format characters, Mn = non-spacing marks, P = punctuation, Z = spaces.
 _PLAIN = r"[\t\n\r -~]*"
@@ -66,8 +69,27 @@ class Normalizer:
         self.strip_accents = strip_accents
         self.split_words = split_words
         self._separate = f"[{_PUNCTUATION}{separated}]"
+        self._settings = lowercase, strip_accents, split_words, separated
+
+    def __eq__(self, other):
+        return isinstance(other, Normalizer) and self._settings == other._settings
+
+    def __hash__(self):
+        return hash(self._settings)
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
+        return self._run("_normalize", strings)
+
+    def clean(self, strings: tf.Tensor) -> tf.Tensor:
+        """Deletes what the original deletes (steps 1 and 2); nothing else changes. Strings [B] to strings [B]."""
+        return self._run("_clean", strings)
+
+    def _run(self, step, strings):
+        result = _traced(self, step)(strings)
+        result.set_shape(strings.shape)
+        return result
+
+    def _normalize(self, strings):
         plain = _all_match(strings, _PLAIN)
         strings = tf.cond(plain, lambda: self._plain(strings), lambda: self._any(strings))  # [B]
         if self.split_words:
@@ -80,7 +102,7 @@ class Normalizer:
         return tf.strings.lower(strings) if self.lowercase else strings
 
     def _any(self, strings):
-        strings = self.clean(strings)
+        strings = self._clean(strings)
         if self.lowercase:
             strings = self._lower(strings)
         if self.strip_accents:
@@ -90,9 +112,7 @@ class Normalizer:
             strings = tf.strings.regex_replace(decomposed, r"\p{Mn}+", "")
         return strings
 
-    def clean(self, strings):
-        """Deletes what the original deletes (steps 1 and 2); nothing else changes. Strings [B] to strings [B]."""
-
+    def _clean(self, strings):
         def delete():
             kept = tf.strings.regex_replace(valid_utf8(strings), f"[{_CONTROL}]+", "")
             if not self.lowercase:
@@ -111,6 +131,12 @@ class Normalizer:
             for upper in "İÌÍĨĮ":
                 strings = tf.strings.regex_replace(strings, upper, upper.lower())
         return tf.strings.lower(strings, encoding="utf-8")
+
+
+@functools.cache
+def _traced(normalizer, step):
+    """A method of all equal normalizers."""
+    return traced_once(getattr(normalizer, step), tf.TensorSpec([None], tf.string))
 
 
 def valid_utf8(strings: tf.Tensor) -> tf.Tensor:

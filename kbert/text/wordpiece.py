@@ -3,8 +3,11 @@
 Shapes: B strings, t pieces of all of them, w words of all of them, V vocabulary.
 """
 
+import functools
+
 import tensorflow as tf
 
+from kbert.text.traced_once import traced_once
 from kbert.text.vocabulary import UNK
 
 
@@ -81,30 +84,42 @@ class WordPiece:
 
     def _limit_words(self, ids, starts, ends):
         """Turns words of more than max_word_length characters into [UNK] where the op, which counts bytes, did not."""
-        begins = ~tf.gather(self._continues, ids.values)  # [t]
-        first = tf.where(begins)[:, 0]  # [w]
-        last = tf.concat([first[1:], [tf.size(begins, tf.int64)]], 0)[: tf.size(first)] - 1  # [w]
-        longest = tf.reduce_max(tf.gather(ends.values, last) - tf.gather(starts.values, first))  # bytes >= characters
-
-        def limit():
-            word = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # [t]
-            characters = tf.math.segment_sum(tf.gather(self._characters, ids.values), word)  # [w]
-            too_long = tf.gather(characters > self._max_word_length, word)  # [t]
-            kept = begins | ~too_long  # [t]
-            new_ids = tf.where(too_long, self._unk_id, ids.values)
-            new_ends = tf.where(too_long, tf.gather(tf.gather(ends.values, last), word), ends.values)
-            count = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
-            splits = tf.gather(count, ids.row_splits)
-            values = (tf.boolean_mask(values, kept) for values in (new_ids, starts.values, new_ends))
-            return (*values, splits)
-
-        values = tf.cond(
-            longest > self._max_word_length,
-            limit,
-            lambda: (ids.values, starts.values, ends.values, ids.row_splits),
+        values = ids.values, starts.values, ends.values, ids.row_splits
+        *values, splits = _limiting()(
+            *values, self._continues, self._characters, tf.constant(self._max_word_length), tf.constant(self._unk_id)
         )
-        *values, splits = values
         return tuple(tf.RaggedTensor.from_row_splits(value, splits, validate=False) for value in values)
+
+
+@functools.cache
+def _limiting():
+    """`_limit`, traced."""
+    values = [tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.int64, tf.int64, tf.int64, tf.bool, tf.int32)]
+    return traced_once(_limit, *values, *[tf.TensorSpec([], tf.int32)] * 2)
+
+
+def _limit(ids, starts, ends, splits, continues, characters, max_word_length, unk_id):
+    """Pieces [t] and row splits [B + 1], without the later pieces of words that are too long.
+
+    continues [V] and characters [V] are those of each piece of the vocabulary.
+    """
+    begins = ~tf.gather(continues, ids)  # [t]
+    first = tf.where(begins)[:, 0]  # [w]
+    last = tf.concat([first[1:], [tf.size(begins, tf.int64)]], 0)[: tf.size(first)] - 1  # [w]
+    longest = tf.reduce_max(tf.gather(ends, last) - tf.gather(starts, first))  # bytes >= characters
+
+    def limit():
+        word = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # [t]
+        lengths = tf.math.segment_sum(tf.gather(characters, ids), word)  # [w]
+        too_long = tf.gather(lengths > max_word_length, word)  # [t]
+        kept = begins | ~too_long  # [t]
+        new_ids = tf.where(too_long, unk_id, ids)
+        new_ends = tf.where(too_long, tf.gather(tf.gather(ends, last), word), ends)
+        count = tf.concat([[0], tf.cumsum(tf.cast(kept, tf.int64))], 0)
+        values = (tf.boolean_mask(value, kept) for value in (new_ids, starts, new_ends))
+        return (*values, tf.gather(count, splits))
+
+    return tf.cond(longest > tf.cast(max_word_length, tf.int64), limit, lambda: (ids, starts, ends, splits))
 
 
 def _matchable(vocabulary):

@@ -8,6 +8,8 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertClassifier, BertPretrainer, BertRegressor, build_pipeline
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 
 def rows_of(model, texts, **arguments):
     pipeline = build_pipeline(randomise(model(tiny_config())), tiny_tokenizer(), **arguments)

@@ -44,6 +44,7 @@ def test_pooled_over_the_windows_of_each_text(model, windows):
         np.testing.assert_allclose(received, np.exp(pooled) / np.exp(pooled).sum(), atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_texts_that_fit_are_as_without_windows(model):
     short = [TEXTS[1], TEXTS[2], TEXTS[4]]
     plain = kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b", "c"])
@@ -52,6 +53,7 @@ def test_texts_that_fit_are_as_without_windows(model):
     )
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_saved_in_every_way(model, tmp_path):
     pipeline = build(model, "max")
     expected = pipeline.predict(TEXTS)
@@ -63,6 +65,7 @@ def test_saved_in_every_way(model, tmp_path):
     np.testing.assert_allclose(again.predict(TEXTS)["probabilities"], expected["probabilities"], atol=1e-6)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_regressor(tmp_path):
     model = randomise(kbert.BertRegressor(tiny_config()))
     texts = TEXTS[:1] * 2 + TEXTS[2:3]
@@ -74,6 +77,7 @@ def test_a_regressor(tmp_path):
     np.testing.assert_allclose(scores, [every[rows == row].mean() for row in range(3)], atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_learnt_by_window_and_judged_as_a_whole(model):
     examples = LabelledText(TEXTS, np.array([0, 1, 2, 0, 1], "int32"))
     pipeline = build(model, "mean")

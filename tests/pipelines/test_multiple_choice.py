@@ -23,6 +23,7 @@ def answers(pipeline):
     return pipeline.predict({"prompt": PROMPTS, "choices": CHOICES}, verbose=0)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_each_question_is_answered_as_it_would_be_alone(pipeline, answers):
     assert answers["probabilities"].shape == (3, 4)
     for n, (prompt, choices) in enumerate(zip(PROMPTS, CHOICES, strict=True)):
@@ -39,6 +40,7 @@ def test_rows_for_a_file(pipeline, answers):
     assert rows[1]["probabilities"] == answers["probabilities"][1].tolist()
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_stored_and_read_again(pipeline, answers, tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "model")
     again = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model"))

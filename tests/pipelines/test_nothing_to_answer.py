@@ -13,7 +13,9 @@ TAGS = ["O", "B-X", "I-X"]
 
 
 def pipeline_of(model, **options):
-    return kbert.build_pipeline(randomise(model), tiny_tokenizer(), **options)
+    pipeline = kbert.build_pipeline(randomise(model), tiny_tokenizer(), **options)
+    pipeline.run_eagerly = True  # the graph is that of `answers_of`
+    return pipeline
 
 
 def answers_of(pipeline, columns):

@@ -1,5 +1,6 @@
 """Pipelines: strings to answers, the way a Keras user works with a model."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
 
+import kbert
 from kbert import BertClassifier, BertPretrainer, BertRegressor, Pipeline, build_pipeline
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -79,6 +81,7 @@ def test_the_answers_are_those_of_its_parts(kind):
 
 
 @pytest.mark.parametrize("kind", ["single", "pair", "masked_lm"])
+@pytest.mark.usefixtures("eagerly")
 def test_all_ways_to_give_strings(kind):
     pipeline, columns = make(kind)
     expected = pipeline.predict(columns, verbose=0)
@@ -112,6 +115,7 @@ def _as_bytes(value):
     return np.array([x.encode() for x in value.ravel()], object).reshape(value.shape)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_an_answer_does_not_depend_on_its_batch():
     pipeline, columns = make("pair")
     together = pipeline.predict(columns, verbose=0)
@@ -121,6 +125,7 @@ def test_an_answer_does_not_depend_on_its_batch():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("eagerly")
 def test_saving_in_the_keras_format(kind, tmp_path):
     pipeline, columns = make(kind)
     expected = pipeline.predict(columns, verbose=0)
@@ -136,21 +141,28 @@ def test_saving_in_the_keras_format(kind, tmp_path):
         assert loaded.answers.tokenizer is loaded.preprocessor.tokenizer
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_loading_in_another_process(tmp_path):
+    """From Keras' format and from a kbert directory."""
     pipeline, columns = make("pair")
-    expected = pipeline.predict(columns, verbose=0)
+    pipeline = build_pipeline(pipeline.model, pipeline.tokenizer, labels=["no", "yes ß"], sequence_length=13, pair=True)
     pipeline.save(tmp_path / "pipeline.keras")
-    np.save(tmp_path / "columns.npy", np.array([columns["text"], columns["text_pair"]]))
+    kbert.save_pretrained(pipeline, tmp_path / "model")
     program = """
-import sys, kbert, keras, numpy as np
-text, pair = np.load(sys.argv[1] + "/columns.npy")
-answers = keras.saving.load_model(sys.argv[1] + "/pipeline.keras").predict({"text": text, "text_pair": pair}, verbose=0)
-np.savez(sys.argv[1] + "/answers.npz", label=answers["label"].astype(str), probabilities=answers["probabilities"])
+import json, sys
+import kbert, keras, tensorflow
+tensorflow.config.run_functions_eagerly(True)  # sooner than tracing
+loaded = {"directory": kbert.build_pipeline(kbert.load_pretrained(sys.argv[1] + "/model"))}
+loaded["keras"] = keras.saving.load_model(sys.argv[1] + "/pipeline.keras")
+answers = {name: pipeline.predict(json.loads(sys.argv[2]), verbose=0) for name, pipeline in loaded.items()}
+print(json.dumps({name: {key: a.tolist() for key, a in one.items()} for name, one in answers.items()}))
 """
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True)
-    answers = np.load(tmp_path / "answers.npz")
-    assert answers["label"].tolist() == expected["label"].tolist()
-    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5)
+    command = [sys.executable, "-c", program, str(tmp_path), json.dumps(columns)]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    expected = pipeline.predict(columns, verbose=0)
+    for answers in json.loads(output.splitlines()[-1]).values():
+        assert answers["label"] == expected["label"].tolist()
+        np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5)
 
 
 def test_export_has_kerass_meaning(tmp_path):
@@ -203,6 +215,7 @@ def test_fit_and_evaluate_take_strings(tmp_path):
         windows.fit(texts, labels)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_mixed_precision_gives_float32_answers():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -216,6 +229,7 @@ def test_mixed_precision_gives_float32_answers():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("eagerly")
 def test_nothing_is_answered_by_nothing(kind):
     pipeline, strings = make(kind)
     answers = pipeline.predict({name: [] for name in strings}, verbose=0)

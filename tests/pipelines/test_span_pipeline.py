@@ -53,11 +53,13 @@ def test_answers_are_substrings(pipeline, answers):
     assert any(answers["start"] >= 0)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_in_whatever_batch(pipeline, answers):
     same(answers, pipeline.predict(COLUMNS, batch_size=2))
     same(answers, {k: v.numpy() for k, v in pipeline(COLUMNS).items()})
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_saved_in_every_way(pipeline, answers, tmp_path):
     path = kbert.export(pipeline, tmp_path / "served")
     columns = {name: tf.constant(column) for name, column in COLUMNS.items()}

@@ -61,6 +61,7 @@ def test_tags_and_entities_agree(answers):
 
 
 @pytest.mark.parametrize("name", ["tags", "entities"])
+@pytest.mark.usefixtures("eagerly")
 def test_answers_do_not_depend_on_the_batches(name, pipelines, answers):
     pipeline, expected = pipelines[name], answers[name]
     same(pipeline.predict({"text": TEXTS}, batch_size=1, verbose=0), expected)
@@ -94,6 +95,7 @@ def test_rows(pipelines, answers):
         assert all(set(one) == {"entity", "type", "start", "end", "score"} for one in row["entities"])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_saving_and_exporting(pipelines, answers, tmp_path):
     pipeline = pipelines["entities"]
     pipeline.save(tmp_path / "pipeline.keras")

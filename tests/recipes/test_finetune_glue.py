@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
@@ -55,7 +56,8 @@ def test_one_run_of_a_pair_task(home, tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def restarted(home):
-    run_recipe("finetune_glue", *_arguments(home, "SST-2", home / "restarted", *RESTARTS))
+    with run_eagerly():
+        run_recipe("finetune_glue", *_arguments(home, "SST-2", home / "restarted", *RESTARTS))
     return home / "restarted"
 
 
@@ -79,6 +81,7 @@ def test_the_best_restart_is_kept(restarted):
         assert (restarted / "model" / name).read_bytes() == (best / "model" / name).read_bytes()
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch, capsys):
     whole = text_task.training_dataset
     arguments = _arguments(home, "SST-2", tmp_path / "run", *RESTARTS)
@@ -106,7 +109,8 @@ def test_two_replicas_are_one(home, restarted, tmp_path):
 @pytest.fixture(scope="module")
 def grid(home):
     flags = ("--train-examples", 16, "--steps", 2, "--restarts", 2, "--learning-rate", "1e-2,1e-5", "--dropout", 0)
-    run_recipe("finetune_glue", *_arguments(home, "CoLA", home / "grid", *flags))
+    with run_eagerly():
+        run_recipe("finetune_glue", *_arguments(home, "CoLA", home / "grid", *flags))
     return home / "grid"
 
 

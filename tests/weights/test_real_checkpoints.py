@@ -75,6 +75,7 @@ def test_masked_lm_logits(weights, golden):
     np.testing.assert_allclose(found, golden["mlm_logits"], rtol=0, atol=1e-4)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_fill_mask_recipe(weights, golden, capsys):
     run_recipe("fill_mask", *CLOZES, "--model", weights / "bert-tiny-mlm", "--top-k", TOP, "--json")
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
@@ -85,6 +86,7 @@ def test_the_fill_mask_recipe(weights, golden, capsys):
     np.testing.assert_allclose(found, golden["probabilities"], rtol=1e-4)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_similar_sentences_are_near(weights):
     sentences = [
         "A man is playing a guitar.",

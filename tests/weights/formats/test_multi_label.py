@@ -15,6 +15,7 @@ def pipeline():
 
 
 @pytest.mark.parametrize("format", ["kbert", "huggingface"])
+@pytest.mark.usefixtures("eagerly")
 def test_it_comes_back(pipeline, format, tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "it", format=format)
     loaded = load(tmp_path / "it")

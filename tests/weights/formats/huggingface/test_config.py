@@ -61,6 +61,7 @@ def classifier(directory, rows, **changes):
     edit(directory / "config.json", **{"architectures": ["BertForSequenceClassification"], **changes})
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_labels(directory):
     classifier(directory, 3, id2label={"1": "b", "0": "a", "2": "c"})
     model = load(directory)
@@ -102,6 +103,7 @@ def test_a_classifier_without_architectures(directory, pooler):
     assert any("does not say which class" in remark for remark in stored.remarks)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_sentence_transformers_say_how_they_pool(directory):
     (directory / "1_Pooling").mkdir()
     modes = {"word_embedding_dimension": 12, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}

@@ -1,14 +1,11 @@
 """kbert directories: round trips, other tasks, overrides, and what is written."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.paths import ROOT
-from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, randomise, tiny_config, tiny_tokenizer
+from helpers.tiny_bert import TEXTS, VOCABULARY, randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.pipelines.settings import ModelSettings
@@ -66,24 +63,6 @@ def test_every_model_comes_back(task, tmp_path):
     assert {"kbert", "keras", "tensorflow", "python"} <= set(manifest["versions"])
 
 
-def test_a_pipeline_comes_back_in_another_process(tmp_path):
-    model = randomise(kbert.BertClassifier(tiny_config(), num_labels=2))
-    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["no", "yes ß"], sequence_length=13, pair=True)
-    kbert.save_pretrained(pipeline, tmp_path / "model")
-    program = """
-import sys, json, kbert
-pipeline = kbert.build_pipeline(kbert.load_pretrained(sys.argv[1]))
-answers = pipeline.predict(json.loads(sys.argv[2]), verbose=0)
-print(json.dumps({"label": answers["label"].tolist(), "probabilities": answers["probabilities"].tolist()}))
-"""
-    columns = {"text": TEXTS, "text_pair": PAIRS}
-    command = [sys.executable, "-c", program, str(tmp_path / "model"), json.dumps(columns)]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    answers, expected = json.loads(output.splitlines()[-1]), pipeline.predict(columns, verbose=0)
-    assert answers["label"] == expected["label"].tolist()
-    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5)
-
-
 def test_a_fill_mask_pipeline_keeps_the_plain_tokenizer(tmp_path):
     pipeline = kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tiny_tokenizer(), max_masks=3, top_k=2)
     kbert.save_pretrained(pipeline, tmp_path / "model")
@@ -95,6 +74,7 @@ def test_a_fill_mask_pipeline_keeps_the_plain_tokenizer(tmp_path):
 # Other tasks.
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_pretraining_to_classification(pretrained, caplog):
     path, original = pretrained
     caplog.set_level("INFO", logger="kbert")

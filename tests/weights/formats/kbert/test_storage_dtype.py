@@ -43,6 +43,7 @@ def test_another_task_takes_the_encoder(tmp_path):
     assert load(tmp_path / "half", dtype="mixed_bfloat16").dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_pipeline_and_the_files_that_keras_reads(tmp_path):
     model = randomise(kbert.BertClassifier(tiny_config(), num_labels=2))
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), sequence_length=9)

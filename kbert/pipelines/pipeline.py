@@ -155,6 +155,7 @@ class Pipeline(keras.Model):
         """What the model is trained on, from strings, or from a tf.data.Dataset of (strings, labels …)."""
         if isinstance(x, tf.data.Dataset):
 
+            @tf.autograph.experimental.do_not_convert
             def batch(strings, *labels):
                 return (self._batch(strings), *map(self._targets, labels[:1]), *labels[1:])
 

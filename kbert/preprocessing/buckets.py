@@ -137,6 +137,7 @@ def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data
     sizes = tf.constant(sizes, tf.int32)
     first, done = divmod(start_step, size)
 
+    @tf.autograph.experimental.do_not_convert
     def deal(window, numbers):  # [size * B]
         numbers = tf.gather(numbers, tf.argsort(tf.gather(sizes, numbers), stable=True))
         batches = tf.reshape(numbers, (size, batch_size))

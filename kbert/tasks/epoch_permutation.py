@@ -35,6 +35,7 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
         first_epoch, done = divmod(step * batch_size, count)
         return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_order).skip(done)
 
+    @tf.autograph.experimental.do_not_convert
     def epoch_order(epoch):
         return tf.data.Dataset.from_tensor_slices(permutation(fold_in(seed, epoch), count))
 

@@ -66,6 +66,7 @@ def _batches(order, columns, preprocessor, batch_size, padding):
     rows = np.concatenate([order, np.repeat(order[-1:], missing)]).reshape(-1, batch_size)
     columns = {name: tf.constant(column) for name, column in columns.items()}
 
+    @tf.autograph.experimental.do_not_convert
     def batch(indices):  # [B]
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in columns.items()})
         return trim_padding(inputs, padding)

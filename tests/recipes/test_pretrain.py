@@ -21,6 +21,9 @@ QUICK = ("--batch-size", 8, "--sequence-length", 24, "--max-predictions", 4, "--
          "--evaluation-batches", 2, "--log-every", 5, "--checkpoint-every", 10)  # fmt: skip
 
 
+RUN = ("--dropout", 0, "--checkpoint-every", 80)
+
+
 def _document(number):
     """Sentences that go on with the alphabet, letter by letter: a masked letter follows from its neighbours."""
     letters = [LETTERS[(number * 7 + i) % len(LETTERS)] for i in range(6 * (3 + number % 5))]
@@ -42,7 +45,7 @@ def _arguments(home, output, *more, steps=20):
 
 @pytest.fixture(scope="module")
 def run(home):
-    run_recipe("pretrain", *_arguments(home, home / "run", "--dropout", 0, steps=160))
+    run_recipe("pretrain", *_arguments(home, home / "run", *RUN, steps=160))
     return home / "run"
 
 
@@ -83,7 +86,7 @@ def test_what_it_leaves(run):
 def test_a_second_run_says_what_is_there(home, run):
     before = (run / "metrics.json").read_bytes()
     with pytest.raises(SystemExit, match="finished run.*--overwrite"):
-        run_recipe("pretrain", *_arguments(home, run, "--dropout", 0, steps=160))
+        run_recipe("pretrain", *_arguments(home, run, *RUN, steps=160))
     assert (run / "metrics.json").read_bytes() == before
 
 
@@ -133,7 +136,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
 
 
 def test_a_run_is_extended_only_with_a_rate_that_is_constant(home, run):
-    more = _arguments(home, run, "--dropout", 0, steps=200)
+    more = _arguments(home, run, *RUN, steps=200)
     for warmup in ((), ("--warmup-steps", 16)):  # the warm-up, too, is by default a part of the steps; 16 of 160
         with pytest.raises(SystemExit, match="learning rate depends on the number of steps: at step 16 "):
             run_recipe("pretrain", *more, *warmup)

@@ -62,11 +62,14 @@ def test_padded_outputs_are_as_wide_in_every_batch(served):
             assert all(size for size in spec.shape[1:]), name
 
 
+IN_PYTHON = ("single", "span", "tagging")  # every kind, in a process that has no Python at all: test_c_api.py
+
+
 @pytest.fixture(scope="module")
 def fresh_process(served_models, tmp_path_factory):
-    """What a process that never imports kbert answers: each model's serving_default, on all rows, on one, on none."""
+    """What a process that never imports kbert answers: some models' serving_default, on all rows, on one, on none."""
     directory = tmp_path_factory.mktemp("fresh")
-    jobs = {kind: (str(served.path), served.columns) for kind, served in served_models.items()}
+    jobs = {kind: (str(served_models[kind].path), served_models[kind].columns) for kind in IN_PYTHON}
     np.save(directory / "jobs.npy", jobs, allow_pickle=True)
     program = """
 import sys
@@ -87,7 +90,9 @@ np.save(sys.argv[1] + "/results.npy", results, allow_pickle=True)
     return np.load(directory / "results.npy", allow_pickle=True).item()
 
 
-def test_answers_in_a_fresh_process_without_kbert(served, fresh_process):
+@pytest.mark.parametrize("kind", IN_PYTHON)
+def test_answers_in_a_fresh_process_without_kbert(served_models, kind, fresh_process):
+    served = served_models[kind]
     expected = served.pipeline(served.columns)
     for answers, rows in zip(fresh_process[served.kind], (slice(None), slice(1, 2), slice(0, 0)), strict=True):
         assert answers.keys() == expected.keys()

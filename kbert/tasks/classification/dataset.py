@@ -108,6 +108,7 @@ def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
     """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenised."""
     texts = {name: tf.constant(column) for name, column in examples.columns.items()}
 
+    @tf.autograph.experimental.do_not_convert
     def count(rows):  # [up to 1024]
         batch = preprocessor({name: tf.gather(column, rows) for name, column in texts.items()})
         tokens = tf.math.count_nonzero(batch["padding_mask"], axis=-1, dtype=tf.int32)
@@ -123,6 +124,7 @@ def _batches(rows, examples, preprocessor, padding, weights):
     labels = tf.constant(examples.labels, kind)
     factors = None if weights is None else tf.constant(weights, "float32")
 
+    @tf.autograph.experimental.do_not_convert
     def batch(indices):  # [B]
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in texts.items()})
         one = trim_padding(inputs, padding), {output: tf.gather(labels, indices)}

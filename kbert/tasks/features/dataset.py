@@ -73,6 +73,7 @@ def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int =
         batch = sentences.batch(rows)
         return batch["features"], batch["mask"], batch["labels"]
 
+    @tf.autograph.experimental.do_not_convert
     def batch(rows):  # [B]
         features, mask, labels = tf.numpy_function(read, [rows], [tf.float32, tf.bool, tf.int32])
         features.set_shape((batch_size, None, len(sentences.columns), sentences.features.shape[-1]))

@@ -50,6 +50,7 @@ def window_dataset(
     labels = {name: tf.constant(values) for name, values in labels.items()}
     factors = None if weights is None else tf.constant(weights, "float32")
 
+    @tf.autograph.experimental.do_not_convert
     def batch(windows):  # [B]
         inputs = store.batch(windows)
         one = trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}

@@ -97,6 +97,7 @@ def tagging_dataset(
     with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph
         columns = {name: tf.constant(column) for name, column in columns.items()}
 
+    @tf.autograph.experimental.do_not_convert
     def batch(rows):  # [B]
         inputs = {name: tf.gather(column, rows) for name, column in columns.items()}
         inputs = trim_padding(inputs, padding, also=("labels", "weights"))

@@ -18,45 +18,32 @@ import argparse
 import json
 import pathlib
 
-from flags import (
-    add_choice_flags,
-    add_flags,
-    add_stored_flags,
-    add_tag_flags,
-    command,
-    inputs_of,
-    plain_errors,
-    settings_of,
-    source,
-    stored_options,
-)
+import flags
 
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
-OPTIONS = {  # of task objects → flags
-    **{name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")},
-    **{name: name for name in ("format", "scheme", "tag_column", "context", "version")},
-    "choices": "choice_columns",
-}
+COLUMNS = {name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")}
+OTHERS = {name: name for name in ("format", "scheme", "tag_column", "context", "version")}
+OPTIONS = COLUMNS | OTHERS | {"choices": "choice_columns"}  # of task objects → flags
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--model", metavar="SOURCE", type=source, required=True, action="append", help="of a fine-tuned model")
+    add("--model", metavar="SOURCE", type=flags.source, required=True, action="append", help="of a fine-tuned model")
     add("--data", metavar="PATH", type=pathlib.Path, required=True, help="labelled examples; of --task: GLUE's files")
     add("--task", choices=GLUE_TASKS, help="GLUE task whose dev set to use")
     add("--text-column", metavar="NAME", help="column of the text (default: text)")
     add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     add("--label-column", metavar="NAME", help="column of the label (default: label)")
-    add_choice_flags(parser)
-    add_tag_flags(parser)
-    add_stored_flags(parser)
+    flags.add_choice_flags(parser)
+    flags.add_tag_flags(parser)
+    flags.add_stored_flags(parser)
     add("--context", choices=("document", "sentence"), help="of a tagger (default: document)")
     add("--version", choices=("1.1", "2.0"), help="whose rules score questions (default: as the questions have it)")
-    flags = ("output", "batch-size", "strategy", "logical-cpus", "precision", "json", "overwrite")
+    shared = ("output", "batch-size", "strategy", "logical-cpus", "precision", "json", "overwrite")
     output = {"required": False, "help": "where metrics.json, settings.json and predictions go"}
-    add_flags(parser, *flags, output=output)
+    flags.add_flags(parser, *shared, output=output)
     parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own
     args = parser.parse_args(argv)
     if args.task and any(value is not None for value in options_of(args).values()):
@@ -71,7 +58,7 @@ def options_of(args):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
+    with flags.plain_errors():
         import kbert
         from kbert.pipelines.registry import task_class
         from kbert.tasks.evaluate import check_examples, describe_scores, evaluate_dev_sets, load_ensemble
@@ -79,15 +66,15 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         with choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus).scope():
-            pipeline = load_ensemble(args.model, **stored_options(args))
+            pipeline = load_ensemble(args.model, **flags.stored_options(args))
         own = task_class(pipeline.model.task)
         task = kbert.tasks.glue(args.task) if args.task else own.from_options(options_of(args))
         dev_sets = task.dev_sets(args.data)
         for examples in dev_sets.values():  # before the work of predicting
             check_examples(pipeline, task, examples)
         if args.output:
-            inputs = inputs_of(args, data=[one.path for one in dev_sets.values()])
-            run = open_run(args.output, settings_of(args), args.overwrite, inputs=inputs, recipe="evaluate.py")
+            inputs = flags.inputs_of(args, data=[one.path for one in dev_sets.values()])
+            run = open_run(args.output, flags.settings_of(args), args.overwrite, inputs=inputs, recipe="evaluate.py")
     result = evaluate_dev_sets(pipeline, task, dev_sets, args.batch_size)
     print(describe_scores(result.scores))
     if args.output:
@@ -99,4 +86,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    flags.command(main)

@@ -16,41 +16,40 @@ takes words x layers x hidden x 2 bytes and may be deleted at the end.
 import argparse
 import json
 
-from flags import (
-    add_example_flags,
-    add_flags,
-    add_tag_flags,
-    command,
-    inputs_of,
-    plain_errors,
-    positive_int,
-    rate,
-    read_train_and_dev,
-    settings_of,
-)
+import flags
 
 from kbert.models.feature_modes import FEATURE_MODES
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_example_flags(parser, "tagged words")
-    add_tag_flags(parser)
+    flags.add_example_flags(parser, "tagged words")
+    flags.add_tag_flags(parser)
     add = parser.add_argument
-    add("--train-sentences", metavar="N", type=positive_int, help="train on the first N only")
+    add("--train-sentences", metavar="N", type=flags.positive_int, help="train on the first N only")
     add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="(default: all)")
-    add("--units", metavar="N", type=positive_int, default=768, help="of each LSTM and direction (default: 768)")
-    add("--dropout", metavar="X", type=rate, default=0.1, help="of the BiLSTM (default: 0.1)")
-    add("--checkpoint-every", metavar="STEPS", type=positive_int, default=100, help="(default: 100)")
-    flags = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "precision")
+    add("--units", metavar="N", type=flags.positive_int, default=768, help="of each LSTM and direction (default: 768)")
+    add("--dropout", metavar="X", type=flags.rate, default=0.1, help="of the BiLSTM (default: 0.1)")
+    add("--checkpoint-every", metavar="STEPS", type=flags.positive_int, default=100, help="(default: 100)")
+    shared = (
+        "init",
+        "output",
+        "epochs",
+        "steps",
+        "batch-size",
+        "learning-rate",
+        "sequence-length",
+        "seed",
+        "precision",
+    )
     own = {"init": {"required": True}, "epochs": {"default": 10.0}, "learning_rate": {"default": 1e-3}}
-    add_flags(parser, *flags, "json", "overwrite", **own)
+    flags.add_flags(parser, *shared, "json", "overwrite", **own)
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
+    with flags.plain_errors():
         import kbert
         from kbert.tasks.features.table import describe_scores
         from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
@@ -58,15 +57,15 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         task = kbert.tasks.Tagging(args.scheme, args.tag_column)
-        train, dev = read_train_and_dev(args, task)
+        train, dev = flags.read_train_and_dev(args, task)
         train = train.take(range(args.train_sentences)) if args.train_sentences else train
         tags = task.settings(train)["labels"]
         hardware = choose_hardware("one", args.precision)
         outputs, length = ("hidden_states",), args.sequence_length
         encoder = kbert.load_pretrained(args.init, task="encoder", outputs=outputs, sequence_length=length)
         about = {
-            "settings": settings_of(args, "feature_mode"),
-            "inputs": inputs_of(args),
+            "settings": flags.settings_of(args, "feature_mode"),
+            "inputs": flags.inputs_of(args),
             "recipe": "feature_based_ner.py",
         }
         run = open_run(args.output, overwrite=args.overwrite, **about)
@@ -86,4 +85,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    flags.command(main, resumes=True)

@@ -16,24 +16,14 @@ directory), metrics.json, settings.json and, for several runs, a folder for each
 
 import argparse
 
-from flags import (
-    add_finetuning_flags,
-    command,
-    directory,
-    finetuning_options,
-    plain_errors,
-    positive_float,
-    positive_int,
-    report,
-    settings_of,
-)
+import flags
 
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 
 def rates(text: str) -> list[float]:
     """Numbers above 0 with commas between them, all different."""
-    values = [positive_float(part) for part in text.split(",")]
+    values = [flags.positive_float(part) for part in text.split(",")]
     if len(set(values)) < len(values):
         raise argparse.ArgumentTypeError(f"expected different learning rates. Received: {text}")
     return values
@@ -43,11 +33,11 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--task", choices=[*GLUE_TASKS, "all"], required=True, help="of GLUE")
-    add("--data", metavar="DIR", type=directory, required=True, help="the GLUE files")
-    add("--train-examples", metavar="N", type=positive_int, help="train on that many, drawn at random")
-    add("--restarts", metavar="N", type=positive_int, default=1, help="seeds to try (default: 1)")
+    add("--data", metavar="DIR", type=flags.directory, required=True, help="the GLUE files")
+    add("--train-examples", metavar="N", type=flags.positive_int, help="train on that many, drawn at random")
+    add("--restarts", metavar="N", type=flags.positive_int, default=1, help="seeds to try (default: 1)")
     add("--submission", action="store_true", help="answer the test files and zip the answers")
-    add_finetuning_flags(parser, learning_rate={"metavar": "X[,X…]", "type": rates, "default": "5e-5"})
+    flags.add_finetuning_flags(parser, learning_rate={"metavar": "X[,X…]", "type": rates, "default": "5e-5"})
     return parser.parse_args(argv)
 
 
@@ -55,16 +45,16 @@ def prepare(args):
     """All fine-tunings, ready to start."""
     from kbert.tasks.glue_benchmark.grid import GlueGrid
 
-    options = finetuning_options(args)
+    options = flags.finetuning_options(args)
     grid = {"rates": options.pop("learning_rate"), "train_examples": args.train_examples, "tests": args.submission}
     grid["seeds"] = range(seed := options.pop("seed"), seed + args.restarts)
-    more = {"settings": settings_of(args), "recipe": "finetune_glue.py"}
+    more = {"settings": flags.settings_of(args), "recipe": "finetune_glue.py"}
     return GlueGrid(args.init, args.data, args.output, args.task, **grid, **more, **options)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
+    with flags.plain_errors():
         from kbert.tasks.glue_benchmark.table import describe_all
         from kbert.training.dry_run import format_estimate
 
@@ -76,10 +66,10 @@ def main(argv=None):
     scores = grid.run()
     print(f"\n{describe_all(args.task, scores)}")
     if args.submission:
-        with plain_errors():
+        with flags.plain_errors():
             print(grid.submit(args.batch_size))
-    report(args, scores)
+    flags.report(args, scores)
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    flags.command(main, resumes=True)

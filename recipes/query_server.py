@@ -23,33 +23,28 @@ from flags import file as existing_file
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("texts", metavar="TEXT", nargs="*", help="single texts")
-    parser.add_argument("--pair", metavar=("A", "B"), nargs=2, help="a pair of texts")
-    parser.add_argument("--question", metavar="Q", help="a question; its context is in --context-file")
-    parser.add_argument("--context-file", metavar="FILE", type=existing_file, help="a text file that holds the answer")
-    parser.add_argument("--prompt", metavar="P", help="a prompt, to be continued by one of the choices")
-    parser.add_argument("--choice", metavar="C", action="append", default=[], help="a choice; given several times")
-    parser.add_argument("--input", metavar="FILE", type=existing_file, help="a file with a JSON object a line")
+    add = parser.add_argument
+    add("texts", metavar="TEXT", nargs="*", help="single texts")
+    add("--pair", metavar=("A", "B"), nargs=2, help="a pair of texts")
+    add("--question", metavar="Q", help="a question; its context is in --context-file")
+    add("--context-file", metavar="FILE", type=existing_file, help="a text file that holds the answer")
+    add("--prompt", metavar="P", help="a prompt, to be continued by one of the choices")
+    add("--choice", metavar="C", action="append", default=[], help="a choice; given several times")
+    add("--input", metavar="FILE", type=existing_file, help="a file with a JSON object a line")
     url = "http://localhost:8501"
     help = f"http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: {url})"
-    parser.add_argument("--url", default=url, help=help)
+    add("--url", default=url, help=help)
     help = "PEM file of the certificates that sign the server's (default: public authorities)"
-    parser.add_argument("--root-certificates", metavar="FILE", type=existing_file, help=help)
-    files = ("CERTIFICATE", "KEY")
-    parser.add_argument(
-        "--client-certificate",
-        metavar=files,
-        nargs=2,
-        type=existing_file,
-        help="PEM files that authenticate the client",
-    )
-    parser.add_argument("--model", metavar="NAME", required=True, help="the model's name on the server")
-    parser.add_argument("--version", metavar="N", type=positive_int, help="its version (default: the server's choice)")
-    parser.add_argument("--label", metavar="NAME", help="a version label, such as stable, in place of --version")
-    parser.add_argument("--signature", metavar="NAME", default="serving_default", help="(default: serving_default)")
-    parser.add_argument("--timeout", metavar="SECONDS", type=positive_float, default=10.0, help="(default: 10)")
-    parser.add_argument("--tries", metavar="N", type=positive_int, default=3, help="of a busy server (default: 3)")
-    parser.add_argument("--batch-size", metavar="N", type=positive_int, default=32, help="of --input (default: 32)")
+    add("--root-certificates", metavar="FILE", type=existing_file, help=help)
+    files, help = ("CERTIFICATE", "KEY"), "PEM files that authenticate the client"
+    add("--client-certificate", metavar=files, nargs=2, type=existing_file, help=help)
+    add("--model", metavar="NAME", required=True, help="the model's name on the server")
+    add("--version", metavar="N", type=positive_int, help="its version (default: the server's choice)")
+    add("--label", metavar="NAME", help="a version label, such as stable, in place of --version")
+    add("--signature", metavar="NAME", default="serving_default", help="(default: serving_default)")
+    add("--timeout", metavar="SECONDS", type=positive_float, default=10.0, help="(default: 10)")
+    add("--tries", metavar="N", type=positive_int, default=3, help="of a busy server (default: 3)")
+    add("--batch-size", metavar="N", type=positive_int, default=32, help="of --input (default: 32)")
     args = parser.parse_args(argv)
     given = [args.texts, args.pair, args.question is not None, args.prompt is not None, args.input]
     if sum(map(bool, given)) != 1:

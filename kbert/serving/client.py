@@ -9,6 +9,7 @@ from kbert.serving.rest_transport import RestTransport, address_of
 from kbert.serving.serving_error import ServingError
 from kbert.serving.trim import trim_answers
 
+_REST_PORT = 8501  # TensorFlow Serving's default
 _WAIT = 0.2  # seconds before the second try, doubled each time
 
 
@@ -108,7 +109,7 @@ class ServingClient:
         return self._patiently(lambda: self._transport.metadata(self._spec(), self.timeout))
 
     def curl(self, inputs, signature="serving_default", verb="predict"):
-        """The curl command of the same request over REST.
+        """The curl command of the same request over REST; for a client over gRPC, at TensorFlow Serving's default port.
 
         Args:
             inputs: as for `predict`; for the verbs classify and regress the examples.
@@ -117,8 +118,7 @@ class ServingClient:
         """
         asked = {"inputs": _filled(inputs)} if verb == "predict" else {"examples": inputs}
         body = json.dumps({"signature_name": signature, **asked}, ensure_ascii=False)
-        url = self.url.replace("grpcs://", "https://").replace("grpc://", "http://").replace(":8500", ":8501")
-        address = f"{address_of(url, self._spec())}:{verb}"
+        address = f"{address_of(_rest_url(self.url), self._spec())}:{verb}"
         return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(address)}"
 
     def _spec(self, signature=None):
@@ -161,6 +161,15 @@ def _checked_scheme(url):
     except ValueError as error:
         raise ValueError(f"ServingClient: {expected}. Received: {url!r} ({error})") from None
     return parts.scheme
+
+
+def _rest_url(url):
+    """A client's URL, or the one of the same server's REST."""
+    parts = urllib.parse.urlsplit(url)
+    if not parts.scheme.startswith("grpc"):
+        return url
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme.replace('grpc', 'http')}://{host}:{_REST_PORT}"
 
 
 def _filled(inputs):

@@ -158,6 +158,21 @@ def test_wrong_arguments():
         ServingClient("http://localhost:8501", "single", version=1, label="stable")
 
 
+@pytest.mark.parametrize(
+    ("url", "rest"),
+    [
+        ("grpc://host:9000", "http://host:8501"),
+        ("grpcs://host:8500", "https://host:8501"),
+        ("grpc://[::1]:8500", "http://[::1]:8501"),
+        ("https://host:443/prefix", "https://host:443/prefix"),
+    ],
+)
+def test_the_curl_line_is_for_rest(url, rest):
+    pytest.importorskip("grpc")
+    line = ServingClient(url, "reviews").curl({"text": ["a"]})
+    assert shlex.split(line)[-1] == f"{rest}/v1/models/reviews:predict"
+
+
 def test_the_curl_line_asks_the_same(server, served_models):
     client = ServingClient(server.rest, "single")
     line = client.curl({"text": ['it\'s é "good"']})

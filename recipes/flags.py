@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import pathlib
+import sys
 
 from kbert.training.console import log_to_console
 from kbert.training.program import plain_errors
@@ -258,6 +259,21 @@ def stored_options(arguments: argparse.Namespace) -> dict:
     """The flags of `add_stored_flags` that are given, as `kbert.build_pipeline` takes them."""
     given = {"window_pooling": arguments.window_pooling, "null_threshold": arguments.null_threshold}
     return {name: None if value == "off" else value for name, value in given.items() if value is not None}
+
+
+def parse_with_beam_flags(parser: argparse.ArgumentParser, argv=None) -> argparse.Namespace:
+    """Adds --runner and --shared, and parses; what follows ``--`` becomes ``beam_flags``, a list of strings."""
+    runner = "an Apache Beam runner, such as DirectRunner; its flags follow -- (default: this process alone)"
+    parser.add_argument("--runner", metavar="NAME", help=runner)
+    shared = "with --runner, a directory that all workers see (default: one beside or within --output)"
+    parser.add_argument("--shared", metavar="DIR", type=pathlib.Path, help=shared)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    end = argv.index("--") if "--" in argv else len(argv)
+    arguments = parser.parse_args(argv[:end])
+    arguments.beam_flags = argv[end + 1 :]
+    if arguments.runner is None and (arguments.beam_flags or arguments.shared):
+        parser.error("--shared, and flags after --, need --runner")
+    return arguments
 
 
 _NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "log_every", "checkpoint_every", "dry_run")

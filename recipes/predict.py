@@ -11,13 +11,30 @@ encoder an embedding, multiple choice the number of the best choice, a tagger th
 (for pairs: two texts separated by a tab; for questions: question, tab, context).
 --output: .jsonl, or .csv if an answer fits into a row of a table. It appears when it is complete; the same command
 resumes a killed run. The .metrics.json file beside it has the settings, the number of texts and the time.
+--model may also be a SavedModel of export.py, which answers with the settings it was exported with. With --runner the
+texts are answered by Apache Beam on several processes or machines, with the same result; what follows -- are Beam's own
+flags: docs/beam.md.
+
+    python recipes/predict.py --model saved_models/reviews/1 --input texts.csv --output answers.jsonl \
+        --runner DirectRunner -- --direct_num_workers=4 --direct_running_mode=multi_processing
 """
 
 import argparse
+import functools
 import sys
 import time
 
-from flags import add_flags, add_stored_flags, command, plain_errors, positive_int, settings_of, source, stored_options
+from flags import (
+    add_flags,
+    add_stored_flags,
+    command,
+    parse_with_beam_flags,
+    plain_errors,
+    positive_int,
+    settings_of,
+    source,
+    stored_options,
+)
 from flags import file as existing_file
 
 COLUMNS = ("text", "text_pair", "question", "context", "prompt")
@@ -25,7 +42,9 @@ COLUMNS = ("text", "text_pair", "question", "context", "prompt")
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="as --init of other recipes")
+    parser.add_argument(
+        "--model", metavar="SOURCE", type=source, required=True, help="as --init of other recipes, or a SavedModel"
+    )
     parser.add_argument("--input", metavar="FILE", type=existing_file, required=True, help="the texts")
     for name in COLUMNS:
         flag, about = f"--{name.replace('_', '-')}-column", f"column of the {name} (default: {name})"
@@ -39,7 +58,7 @@ def parse_arguments(argv):
     parser.add_argument("--tagging-output", choices=("tags", "entities"), help="of a tagger (default: entities)")
     about = {"output": {"metavar": "FILE", "help": "where the answers go"}, "batch_size": {"help": "texts at a time"}}
     add_flags(parser, "output", "batch-size", "precision", "overwrite", **about)
-    args = parser.parse_args(argv)
+    args = parse_with_beam_flags(parser, argv)
     args.metrics = args.output.with_suffix(".metrics.json")
     if args.output.suffix.lower() not in (".jsonl", ".csv"):
         parser.error(f"--output must end in .jsonl or .csv. Received: {args.output}")
@@ -56,23 +75,31 @@ def show(done, total, speed):
 
 def main(argv=None):
     args, start = parse_arguments(argv), time.monotonic()
+
+    def given(*names):
+        return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+    options = given("sequence_length", "top_k", "tagging_output") | stored_options(args)
     with plain_errors():
-        import kbert
         from kbert.files import write_json
-        from kbert.pipelines.registry import task_pipeline
+        from kbert.serving.exported_pipeline import ExportedPipeline, find_export
+        from kbert.tasks.load_pipeline import load_pipeline
         from kbert.tasks.predict_file import predict_file
-        from kbert.training.hardware import choose_hardware
+        from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 
-        def given(*names):
-            return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-
-        with choose_hardware("one", args.precision).scope():
-            model = kbert.load_pretrained(args.model)
-            options = given("sequence_length", "top_k", "tagging_output") | stored_options(args)
-            pipeline = kbert.build_pipeline(model, **{**task_pipeline(model.task).prediction_options, **options})
-        columns = {name: getattr(args, f"{name}_column") for name in COLUMNS}
+        if find_export(args.model) is None:
+            load = functools.partial(load_pipeline, args.model, args.precision, **options)
+        elif options or args.precision != "auto":
+            raise ValueError(f"{args.model} is a SavedModel, whose settings are fixed. Received: {sorted(options)}")
+        else:
+            load = functools.partial(ExportedPipeline, args.model)
         reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")
-        texts = predict_file(pipeline, args.input, args.output, columns=columns, progress=show, **reading)
+        reading["columns"] = {name: getattr(args, f"{name}_column") for name in COLUMNS}
+        if args.runner is None:
+            texts = predict_file(load(), args.input, args.output, progress=show, **reading)
+        else:
+            beam = {"runner": args.runner, "beam_flags": args.beam_flags, "shared": args.shared}
+            texts = predict_file_with_beam(load, args.input, args.output, **beam, **reading)
         seconds = round(time.monotonic() - start, 1)
         write_json(args.metrics, {"settings": settings_of(args, "metrics"), "texts": texts, "seconds": seconds})
     print(f"{texts:,} texts in {seconds:,.1f} s. Wrote {args.output}.")

@@ -6,13 +6,17 @@
 --output receives shards of token ids with their indexes, vocab.txt, manifest.json, and metrics.json with counts and
 statistics of the pre-training examples that they will give. Documents of the whole corpus are shuffled over the shards;
 --held-out of them are set aside for evaluation. A killed run resumes when the same command is given again. Formats of
-corpora: docs/data.md.
+corpora: docs/data.md. With --runner the files are tokenised by Apache Beam on several processes or machines, into the
+same records; what follows -- are Beam's own flags: docs/beam.md.
+
+    python recipes/prepare_records.py --corpus 'wiki/*.gz' --vocab vocab.txt --output records --runner DirectRunner \
+        -- --direct_num_workers=4 --direct_running_mode=multi_processing
 """
 
 import argparse
 import json
 
-from flags import add_flags, command, file, plain_errors, positive_int, rate
+from flags import add_flags, command, file, parse_with_beam_flags, plain_errors, positive_int, rate
 
 
 def parse_arguments(argv):
@@ -34,7 +38,7 @@ def parse_arguments(argv):
     add("--shuffle-shards", type=positive_int, default=16, metavar="N", help=shuffle_shards)
     add("--sequence-length", type=positive_int, default=128, help="of the report (default: 128)")
     add_flags(parser, "seed", "json", "overwrite")
-    return parser.parse_args(argv)
+    return parse_with_beam_flags(parser, argv)
 
 
 def main(argv=None):

@@ -28,6 +28,12 @@ def shared_data():
     return path
 
 
+@pytest.fixture(scope="session")  # before what the tests of a module share is made
+def apache_beam():
+    """The module; tests that need it are skipped where the extra beam is not installed."""
+    return pytest.importorskip("apache_beam", reason="needs apache-beam (the extra beam)")
+
+
 @pytest.fixture(autouse=True)
 def _propagate():
     """`log_to_console`, which importing recipes.flags calls, keeps kbert's lines from the fixture caplog."""

@@ -14,6 +14,7 @@ ROOMS = (
     "versions",
     "files",
     "locks",
+    "beam",
     "stateless_random",
     "keras_compat",
     "xla",

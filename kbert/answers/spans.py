@@ -169,7 +169,7 @@ class SpanAnswers(Answers):
 
     def to_dicts(self, answers):
         """``answer``, ``score``, ``start``, ``end``, ``null_score``, and ``n_best``: answers with probabilities."""
-        single = [name for name in answers if not name.startswith("n_best")]
+        single = ("answer", "score", "start", "end", "null_score")
         columns = (answers["n_best_answers"], answers["n_best_scores"].tolist(), answers["n_best_count"])
         for i, (texts, shares, count) in enumerate(zip(*columns, strict=True)):
             entries = [{"answer": a, "probability": p} for a, p in zip(texts[:count], shares[:count], strict=True)]

@@ -61,6 +61,27 @@ def iterate_documents(files, format="auto", language="en"):
     return _documents(files, format, language)
 
 
+def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
+    """The documents of one file, which may be none; they do not depend on other files of the corpus.
+
+    Raises:
+        ValueError: while reading, as `read_documents`.
+    """
+    for name, lines in open_texts(path):
+        reader = format
+        if format == "auto":
+            sample = _sample(lines)
+            reader, lines = detect_format(sample), itertools.chain(sample, lines)
+        yield from _gather(_READERS[reader](lines, language, name))
+
+
+def raise_no_sentences(files, format):
+    """Raises the ValueError of a corpus without a sentence."""
+    raise ValueError(
+        f"The corpus contains no sentences. Read: {len(files)} file(s), the first {files[0]}, as {format}."
+    )
+
+
 def detect_format(lines):
     """Detects the format of a text from its first 2,000 lines.
 
@@ -92,18 +113,11 @@ def _is_wrapped(line, following, width):
 def _documents(files, format, language):
     found = False
     for path in files:
-        for name, lines in open_texts(path):
-            reader = format
-            if format == "auto":
-                sample = _sample(lines)
-                reader, lines = detect_format(sample), itertools.chain(sample, lines)
-            for document in _gather(_READERS[reader](lines, language, name)):
-                found = True
-                yield document
+        for document in file_documents(path, format, language):
+            found = True
+            yield document
     if not found:
-        raise ValueError(
-            f"The corpus contains no sentences. Read: {len(files)} file(s), the first {files[0]}, as {format}."
-        )
+        raise_no_sentences(files, format)
 
 
 def _sample(lines):

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 POOL_SENTENCES = 32_768
+_TEXTS = (tf.TensorSpec((None,), tf.string), tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,), tf.int64))
 _POOL_BYTES = 1 << 23  # a pool of text is closed at this size too: sentences may be a megabyte long
 
 
@@ -62,19 +63,26 @@ def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
     Returns:
         tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.
     """
-    signature = (
-        tf.TensorSpec((), tf.int64),
-        tf.TensorSpec((None,), tf.string),
-        tf.TensorSpec((None,), tf.int32),
-        tf.TensorSpec((None,), tf.int64),
-    )
 
     def tokenize(epoch, strings, document_lengths, document_ids):
         return epoch, document_ids[-1] + 1, make_pool(tokenizer.call(strings), document_lengths, document_ids)
 
-    chunks = tf.data.Dataset.from_generator(lambda: _chunks(documents(), pool_sentences), output_signature=signature)
+    signature = (tf.TensorSpec((), tf.int64), *_TEXTS)
+    chunks = tf.data.Dataset.from_generator(
+        lambda: text_chunks(documents(), pool_sentences), output_signature=signature
+    )
     tokenize = tf.autograph.experimental.do_not_convert(tokenize)
     return chunks.prefetch(1).map(tokenize, num_parallel_calls=2, deterministic=True).prefetch(1)
+
+
+def pool_function(tokenizer):
+    """A function, traced once, from what `text_chunks` yields, without the epoch, to a `TokenPool`: for many files."""
+
+    @tf.function(input_signature=_TEXTS, autograph=False)
+    def pool(strings, document_lengths, document_ids):
+        return make_pool(tokenizer.call(strings), document_lengths, document_ids)
+
+    return pool
 
 
 def is_held_out(sentences, share):
@@ -83,12 +91,23 @@ def is_held_out(sentences, share):
     return int.from_bytes(digest, "little") < share * 2.0**64
 
 
+def pool_is_full(sentences, size, pool_sentences=POOL_SENTENCES):
+    """Whether a pool of text with so many sentences and bytes is closed before the next document."""
+    return sentences >= pool_sentences or size >= _POOL_BYTES
+
+
 def sufficient_share(documents):
     """A share that holds out at least one of so few documents in 19 of 20 corpora: what an error advises."""
     return min(0.5, math.ceil(30 / documents) / 10)
 
 
-def _chunks(documents, pool_sentences):
+def text_chunks(documents, pool_sentences=POOL_SENTENCES):
+    """The texts of pools: (epoch, sentences [n], sentences of each document [d], number of each document [d]) of each.
+
+    Args:
+        documents: iterator over (epoch, number, sentences), as for `text_pools`.
+        pool_sentences: as of `text_pools`.
+    """
     strings, lengths, numbers, size, current = [], [], [], 0, None
 
     def chunk():
@@ -98,7 +117,7 @@ def _chunks(documents, pool_sentences):
         return np.int64(current), array, np.array(lengths, np.int32), np.array(numbers, np.int64)
 
     for epoch, number, sentences in documents:
-        if lengths and (epoch != current or len(strings) >= pool_sentences or size >= _POOL_BYTES):
+        if lengths and (epoch != current or pool_is_full(len(strings), size, pool_sentences)):
             yield chunk()
             strings, lengths, numbers, size = [], [], [], 0
         current = epoch

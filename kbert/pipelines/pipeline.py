@@ -3,6 +3,9 @@
 Shapes: B batch.
 """
 
+import hashlib
+import json
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -90,6 +93,23 @@ class Pipeline(keras.Model):
     def tokenizer(self):
         """The preprocessor's `BertTokenizer`."""
         return self.preprocessor.tokenizer
+
+    @property
+    def task(self) -> str:
+        """The model's task."""
+        return self.model.task
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the string columns."""
+        return self.preprocessor.input_names
+
+    def fingerprint(self) -> str:
+        """A hash of the weights and the settings."""
+        digest = hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode())
+        for weight in self.model.get_weights():
+            digest.update(weight.tobytes())
+        return digest.hexdigest()
 
     def settings(self):
         """What `kbert.save_pretrained` stores besides weights and architecture, as the fields of `ModelSettings`."""

@@ -68,6 +68,21 @@ class TaskPipeline:
         """
         return {}
 
+    def exported_answers(self, labels: list[str] | None, outputs: frozenset[str]):
+        """The answers of an export, for the methods `to_dicts` and `table_row`.
+
+        Args:
+            labels: as stored in the export's card.
+            outputs: names of the outputs of ``serving_default``.
+
+        Returns:
+            `kbert.answers.answers.Answers`.
+
+        Raises:
+            ValueError: a task from outside kbert that has no such answers.
+        """
+        raise ValueError(f"Expected a task whose exports answer files. Received: {self.task}")
+
     def values_per_row(self, pipeline) -> int:
         """The number of floats of the pipeline's largest output or intermediate result for a row of S tokens."""
         return 1

@@ -1,7 +1,5 @@
 """Writes a pipeline's answers to every row of a file; a killed run resumes."""
 
-import csv
-import hashlib
 import json
 import logging
 import os
@@ -10,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kbert.files import explain_full_disk, flush, read_json, sha256, write_json
+from kbert.tasks.answered_rows import answered_rows, check_output, write_answers
 from kbert.tasks.prediction_rows import read_rows
 
 _LOGGER = logging.getLogger("kbert")
-FORMATS = (".jsonl", ".csv")
 _SECONDS = 20.0  # between two states from which a killed run can resume
 
 
@@ -36,7 +34,7 @@ def predict_file(
     result as an uninterrupted one.
 
     Args:
-        pipeline: `kbert.Pipeline`.
+        pipeline: `kbert.Pipeline` or `kbert.serving.exported_pipeline.ExportedPipeline`.
         source: file of inputs: see `kbert.tasks.prediction_rows.read_rows`.
         output: .jsonl, or .csv if an answer is a row of a table.
         columns: input of the pipeline → column of the file; the inputs' own names by default.
@@ -59,9 +57,8 @@ def predict_file(
         predict_file(pipeline, "reviews.csv", "answers.jsonl", columns={"text": "review"}, keep=["id"])
     """
     source, output = pathlib.Path(source), pathlib.Path(output)
-    _check_output(pipeline, output, overwrite)
-    names = pipeline.preprocessor.input_names
-    columns = {name: (columns or {}).get(name, name) for name in names}
+    check_output(pipeline, output, overwrite)
+    columns = {name: (columns or {}).get(name, name) for name in pipeline.input_names}
     rows = read_rows(pipeline, source, columns, keep, **reading)
     if not len(rows):
         raise ValueError(f"{source} holds no text")
@@ -71,68 +68,22 @@ def predict_file(
         "keep": list(keep),
         "batch_size": batch_size,
         "reading": json.loads(json.dumps(reading)),
-        "pipeline": _fingerprint(pipeline),
+        "pipeline": pipeline.fingerprint(),
     }
     with _Unfinished(output, run, overwrite) as unfinished:
-        write = _write_jsonl if output.suffix.lower() == ".jsonl" else _write_csv
         start = shown = time.monotonic()
         first = done = unfinished.rows
         if done:
             _LOGGER.info("%s: %s of %s rows are there; resuming.", output, f"{done:,}", f"{len(rows):,}")
         for batch in rows.batches(done, batch_size):
-            write(unfinished.file, _answers(pipeline, batch, columns, batch_size), pipeline.answers, header=done == 0)
+            answered = answered_rows(pipeline, batch, columns, batch_size)
+            write_answers(unfinished.file, answered, pipeline.answers, output.suffix, header=done == 0)
             done += len(batch)
             unfinished.advance(done)
             if progress is not None and time.monotonic() - shown > 2:
                 shown = time.monotonic()
                 progress(done, len(rows), (done - first) / (shown - start))
     return done
-
-
-def _check_output(pipeline, output, overwrite):
-    if output.suffix.lower() not in FORMATS:
-        raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
-    if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
-        raise ValueError(
-            f"The answers {sorted(pipeline.output)} of a {pipeline.model.task} model fit no table; "
-            "give --output a name in .jsonl"
-        )
-    if output.exists() and not overwrite:
-        raise FileExistsError(f"{output} exists; --overwrite replaces it")
-
-
-def _answers(pipeline, batch, columns, batch_size):
-    """Each row with its answers. Batches are always full, so that the model is traced only once."""
-    padded = batch + batch[-1:] * (batch_size - len(batch))
-    answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
-    for row, result in zip(batch, pipeline.answers.to_dicts(answers), strict=False):
-        if clash := set(row) & set(result):
-            raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
-        yield row, result
-
-
-def _write_jsonl(file, rows, answers, header):
-    for row, result in rows:
-        file.write(json.dumps(row | result, ensure_ascii=False) + "\n")
-
-
-def _write_csv(file, rows, answers, header):
-    writer = None
-    for row, result in rows:
-        cells = row | answers.table_row(result)
-        if writer is None:
-            writer = csv.DictWriter(file, cells)
-            if header:
-                writer.writeheader()
-        writer.writerow(cells)
-
-
-def _fingerprint(pipeline):
-    """A hash of the weights and the settings."""
-    digest = hashlib.sha256(json.dumps(pipeline.settings(), sort_keys=True).encode())
-    for weight in pipeline.model.get_weights():
-        digest.update(weight.tobytes())
-    return digest.hexdigest()
 
 
 class _Unfinished:

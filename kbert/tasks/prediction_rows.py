@@ -85,7 +85,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     """The rows of a file of inputs.
 
     Args:
-        pipeline: `kbert.Pipeline`.
+        pipeline: `kbert.Pipeline` or `kbert.serving.exported_pipeline.ExportedPipeline`.
         path: .csv, .tsv or .jsonl, read by columns; the formats of the pipeline's task (questions: SQuAD's .json); any
             other file is read line by line.
         columns: input of the pipeline → column of the file.
@@ -102,9 +102,9 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     is_table = path.suffix.lower() in TABLES
     if keep and not is_table:
         raise ValueError(f"Expected a table, as columns are to be kept. Received: {path}")
-    read_columns = task_pipeline(pipeline.model.task).read_columns
+    read_columns = task_pipeline(pipeline.task).read_columns
     if other := sorted(set(reading) - set(inspect.signature(read_columns).parameters)):
-        raise ValueError(f"Expected no {other} for the inputs of a {pipeline.model.task} model. Received: {reading}")
+        raise ValueError(f"Expected no {other} for the inputs of a {pipeline.task} model. Received: {reading}")
     read = read_columns(path, columns, **reading)
     if read is None and not is_table:
         return LineRows(path, list(columns.values()))

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
 
+from kbert.corpus import records_writer as writer_module
 from kbert.corpus import write_records as module
 from kbert.corpus.pool import is_held_out
 from kbert.corpus.records import Records
@@ -118,11 +119,11 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, 
             raise Killed
         original(path, content)
 
-    original = module._write
-    monkeypatch.setattr(module, "_write", write)
+    original = writer_module._write
+    monkeypatch.setattr(writer_module, "_write", write)
     with pytest.raises(Killed):
         write_records(documents, tokenizer, tmp_path / "killed", **ARGUMENTS)
-    monkeypatch.setattr(module, "_write", original)
+    monkeypatch.setattr(writer_module, "_write", original)
     assert is_records(tmp_path / "killed")
     with pytest.raises(ValueError, match="is unfinished"):
         Records(tmp_path / "killed")
@@ -135,9 +136,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, 
 def test_killed_between_the_manifest_and_the_end(tokenizer, tmp_path, monkeypatch):
     """Both manifest.json and unfinished.json are there: the same call ends it."""
     documents, states = make_documents(30), []
-    original = module._write
+    original = writer_module._write
     monkeypatch.setattr(
-        module, "_write", lambda path, content: states.append((path, content)) or original(path, content)
+        writer_module, "_write", lambda path, content: states.append((path, content)) or original(path, content)
     )
     write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
     whole = contents(tmp_path / "r")
@@ -150,7 +151,7 @@ def test_killed_between_the_manifest_and_the_end(tokenizer, tmp_path, monkeypatc
 @pytest.mark.parametrize("name", ["unfinished.json", "train-00001.tokens", "held-out-00000.index"])
 def test_a_damaged_unfinished_run_is_not_resumed(tokenizer, tmp_path, monkeypatch, name):
     documents = make_documents(60, seed=3)
-    monkeypatch.setattr(module._Writer, "_finish", lambda writer: None)
+    monkeypatch.setattr(writer_module.RecordsWriter, "write_manifest", lambda writer: None)
     with pytest.raises(ValueError, match="is unfinished"):
         write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
     content = bytearray((tmp_path / "r" / name).read_bytes())

@@ -2,12 +2,16 @@
 
 import gzip
 import json
+import sys
 
 import pytest
 from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
+from kbert.corpus.documents import read_documents
 from kbert.corpus.records import Records
+from kbert.corpus.write_records import write_records
+from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import write_vocabulary
 
 
@@ -79,3 +83,35 @@ def test_help_explains(capsys):
         run_recipe("prepare_records", "--help")
     printed = capsys.readouterr().out
     assert "Tokenise a corpus once" in printed and "--held-out SHARE" in printed
+
+
+@pytest.mark.parity
+@pytest.mark.usefixtures("apache_beam")
+def test_a_runner_prepares_the_same_records(arguments, tmp_path):
+    """On the command line, Beam's flags after --."""
+    flags = ("--held-out", 0.1, "--shard-tokens", 500, "--runner", "DirectRunner")
+    run_recipe("prepare_records", *arguments, *flags, "--", "--direct_num_workers=1")
+    manifest = read_json(tmp_path / "records/manifest.json")
+    assert sorted(path.name for path in (tmp_path / "records").iterdir() if path.name.endswith(".json")) == [
+        "inputs.json",
+        "manifest.json",
+        "metrics.json",
+        "settings.json",
+    ]
+    settings = {name: manifest["settings"][name] for name in ("corpus", "format", "language")}
+    options = {"held_out": 0.1, "shard_tokens": 500, "settings": settings}
+    documents = read_documents(str(tmp_path / "a.txt"))
+    write_records(documents, BertTokenizer(tmp_path / "vocab.txt"), tmp_path / "plain", **options)
+    for path in (tmp_path / "plain").iterdir():
+        assert (tmp_path / "records" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_runner_needs_beam_and_beams_flags_a_runner(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(SystemExit, match=r"error: A runner needs Apache Beam, .*pip install 'kbert\[beam\]'"):
+        run_recipe("prepare_records", *arguments, "--runner", "DirectRunner")
+    assert not (tmp_path / "records").exists()
+    for flags in (("--", "--direct_num_workers=2"), ("--shared", "x")):
+        with pytest.raises(SystemExit):
+            run_recipe("prepare_records", *arguments, *flags)
+        assert "need --runner" in capsys.readouterr().err

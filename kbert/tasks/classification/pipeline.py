@@ -32,6 +32,9 @@ class ClassificationPipeline(TextPipeline):
             answers = ClassificationAnswers(labels, settings["window_pooling"], name="answers")
         return self.preprocessor(tokenizer, settings), answers
 
+    def exported_answers(self, labels, outputs):
+        return MultiLabelAnswers(labels) if "is_on" in outputs else ClassificationAnswers(labels)
+
     def signatures(self, pipeline):
         labels, plain = list(pipeline.answers.labels), answering(pipeline)
 

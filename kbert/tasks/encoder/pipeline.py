@@ -27,6 +27,9 @@ class EncoderPipeline(TaskPipeline):
         preprocessor = TextPreprocessor(tokenizer, settings["sequence_length"], settings["pair"], name="preprocessor")
         return preprocessor, EmbeddingAnswers(settings["pooling"], settings["normalize"], name="answers")
 
+    def exported_answers(self, labels, outputs):
+        return EmbeddingAnswers()
+
     def signatures(self, pipeline, *, layers=None):
         """The signatures of an encoder.
 

@@ -31,6 +31,11 @@ class MaskedLmPipeline(TaskPipeline):
         )
         return preprocessor, FillMaskAnswers(preprocessor.tokenizer, settings["top_k"], name="answers")
 
+    def exported_answers(self, labels, outputs):
+        from kbert.answers.fill_mask import FillMaskAnswers
+
+        return FillMaskAnswers(tokenizer=None)
+
     def signatures(self, pipeline):
         from kbert.pipelines.task_signature import answering
 

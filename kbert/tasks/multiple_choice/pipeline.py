@@ -20,6 +20,9 @@ class MultipleChoicePipeline(TaskPipeline):
         preprocessor = ChoicePreprocessor(tokenizer, settings["sequence_length"], name="preprocessor")
         return preprocessor, ChoiceAnswers(name="answers")
 
+    def exported_answers(self, labels, outputs):
+        return ChoiceAnswers()
+
     def signatures(self, pipeline):
         return {"choose": answering(pipeline)}
 

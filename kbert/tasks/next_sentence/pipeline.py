@@ -24,6 +24,9 @@ class NextSentencePipeline(TaskPipeline):
         if given.get("pair") is False:
             raise ValueError("build_pipeline: a next_sentence model reads pairs of texts. Received: pair=False")
 
+    def exported_answers(self, labels, outputs):
+        return NextSentenceAnswers()
+
     def signatures(self, pipeline):
         return {"next_sentence": answering(pipeline)}
 

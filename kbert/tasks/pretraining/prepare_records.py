@@ -8,13 +8,16 @@ import shutil
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
 from kbert.corpus.pool import sufficient_share
+from kbert.corpus.records_writer import SHARED
 from kbert.corpus.write_records import write_records
+from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics
 from kbert.text.tokenizer import BertTokenizer
 from kbert.training.run_directory import open_run
 
 _LOGGER = logging.getLogger("kbert")
+_NOT_SETTINGS = ("vocabulary", "output", "overwrite", "runner", "beam_flags", "shared")
 
 
 def prepare_records(
@@ -31,6 +34,9 @@ def prepare_records(
     sequence_length=128,
     seed=0,
     overwrite=False,
+    runner=None,
+    beam_flags=(),
+    shared=None,
 ) -> dict:
     """Tokenises a corpus once and writes it as records; after a kill the same call resumes.
 
@@ -44,6 +50,9 @@ def prepare_records(
         sequence_length: int, of the report.
         seed: int, of the order of the documents.
         overwrite: bool, delete another run in `output`.
+        runner: None: this process; otherwise an Apache Beam runner, which tokenises the files on its workers: see
+            `kbert.corpus.write_records_with_beam.write_records_with_beam`, also for the same records.
+        beam_flags, shared: with a runner, its flags, and a directory that its workers share.
 
     Returns:
         dict: the counts of documents, sentences, tokens and shards, and `pipeline`, the `dataset_statistics` of the
@@ -57,7 +66,7 @@ def prepare_records(
 
         prepare_records("wiki/*.gz", "vocab.txt", "records")["documents"]
     """
-    settings = {name: value for name, value in locals().items() if name not in ("vocabulary", "output", "overwrite")}
+    settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     if sequence_length < 5:
         raise ValueError(f"prepare_records: `sequence_length` must be at least 5. Received: {sequence_length}")
     output, files = pathlib.Path(output), find_files(corpus)
@@ -67,22 +76,21 @@ def prepare_records(
     inputs = {"corpus": files, "vocab": pathlib.Path(vocabulary)}
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="prepare_records.py")
     try:
-        records = write_records(
-            iterate_documents(files, format, language),
-            tokenizer,
-            output,
-            shard_tokens=shard_tokens,
-            shuffle_shards=shuffle_shards,
-            held_out=held_out,
-            seed=seed,
-            settings={
-                "corpus": [[path, os.path.getsize(path)] for path in files],
-                "format": format,
-                "language": language,
-            },
-        )
-    except Exception:  # a corpus that cannot be read leaves nothing but shards, from which it resumes
-        if not any(output.glob("train-*")):
+        source = {"format": format, "language": language}
+        options = {
+            "shard_tokens": shard_tokens,
+            "shuffle_shards": shuffle_shards,
+            "held_out": held_out,
+            "seed": seed,
+            "settings": {"corpus": [[path, os.path.getsize(path)] for path in files], **source},
+        }
+        if runner is None:
+            records = write_records(iterate_documents(files, **source), tokenizer, output, **options)
+        else:
+            beam = {"runner": runner, "beam_flags": beam_flags, "shared": shared}
+            records = write_records_with_beam(files, tokenizer, output, **beam, **source, **options)
+    except Exception:  # a corpus that cannot be read leaves nothing but what it can resume from
+        if not any(output.glob("train-*")) and not any(output.glob(f"{SHARED}/*/file-*.documents")):
             shutil.rmtree(output)
         raise
     metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}

@@ -19,6 +19,9 @@ class RegressionPipeline(TextPipeline):
     def parts(self, model, tokenizer, settings):
         return self.preprocessor(tokenizer, settings), RegressionAnswers(settings["window_pooling"], name="answers")
 
+    def exported_answers(self, labels, outputs):
+        return RegressionAnswers()
+
     def signatures(self, pipeline):
         plain = answering(pipeline)
 

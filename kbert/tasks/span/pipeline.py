@@ -23,6 +23,9 @@ class SpanPipeline(TaskPipeline):
         limits = settings["n_best"], settings["max_answer_length"], settings["null_threshold"]
         return SpanPreprocessor(tokenizer, *lengths, name="preprocessor"), SpanAnswers(*limits, name="answers")
 
+    def exported_answers(self, labels, outputs):
+        return SpanAnswers()
+
     def signatures(self, pipeline):
         return {"answer": answering(pipeline)}
 

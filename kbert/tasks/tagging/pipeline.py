@@ -30,6 +30,9 @@ class TaggingPipeline(TaskPipeline):
             )
         return preprocessor, _OUTPUTS[settings["tagging_output"]](self.labels(model, settings), name="answers")
 
+    def exported_answers(self, labels, outputs):
+        return EntityAnswers(labels) if "entities" in outputs else TagAnswers(labels)
+
     def signatures(self, pipeline):
         own = pipeline.answers
         answers = {kind: own if isinstance(own, kind) else kind(list(own.labels)) for kind in _OUTPUTS.values()}

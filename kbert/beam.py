@@ -1,0 +1,198 @@
+"""Apache Beam: a pipeline on the runner of the user's choice, and the directory that its workers share."""
+
+import contextlib
+import io
+import json
+import logging
+import os
+import pathlib
+import re
+import shutil
+import socket
+import threading
+import uuid
+
+from kbert.files import atomic_file
+
+_LOGGER = logging.getLogger("kbert")
+_ERROR = "error"  # prefix of the files in which workers report errors of the user's input
+_PROBE = "probe"
+_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Fault|Disk|Input)): (.*)$", re.MULTILINE)
+_loaded, _loading = {}, threading.Lock()
+
+
+def run_beam(runner, flags, build) -> None:
+    """Runs an Apache Beam pipeline and waits for its end.
+
+    Args:
+        runner: a name that Beam knows, such as ``DirectRunner``, ``FlinkRunner``, ``SparkRunner``, ``DataflowRunner``.
+        flags: list of str, Beam's own command line flags (its PipelineOptions).
+        build: function of a `apache_beam.Pipeline` that applies the transforms.
+
+    Raises:
+        ValueError: Beam does not know the runner, or a flag has a value that it does not take.
+        RuntimeError: Beam is not installed, or the pipeline failed; the message has the last error of a worker.
+
+    Example::
+
+        run_beam("DirectRunner", ["--direct_num_workers=2"], lambda pipeline: pipeline | beam.Create([1, 2]))
+    """
+    beam = import_beam()
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    # Beam's own switch, called DirectRunner, first tries to download and start Prism, a runner in Go.
+    name = "FnApiRunner" if runner == "DirectRunner" else runner
+    options, said = PipelineOptions(list(flags)), io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            options.get_all_options()
+    except SystemExit:  # its parser has printed the usage of hundreds of flags, and then what is wrong
+        reason = said.getvalue().strip().rpartition("error: ")[2]
+        raise ValueError(
+            f"Expected flags that Apache Beam takes. Received: {' '.join(flags)}. Beam: {reason}"
+        ) from None
+    try:
+        pipeline = beam.Pipeline(runner=name, options=options)
+    except (ValueError, ImportError) as error:
+        raise ValueError(f"Expected a runner that Apache Beam knows. Received: {runner!r}. Beam: {error}") from None
+    build(pipeline)
+    try:
+        state = pipeline.run().wait_until_finish()
+    except Exception as error:
+        raise RuntimeError(f"{runner}: the pipeline failed: {_last_error(error)}") from error
+    if state not in (None, "DONE"):
+        raise RuntimeError(f"{runner}: expected the pipeline to end as DONE. Received: {state}. See the runner's log.")
+
+
+def import_beam():
+    """The module apache_beam.
+
+    Raises:
+        RuntimeError: it is not installed; the message names the extra.
+    """
+    try:
+        import apache_beam
+    except ImportError as error:
+        raise RuntimeError(
+            f"A runner needs Apache Beam, which is not installed ({error}): pip install 'kbert[beam]', in a virtual "
+            "environment of its own."
+        ) from None
+    return apache_beam
+
+
+def _last_error(error):
+    """The innermost error in the traceback text that runners put into their messages."""
+    found = _RAISED.findall(str(error))
+    text = found[-1][1] if found else str(error) or repr(error)
+    return re.sub(r" ?\[while running .*$", "", text.strip().split("\n")[-1])
+
+
+def load_once(key, load):
+    """The value of ``load()``, made once in each process, however many threads ask for it.
+
+    Args:
+        key: hashable; what is loaded. Only the value of the last key is kept.
+        load: function without arguments.
+    """
+    with _loading:
+        if key not in _loaded:
+            _loaded.clear()
+            _loaded[key] = load()
+        return _loaded[key]
+
+
+class SharedDirectory:
+    """A directory that the starting program and all workers see under the same path.
+
+    Files appear whole or not at all, under names that depend on their content alone. So a runner may give a piece of
+    work to two workers, or to another one after a failure, and a program that is started again finds what is done.
+
+    Args:
+        path: of the directory.
+
+    Example::
+
+        shared = SharedDirectory("/mnt/nfs/work")
+        shared.write("part-00000", b"...")
+        shared.read("part-00000")
+    """
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        self.probe = uuid.uuid4().hex
+
+    def __truediv__(self, name):
+        return pathlib.Path(self.path) / name
+
+    def open(self) -> None:
+        """Makes the directory, for workers to `check`; errors that workers reported before are forgotten."""
+        pathlib.Path(self.path).mkdir(parents=True, exist_ok=True)
+        for path in pathlib.Path(self.path).glob(f"{_ERROR}-*"):
+            path.unlink()
+        self.write(_PROBE, self.probe.encode())
+
+    def check(self) -> None:
+        """Raises RuntimeError, in a worker, unless this is the directory that the program has opened."""
+        try:
+            found = self.read(_PROBE).decode()
+        except OSError:
+            found = None
+        if found != self.probe:
+            raise RuntimeError(
+                f"Expected a directory that all workers share. Received: {self.path}, which the worker on "
+                f"{socket.gethostname()} does not see. Give another as --shared."
+            )
+
+    def exists(self, name) -> bool:
+        """Whether a file is there."""
+        return (self / name).is_file()
+
+    def read(self, name, start=0, size=-1) -> bytes:
+        """A file's content, or `size` bytes of it."""
+        with open(self / name, "rb") as file:
+            file.seek(start)
+            return file.read(size)
+
+    @contextlib.contextmanager
+    def writing(self, name):
+        """A binary file that appears when the block ends."""
+        with atomic_file(self / name, "wb") as file:
+            yield file
+
+    def write(self, name, content: bytes) -> None:
+        """Writes a file."""
+        with self.writing(name) as file:
+            file.write(content)
+
+    def read_json(self, name):
+        """What `write_json` wrote."""
+        return json.loads(self.read(name))
+
+    def write_json(self, name, value) -> None:
+        """Writes a file of JSON."""
+        self.write(name, json.dumps(value).encode())
+
+    @contextlib.contextmanager
+    def reporting(self, number):
+        """Reports a ValueError in the block to the starting program, which raises it: trying again would not help.
+
+        Args:
+            number: of the piece of work; of several errors that of the first piece is raised.
+        """
+        try:
+            yield
+        except ValueError as error:
+            self.write_json(f"{_ERROR}-{number:08d}", str(error))
+
+    def failed(self) -> bool:
+        """Whether a worker has reported an error."""
+        return any(pathlib.Path(self.path).glob(f"{_ERROR}-*"))
+
+    def raise_reported(self, kind) -> None:
+        """Raises the first error that workers reported, as an error of this kind."""
+        if reported := sorted(pathlib.Path(self.path).glob(f"{_ERROR}-*")):
+            raise kind(self.read_json(reported[0].name))
+
+    def delete(self) -> None:
+        """Deletes the directory."""
+        shutil.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,202 @@
+"""A records directory while it is written: its settings, its shards one after the other, its manifest."""
+
+import json
+import pathlib
+import platform
+import shutil
+
+from kbert.corpus.records import vocabulary_hash
+from kbert.corpus.records_manifest import (
+    FORMAT,
+    KINDS,
+    MANIFEST,
+    UNFINISHED,
+    VOCABULARY,
+    check_shards,
+    check_signature,
+    read_manifest,
+    signed,
+    token_type,
+)
+from kbert.corpus.shards import make_shards
+from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256
+from kbert.locks import LOCK
+from kbert.text.tokenizer import resolve_settings
+from kbert.text.vocabulary import write_vocabulary
+from kbert.versions import versions
+
+PACKAGES = ("tensorflow", "tensorflow-text", "sentencex", "numpy")  # which decide the tokens
+SHARED = "partial"  # what workers of a pipeline have finished
+_STATE = (MANIFEST, UNFINISHED, VOCABULARY)
+_MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
+_OTHERS = ("settings.json", "inputs.json", "metrics.json", LOCK, SHARED)
+
+
+class RecordsWriter:
+    """A records directory while it is written: what is there already, its next shard, its manifest.
+
+    Args:
+        directory: made when the state is first saved.
+        tokenizer: `kbert.BertTokenizer`.
+        shard_tokens, shuffle_shards, held_out, seed, settings: as of `kbert.corpus.write_records.write_records`.
+
+    Attributes:
+        token_type: of the token ids in the files.
+        made_by: vocabulary, tokenizer and settings, as in the manifest.
+        done: ``documents_read``, ``rounds`` and ``shards``, which unfinished.json records.
+
+    Raises:
+        ValueError: an invalid share or size.
+    """
+
+    def __init__(self, directory, tokenizer, *, shard_tokens, shuffle_shards, held_out, seed, settings):
+        if not 0 <= held_out < 1:
+            raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
+        if not 1 <= shard_tokens <= _MOST_TOKENS or shuffle_shards < 1:
+            raise ValueError(
+                f"`shard_tokens` must be from 1 to {_MOST_TOKENS:,}, `shuffle_shards` at least 1. "
+                f"Received: shard_tokens={shard_tokens!r}, shuffle_shards={shuffle_shards!r}"
+            )
+        self.directory, self.tokenizer = pathlib.Path(directory), tokenizer
+        self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = shard_tokens, shuffle_shards, held_out, seed
+        self.token_type = token_type(tokenizer.vocabulary_size)
+        self.made_by = {
+            "vocabulary": {"size": tokenizer.vocabulary_size, "sha256": vocabulary_hash(tokenizer.vocabulary)},
+            "tokenizer": tokenizer.settings(),
+            "settings": {
+                "shard_tokens": shard_tokens,
+                "shuffle_shards": shuffle_shards,
+                "held_out": held_out,
+                "seed": seed,
+                **(settings or {}),
+            },
+        }
+        self.done = {"documents_read": 0, "rounds": 0, "shards": []}
+
+    def open(self, overwrite):
+        """Checks the directory; returns whether the records are already complete."""
+        names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
+        ours = [n for n in names if n in _STATE or n.startswith(("train-", "held-out-")) or is_partial(n)]
+        others = sorted(set(names) - set(ours) - set(_OTHERS))
+        if others:
+            raise ValueError(
+                f"{self.directory} holds other files ({', '.join(others[:3])}). Records need a directory of their own."
+            )
+        if overwrite:
+            if ours:
+                remove_partial(self.directory)
+                ours = [name for name in ours if not is_partial(name)]
+            for name in sorted(ours, key=lambda name: name not in _STATE):  # first the files that mark it as records
+                (self.directory / name).unlink()
+            shutil.rmtree(self.directory / SHARED, ignore_errors=True)
+            return False
+        if not ours:
+            return False
+        remove_partial(self.directory)
+        finished = MANIFEST in ours and UNFINISHED not in ours  # with both it was killed at its very end
+        there = read_manifest(self.directory) if finished else self._read_unfinished()
+        if _resolved(there) != _resolved(self.made_by):
+            raise ValueError(
+                f"{self.directory} holds {'records' if finished else 'an unfinished run'} with other settings: "
+                f"{_difference(there, self.made_by)}. Give the same settings, another directory, or `overwrite`."
+            )
+        if not finished:
+            self.done = there["done"]
+            self._check_done()
+        return finished
+
+    def _read_unfinished(self):
+        path = self.directory / UNFINISHED
+        try:
+            state = read_json(path)
+            check_signature(state, path)
+        except ValueError as error:
+            raise ValueError(f"{error} Give `overwrite` to start again.") from None
+        return state
+
+    def _check_done(self):
+        """Raises ValueError unless the completed shards are still complete; this is cheap compared with tokenising."""
+        check_shards(self.done["shards"], self.directory / UNFINISHED)
+        for shard in self.done["shards"]:
+            for suffix in ("tokens", "index"):
+                path = self.directory / f"{shard['name']}.{suffix}"
+                if not path.is_file() or sha256(path) != shard[f"{suffix}_sha256"]:
+                    raise ValueError(f"{path} is missing or damaged. Give `overwrite` to start again.")
+
+    def counts(self, gathered=()) -> dict[str, int]:
+        """Documents, sentences and tokens of the shards that are written, and of some pools besides."""
+        counts = {key: sum(s[key] for s in self.done["shards"]) for key in ("documents", "sentences", "tokens")}
+        counts["documents"] += sum(len(pool.document_ids) for pool in gathered)
+        counts["sentences"] += sum(len(pool.sentence_lengths) for pool in gathered)
+        counts["tokens"] += sum(len(pool.token_ids) for pool in gathered)
+        return counts
+
+    def shards_of_round(self, documents, is_held_out, number):
+        """`kbert.corpus.shards.make_shards` with the settings of these records."""
+        return make_shards(
+            documents, is_held_out, number, seed=self.seed, shard_tokens=self.shard_tokens, kind=self.token_type
+        )
+
+    def save_state(self) -> None:
+        """Writes what is done to unfinished.json."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        _write(self.directory / UNFINISHED, json.dumps(signed({**self.made_by, "done": self.done})).encode())
+
+    def add_shard(self, held_out, files, about) -> None:
+        """Writes the files (suffix → content) of the next shard; `about` it: counts and hashes, as in the manifest."""
+        shards = self.done["shards"]
+        name = f"{KINDS[held_out]}-{sum(s['held_out'] == held_out for s in shards):05d}"
+        for suffix, content in files.items():
+            _write(self.directory / f"{name}.{suffix}", content)
+        first = sum(s["documents"] for s in shards)
+        shards.append({"name": name, "held_out": held_out, "first_document": first, **about})
+
+    def write_manifest(self) -> None:
+        """Writes the manifest, which marks the records as complete.
+
+        Raises:
+            ValueError: there are no shards, or none for training.
+        """
+        if not self.done["shards"]:
+            raise ValueError("The corpus has no document with a token: there is nothing to write.")
+        if all(shard["held_out"] for shard in self.done["shards"]):
+            raise ValueError(
+                f"All {self.done['documents_read']:,} documents are held out at held_out={self.held_out}, none is "
+                "for training. Give a smaller share, or more documents."
+            )
+        manifest = signed(
+            {
+                "format": FORMAT,
+                "token_type": self.token_type,
+                **self.made_by,
+                "counts": self.counts(),
+                "versions": {"python": platform.python_version(), **versions(PACKAGES)},
+                "shards": self.done["shards"],
+            }
+        )
+        write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
+        _write(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
+        (self.directory / UNFINISHED).unlink(missing_ok=True)
+        shutil.rmtree(self.directory / SHARED, ignore_errors=True)
+
+
+def _write(path, content):
+    with atomic_file(path, "wb") as file:
+        file.write(content)
+
+
+def _resolved(made_by):
+    """The settings that define the records, with different spellings of the same tokenizer settings made equal."""
+    return made_by["vocabulary"], resolve_settings(made_by["tokenizer"]), made_by["settings"]
+
+
+def _difference(there, received):
+    flat = [
+        {**part.get("settings", {}), **part.get("tokenizer", {}), "vocabulary": part.get("vocabulary")}
+        for part in (there, received)
+    ]
+    return ", ".join(
+        f"{key}={flat[0].get(key)!r}, received {flat[1].get(key)!r}"
+        for key in sorted({*flat[0], *flat[1]})
+        if flat[0].get(key) != flat[1].get(key)
+    )

@@ -1,0 +1,313 @@
+"""Files of a corpus → a records directory, by an Apache Beam pipeline: the bytes that `write_records` writes.
+
+    files ─► tokenised files ─► plan of rounds ─► shards of a round ─► records directory
+    one worker a file           one worker        one worker a round   the starting program
+
+Workers hand each other files in a directory that all of them share; only numbers pass through the pipeline.
+
+Shapes: d documents and n sentences of a file.
+"""
+
+import functools
+import hashlib
+import itertools
+import json
+import logging
+import os
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
+from kbert.corpus.documents import file_documents, iterate_documents, raise_no_sentences
+from kbert.corpus.pool import TokenPool, is_held_out, pool_function, pool_is_full, text_chunks
+from kbert.corpus.reading_errors import UnreadableInput
+from kbert.corpus.records import Records
+from kbert.corpus.records_writer import PACKAGES, SHARED, RecordsWriter
+from kbert.corpus.shards import pool_documents
+from kbert.text.tokenizer import BertTokenizer
+from kbert.versions import versions
+
+_LOGGER = logging.getLogger("kbert")
+_PLAN = "plan.json"
+
+
+def write_records_with_beam(
+    files,
+    tokenizer,
+    directory,
+    *,
+    runner,
+    beam_flags=(),
+    shared=None,
+    format="auto",
+    language="en",
+    shard_tokens=1 << 20,
+    shuffle_shards=16,
+    held_out=0.01,
+    seed=0,
+    settings=None,
+    overwrite=False,
+):
+    """Tokenises the files of a corpus on the workers of an Apache Beam runner and writes them as `Records`.
+
+    The files are those of ``write_records(iterate_documents(files, format, language), …)``, byte for byte, however many
+    workers there are. The unit of work is a file of the corpus, and then a round, the documents that are shuffled
+    together (`shuffle_shards` × `shard_tokens` tokens). The starting program copies the shards to `directory`, whose
+    manifest appears last. A killed run starts again where its last complete files and rounds were.
+
+    Args:
+        files: paths, as `kbert.corpus.corpus_files.find_files` gives; workers read them under the same paths.
+        tokenizer: `kbert.BertTokenizer`.
+        directory: made if needed.
+        runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
+        beam_flags: list of str, Beam's own flags, such as ``--direct_num_workers=4``.
+        shared: a directory that all workers see under this path, for about four times the size of the records while
+            the pipeline runs; None: one within `directory`.
+        format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
+        shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: as of `write_records`.
+
+    Returns:
+        `Records`.
+
+    Raises:
+        ValueError: as `write_records`; an unknown runner; an unfinished run that was started without a runner.
+        UnreadableInput: a damaged file.
+        RuntimeError: Apache Beam is not installed, workers do not see `shared` or have other versions of the packages
+            that decide the tokens, or the pipeline failed.
+
+    Example::
+
+        flags = ["--direct_num_workers=4", "--direct_running_mode=multi_processing"]
+        write_records_with_beam(files, tokenizer, "records", runner="DirectRunner", beam_flags=flags)
+    """
+    import_beam()
+    iterate_documents(files, format, language)  # checks the format
+    arguments = {"shard_tokens": shard_tokens, "shuffle_shards": shuffle_shards, "held_out": held_out, "seed": seed}
+    writer = RecordsWriter(directory, tokenizer, settings=settings, **arguments)
+    if writer.open(overwrite):
+        return Records(directory)
+    if writer.done["rounds"]:
+        raise ValueError(
+            f"{directory} holds an unfinished run that was started without a runner. Finish it without one, or give "
+            "`overwrite` or another directory."
+        )
+    job = _Job(files, tokenizer, format, language, arguments, writer.made_by)
+    place = pathlib.Path(directory).absolute() / SHARED if shared is None else pathlib.Path(shared).absolute()
+    job.shared = SharedDirectory(place / job.name)
+    writer.save_state()
+    job.shared.open()
+    run_beam(runner, beam_flags, functools.partial(_build, job=job))
+    job.shared.raise_reported(UnreadableInput)
+    _assemble(job, writer)
+    job.shared.delete()
+    return Records(directory)
+
+
+class _Job:
+    """What every worker must know; pickled, without tensors."""
+
+    shared: SharedDirectory
+
+    def __init__(self, files, tokenizer, format, language, arguments, made_by):
+        self.files, self.format, self.language = [os.fspath(file) for file in files], format, language
+        self.vocabulary, self.tokenizer_settings = tokenizer.vocabulary, tokenizer.settings()
+        self.arguments, self.settings = arguments, made_by["settings"]
+        self.versions = versions(PACKAGES)
+        about = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in self.files]
+        content = json.dumps([about, format, language, made_by, self.versions], sort_keys=True)
+        self.name = "records-" + hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def loaded(self):
+        """Of this process: the `RecordsWriter`, for its settings, and the function that tokenises."""
+        return load_once(self.name, self._load)
+
+    def _load(self):
+        self.shared.check()
+        if (found := versions(PACKAGES)) != self.versions:
+            raise RuntimeError(f"Expected workers with the versions {self.versions}. Received: {found}.")
+        tokenizer = BertTokenizer(self.vocabulary, **self.tokenizer_settings)
+        return RecordsWriter(self.shared.path, tokenizer, settings=None, **self.arguments), pool_function(tokenizer)
+
+
+def _build(pipeline, job):
+    beam = import_beam()
+    (
+        pipeline
+        | "files" >> beam.Create(range(len(job.files)))
+        | "share out files" >> beam.Reshuffle()
+        | "tokenize" >> beam.Map(functools.partial(_tokenize_file, job))
+        | "gather" >> beam.Map(_with_one_key)
+        | "wait for all files" >> beam.GroupByKey()
+        | "plan" >> beam.FlatMap(functools.partial(_plan, job))
+        | "share out rounds" >> beam.Reshuffle()
+        | "write shards" >> beam.Map(functools.partial(_write_round, job))
+    )
+
+
+def _with_one_key(number):
+    return 0, number
+
+
+def _tokenize_file(job, number):
+    """Tokenises a file into its tokens, the lengths of its sentences, and, last, numbers for each document."""
+    (writer, tokenize), shared = job.loaded(), job.shared
+    if shared.exists(_name(number, "documents")) or shared.failed():
+        return number
+    sentences, sizes, held = [], [], []  # of each document
+
+    def numbered():
+        for position, document in enumerate(file_documents(job.files[number], job.format, job.language)):
+            sentences.append(len(document))
+            sizes.append(sum(len(sentence.encode("utf-8", "replace")) for sentence in document))
+            held.append(is_held_out(document, writer.held_out))
+            yield 0, position, document
+
+    kept, tokens = [], []  # sentences and tokens of each document that are left after tokenising
+    with (
+        shared.reporting(number),
+        shared.writing(_name(number, "tokens")) as token_file,
+        shared.writing(_name(number, "lengths")) as length_file,
+    ):
+        for _, *texts in text_chunks(numbered()):
+            pool = TokenPool(*(tensor.numpy() for tensor in tokenize(*map(tf.constant, texts))))
+            documents = dict(zip(pool.document_ids.tolist(), pool_documents(pool), strict=True))
+            for document in texts[-1].tolist():
+                ids, lengths = documents.get(document, ((), ()))
+                kept.append(len(lengths))
+                tokens.append(len(ids))
+            token_file.write(pool.token_ids.astype(_little(writer.token_type)).tobytes())
+            length_file.write(pool.sentence_lengths.astype("<i4").tobytes())
+        counts = np.array([sentences, sizes, held, kept, tokens], "<i8")  # [5, d]
+        shared.write(_name(number, "documents"), counts.tobytes())
+    return number
+
+
+def _plan(job, element):
+    """Divides the documents of all files into rounds, as one process would that reads one file after the other."""
+    shared = job.shared
+    if shared.failed():
+        return
+    assert sorted(element[1]) == list(range(len(job.files)))
+    counts = [_counts(shared, number) for number in range(len(job.files))]
+    columns = np.concatenate(counts, axis=1)
+    rounds = plan_rounds(
+        columns[0].tolist(),
+        columns[1].tolist(),
+        columns[4].tolist(),
+        job.arguments["shard_tokens"] * job.arguments["shuffle_shards"],
+    )
+    first_documents = np.cumsum([0, *(part.shape[1] for part in counts)])
+    shared.write_json(_PLAN, {"documents": columns.shape[1], "rounds": len(rounds)})
+    for number, (first, last) in enumerate(rounds):
+        parts = [
+            (file, max(first - start, 0), min(last, end) - start)  # documents of each file
+            for file, (start, end) in enumerate(itertools.pairwise(first_documents.tolist()))
+            if start < last and first < end
+        ]
+        yield number, parts
+
+
+def plan_rounds(sentences, sizes, tokens, round_tokens):
+    """Where rounds end if `kbert.corpus.pool.text_pools` gathers the documents and a round has so many tokens.
+
+    Args:
+        sentences, sizes, tokens: of each document: sentences, bytes of text, and tokens.
+        round_tokens: a round ends with the first pool with which it has as many.
+
+    Returns:
+        list of (first document, last document + 1).
+    """
+    ends = []
+    pool_sentences = pool_bytes = pool_tokens = gathered = 0
+    for number, (count, size, document_tokens) in enumerate(zip(sentences, sizes, tokens, strict=True)):
+        if pool_sentences and pool_is_full(pool_sentences, pool_bytes):
+            gathered += pool_tokens
+            pool_sentences = pool_bytes = pool_tokens = 0
+            if gathered >= round_tokens:
+                ends.append(number)
+                gathered = 0
+        pool_sentences += count
+        pool_bytes += size
+        pool_tokens += document_tokens
+    return list(itertools.pairwise([0, *ends, len(sentences)])) if sentences else []
+
+
+def _write_round(job, element):
+    """Writes the shards of a round, and, last, what they are."""
+    number, parts = element
+    (writer, _), shared = job.loaded(), job.shared
+    if shared.exists(_round(number)):
+        return number
+    documents, held, about = [], [], []
+    for part in parts:
+        for document, is_held in _read_documents(shared, *part, writer.token_type):
+            documents.append(document)
+            held.append(is_held)
+    for position, shard in enumerate(writer.shards_of_round(documents, held, number)):
+        for suffix, content in shard.files.items():
+            shared.write(f"round-{number:05d}-{position:05d}.{suffix}", content)
+        about.append({"held_out": shard.held_out, **shard.counts, **shard.hashes()})
+    shared.write_json(_round(number), about)
+    return number
+
+
+def _read_documents(shared, file, first, last, kind):
+    """((token ids, lengths of sentences), whether held out) of some documents of a file that are not empty."""
+    _, _, held, kept, tokens = _counts(shared, file)
+    sentence_ends, token_ends = (np.cumsum([0, *column]) for column in (kept, tokens))
+    ranges = ("lengths", "<i4", sentence_ends), ("tokens", _little(kind), token_ends)
+    lengths, token_ids = (
+        np.frombuffer(
+            shared.read(
+                _name(file, suffix),
+                int(ends[first]) * np.dtype(dtype).itemsize,
+                int(ends[last] - ends[first]) * np.dtype(dtype).itemsize,
+            ),
+            dtype,
+        )
+        for suffix, dtype, ends in ranges
+    )
+    sentence_ends, token_ends = sentence_ends - sentence_ends[first], token_ends - token_ends[first]
+    for document in range(first, last):
+        if kept[document]:
+            sentences, ids = slice(*sentence_ends[document : document + 2]), slice(*token_ends[document : document + 2])
+            yield (token_ids[ids], lengths[sentences]), bool(held[document])
+
+
+def _assemble(job, writer):
+    """Copies the shards into the records directory, in their order; the manifest comes last."""
+    shared = job.shared
+    plan = shared.read_json(_PLAN)
+    if not plan["documents"]:
+        raise_no_sentences(job.files, job.format)
+    for number in range(plan["rounds"]):
+        for position, about in enumerate(shared.read_json(_round(number))):
+            held_out = about.pop("held_out")
+            names = {suffix: f"round-{number:05d}-{position:05d}.{suffix}" for suffix in ("tokens", "index")}
+            files = {suffix: shared.read(name) for suffix, name in names.items()}
+            for suffix, content in files.items():
+                if hashlib.sha256(content).hexdigest() != about[f"{suffix}_sha256"]:
+                    raise OSError(f"{shared / names[suffix]} is damaged. Delete {shared.path} and start again.")
+            writer.add_shard(held_out, files, about)
+    writer.done |= {"rounds": plan["rounds"], "documents_read": plan["documents"]}
+    writer.write_manifest()
+    _LOGGER.info("%s", ", ".join(f"{count:,} {name}" for name, count in writer.counts().items()))
+
+
+def _counts(shared, file):
+    """Sentences, bytes, held out, kept sentences and tokens of each document: int64 [5, d]."""
+    return np.frombuffer(shared.read(_name(file, "documents")), "<i8").reshape(5, -1)
+
+
+def _name(file, suffix):
+    return f"file-{file:06d}.{suffix}"
+
+
+def _round(number):
+    return f"round-{number:05d}.json"
+
+
+def _little(kind):
+    return np.dtype(kind).newbyteorder("<")

@@ -1,0 +1,92 @@
+"""A SavedModel of `kbert.export`, asked in this process like the pipeline that was exported."""
+
+import hashlib
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.files import read_json, sha256
+from kbert.pipelines.registry import task_pipeline
+from kbert.preprocessing.strings import string_columns
+
+
+class ExportedPipeline:
+    """The signature ``serving_default`` of an export, with the answers of its task.
+
+    Args:
+        directory: one version (``saved_models/reviews/1``), or a model's directory, of which the highest is taken.
+
+    Attributes:
+        task: the model's task.
+        input_names: of the string columns.
+        output: name → spec of each output.
+        answers: `kbert.answers.answers.Answers`, for `to_dicts` and `table_row` only.
+
+    Raises:
+        FileNotFoundError: no SavedModel there.
+        ValueError: a SavedModel that `kbert.export` has not written.
+
+    Example::
+
+        ExportedPipeline("saved_models/reviews").predict_on_batch({"text": ["A charming journey."]})["label"]
+    """
+
+    def __init__(self, directory):
+        import tensorflow_text  # noqa: F401  registers the ops of tokenizers
+
+        self.path = find_export(directory)
+        if self.path is None:
+            raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
+        try:
+            card = read_json(self.path / "card.json")
+            self.task = card["task"]
+        except (FileNotFoundError, KeyError):
+            raise ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {self.path}") from None
+        self._saved_model = tf.saved_model.load(str(self.path))  # kept: the signatures do not keep it
+        self._signature = self._saved_model.signatures["serving_default"]
+        inputs = self._signature.structured_input_signature[1]
+        self.input_names = tuple(card["signatures"]["serving_default"]["example"]["body"]["inputs"])  # in their order
+        self._list_columns = tuple(name for name, spec in inputs.items() if spec.shape.rank == 2)
+        self.output = self._signature.structured_outputs
+        self.answers = task_pipeline(self.task).exported_answers(card["labels"], frozenset(self.output))
+
+    def predict_on_batch(self, inputs) -> dict[str, np.ndarray]:
+        """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
+
+        Args:
+            inputs: dict of column → list of strings (choices: of lists of strings).
+
+        Raises:
+            ValueError: the batch is beyond the limits of the export.
+        """
+        columns = string_columns(inputs, self.input_names, "ExportedPipeline", self._list_columns)
+        try:
+            answers = self._signature(**dict(zip(self.input_names, columns, strict=True)))
+        except tf.errors.InvalidArgumentError as error:
+            lines = error.message.splitlines()
+            reason = next((line for line in lines if "Received: " in line), lines[0])
+            raise ValueError(f"{self.path}: {reason.strip()}") from None
+        return {name: _as_text(answer.numpy()) for name, answer in answers.items()}
+
+    def fingerprint(self) -> str:
+        """A hash of the graph and the weights."""
+        files = [self.path / "saved_model.pb", *sorted((self.path / "variables").glob("*"))]
+        return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+
+
+def find_export(directory) -> pathlib.Path | None:
+    """The version that a path of an export means: itself, or the highest version in it; None if there is none."""
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        return None
+    versions = [path for path in directory.iterdir() if path.name.isdecimal()]
+    found = [directory, *sorted(versions, key=lambda path: -int(path.name))]
+    return next((path for path in found if (path / "saved_model.pb").is_file()), None)
+
+
+def _as_text(answer):
+    if answer.dtype != object:
+        return answer
+    flat = [value.decode("utf-8", "replace") for value in answer.ravel()]
+    return np.array(flat, dtype=object).reshape(answer.shape)

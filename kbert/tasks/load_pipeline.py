@@ -1,0 +1,26 @@
+"""A model as it is stored → the pipeline that answers files."""
+
+from kbert.pipelines.build import build_pipeline
+from kbert.pipelines.registry import task_pipeline
+from kbert.training.hardware import choose_hardware
+from kbert.weights.load import load_pretrained
+
+
+def load_pipeline(source, precision="auto", **options):
+    """The pipeline of a stored model, on one device, with its task's options for prediction files.
+
+    Args:
+        source: as for `kbert.load_pretrained`.
+        precision: of the arithmetic, as for `kbert.training.hardware.choose_hardware`.
+        **options: of `kbert.build_pipeline`, instead of those stored with the model.
+
+    Returns:
+        `kbert.Pipeline`.
+
+    Example::
+
+        load_pipeline("runs/reviews", sequence_length=64).predict(["A charming journey."])
+    """
+    with choose_hardware("one", precision).scope():
+        model = load_pretrained(source)
+        return build_pipeline(model, **{**task_pipeline(model.task).prediction_options, **options})

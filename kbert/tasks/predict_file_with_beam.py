@@ -1,0 +1,171 @@
+"""Writes the answers to every row of a file, by an Apache Beam pipeline: the file that `predict_file` writes.
+
+    rows ─► numbered parts of the rows ─► parts of the answers ─► answer file
+            the starting program          one worker a part       the starting program
+
+Parts are files in a directory that all workers share; only their numbers pass through the pipeline.
+"""
+
+import contextlib
+import functools
+import hashlib
+import io
+import itertools
+import json
+import pathlib
+import shutil
+from collections.abc import Mapping, Sequence
+
+from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
+from kbert.files import atomic_file, sha256
+from kbert.tasks.answered_rows import answered_rows, check_output, write_answers
+from kbert.tasks.prediction_rows import read_rows
+
+_PART_ROWS = 1024  # about how many rows a worker answers at once
+
+
+def predict_file_with_beam(
+    load,
+    source,
+    output,
+    *,
+    runner: str,
+    beam_flags: Sequence[str] = (),
+    shared=None,
+    columns: Mapping[str, str] | None = None,
+    keep: Sequence[str] = (),
+    batch_size: int = 32,
+    overwrite: bool = False,
+    **reading,
+) -> int:
+    """Writes the answers to all rows of a file, in their order, computed by the workers of an Apache Beam runner.
+
+    The output is that of `kbert.tasks.predict_file.predict_file`: batches are the same, and the parts are joined in
+    their order when all are done. Each worker process loads the model once. The same call after a kill answers only
+    the parts that are missing.
+
+    Args:
+        load: function without arguments that can be pickled and returns the `kbert.Pipeline` or
+            `kbert.serving.exported_pipeline.ExportedPipeline`; called here and in each worker process, which must find
+            the model under the same path.
+        source, output, columns, keep, batch_size, overwrite, **reading: as of `predict_file`.
+        runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
+        beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
+        shared: a directory that all workers see under this path, for the rows and their answers; None: one beside
+            `output`.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        FileExistsError: `output` exists.
+        ValueError: as `predict_file`; an unknown runner.
+        RuntimeError: Apache Beam is not installed, workers do not see `shared` or have another model, or the pipeline
+            failed.
+
+    Example::
+
+        load = functools.partial(ExportedPipeline, "saved_models/reviews/1")
+        predict_file_with_beam(load, "reviews.csv", "answers.jsonl", runner="DirectRunner")
+    """
+    import_beam()
+    source, output = pathlib.Path(source), pathlib.Path(output)
+    pipeline = load()
+    check_output(pipeline, output, overwrite)
+    columns = {name: (columns or {}).get(name, name) for name in pipeline.input_names}
+    rows = read_rows(pipeline, source, columns, keep, **reading)
+    if not len(rows):
+        raise ValueError(f"{source} holds no text")
+    job = _Job(load, pipeline.fingerprint(), columns, batch_size, output.suffix)
+    content = [sha256(source), job.fingerprint, columns, list(keep), batch_size, output.suffix, reading]
+    name = "answers-" + hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    own = output.absolute().with_name(output.name + ".parts")
+    new_directories = [parent for parent in output.absolute().parents if not parent.exists()]
+    job.shared = SharedDirectory((own if shared is None else pathlib.Path(shared).absolute()) / name)
+    job.shared.open()
+    try:
+        parts = _write_parts(job, rows)
+        run_beam(runner, beam_flags, functools.partial(_build, job=job, parts=parts))
+        job.shared.raise_reported(ValueError)
+    except ValueError:  # the same error would occur again
+        _delete(job, own)
+        for directory in new_directories:
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+        raise
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(output, "wb") as file:
+        for number in range(parts):
+            file.write(job.shared.read(_answers(number)))
+    _delete(job, own)
+    return len(rows)
+
+
+class _Job:
+    """What every worker must know; pickled, without the model."""
+
+    shared: SharedDirectory
+
+    def __init__(self, load, fingerprint, columns, batch_size, suffix):
+        self.load, self.fingerprint, self.columns = load, fingerprint, columns
+        self.batch_size, self.suffix = batch_size, suffix
+        self.part_batches = max(1, _PART_ROWS // batch_size)
+
+    def pipeline(self):
+        """The pipeline of this process."""
+        return load_once(self.fingerprint, self._load)
+
+    def _load(self):
+        self.shared.check()
+        pipeline = self.load()
+        if pipeline.fingerprint() != self.fingerprint:
+            raise RuntimeError("Expected workers to find the model of the starting program. Received: another model.")
+        return pipeline
+
+
+def _delete(job, own):
+    job.shared.delete()
+    shutil.rmtree(own, ignore_errors=True)
+
+
+def _write_parts(job, rows):
+    """Writes the rows in numbered parts, whole batches each; returns how many parts."""
+    batches = rows.batches(0, job.batch_size)
+    for number in itertools.count():
+        part = list(itertools.islice(batches, job.part_batches))
+        if not part:
+            return number
+        if not job.shared.exists(_rows(number)):
+            job.shared.write_json(_rows(number), part)
+
+
+def _build(pipeline, job, parts):
+    beam = import_beam()
+    (
+        pipeline
+        | "parts" >> beam.Create(range(parts))
+        | "share out parts" >> beam.Reshuffle()
+        | "answer" >> beam.Map(functools.partial(_answer_part, job))
+    )
+
+
+def _answer_part(job, number):
+    shared, text = job.shared, io.StringIO(newline="")
+    if shared.exists(_answers(number)) or shared.failed():
+        return number
+    with shared.reporting(number):
+        pipeline = job.pipeline()
+        for position, batch in enumerate(shared.read_json(_rows(number))):
+            header = number == 0 and position == 0
+            answered = answered_rows(pipeline, batch, job.columns, job.batch_size)
+            write_answers(text, answered, pipeline.answers, job.suffix, header)
+        shared.write(_answers(number), text.getvalue().encode())
+    return number
+
+
+def _rows(number):
+    return f"rows-{number:06d}.json"
+
+
+def _answers(number):
+    return f"answers-{number:06d}"

@@ -1,0 +1,55 @@
+"""An export asked in this process answers files as the pipeline that was exported."""
+
+import json
+
+import pytest
+
+from kbert.serving.exported_pipeline import ExportedPipeline, find_export
+
+
+def test_rows_are_those_of_the_pipeline(served):
+    exported = ExportedPipeline(served.path)
+    pipeline = served.pipeline
+    assert exported.task == pipeline.task and exported.input_names == tuple(pipeline.input_names)
+    assert exported.answers.fits_table == pipeline.answers.fits_table
+    columns = {name: [_text(value) for value in values] for name, values in served.columns.items()}
+    found = list(exported.answers.to_dicts(exported.predict_on_batch(columns)))
+    expected = list(pipeline.answers.to_dicts(pipeline.predict_on_batch(columns)))
+    assert len(found) == len(expected) > 3
+    for one, other in zip(found, expected, strict=True):
+        assert _rounded(one) == _rounded(other)
+        if exported.answers.fits_table:
+            assert list(exported.answers.table_row(one)) == list(pipeline.answers.table_row(other))
+
+
+def _text(value):
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _rounded(value):
+    if isinstance(value, dict):
+        return {name: _rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
+    return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
+
+
+def test_the_highest_version_is_meant(tmp_path):
+    for version in ("2", "10", "9"):
+        (tmp_path / "m" / version).mkdir(parents=True)
+        (tmp_path / "m" / version / "saved_model.pb").touch()
+    assert find_export(tmp_path / "m") == tmp_path / "m/10" and find_export(tmp_path / "m/9") == tmp_path / "m/9"
+    assert find_export(tmp_path) is None and find_export("google-bert/bert-base-uncased") is None
+    with pytest.raises(FileNotFoundError, match="Expected a SavedModel"):
+        ExportedPipeline(tmp_path)
+    with pytest.raises(ValueError, match="of kbert.export, with card.json"):
+        ExportedPipeline(tmp_path / "m")
+
+
+def test_the_limits_of_the_export_hold(served_models):
+    exported = ExportedPipeline(served_models["single"].path)
+    with pytest.raises(ValueError, match="bytes of text"):
+        exported.predict_on_batch({"text": ["good " * 250_000]})
+    assert len(exported.fingerprint()) == 64 and exported.fingerprint() == exported.fingerprint()
+    assert exported.fingerprint() != ExportedPipeline(served_models["pair"].path).fingerprint()
+    assert json.dumps(sorted(exported.output)) == '["label", "probabilities"]'

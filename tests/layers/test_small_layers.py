@@ -103,7 +103,7 @@ def test_gelu_in_training_equals_inference_and_its_derived_gradient(name, dtype,
         names = {node.op for node in run.get_concrete_function().graph.as_graph_def().node}
         assert bool(names & {"Tanh", "Erf", "Erfc"}) is not training  # one compiled kernel in training
     for plain, compiled in zip(results[False], results[True], strict=True):
-        np.testing.assert_allclose(compiled, plain, atol=tolerance)  # TensorFlow's own form is 0 where the value is -4e-6
+        np.testing.assert_allclose(compiled, plain, atol=tolerance)  # the plain form is 0 where the value is -4e-6
 
 
 def test_dense_in_training_equals_inference_and_its_derived_gradient():

@@ -27,6 +27,8 @@ def parse_arguments(argv):
     add_stored_flags(parser)
     about = "hidden states of an encoder's signature `features`: 0 the embeddings, -1 the last (default: the last four)"
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", help=about)
+    about = "of weights and computation: bfloat16 has half the size, and other third digits (default: float32)"
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], help=about)
     for name, most, what in (
         ("bytes", 2**20, "the most bytes of text in a request"),
         ("tokens", 2**17, "the most tokens run for a request: rows or windows times the sequence length"),
@@ -49,6 +51,7 @@ def main(argv=None):
             args.output,
             version=args.version,
             layers=args.layers,
+            precision=args.precision,
             max_request_bytes=args.max_request_bytes,
             max_request_tokens=args.max_request_tokens,
             metrics=metrics_of(args.model),

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from kbert.keras_compat import untrack_variable
+from kbert.layers.dense import product_in_training
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -17,8 +18,7 @@ class LoraDense(keras.layers.Dense):
     to the kernel W first, so that a step computes the gradient of a whole kernel; and it saves that sum and sets A and
     B to zero on loading, where the gradients of both are zero and training cannot continue.
 
-    In training on TensorFlow the gradient of the bias is a matrix product: TensorFlow's own operation adds bfloat16 in
-    bfloat16, so that the sum over a few thousand rows is wrong by a tenth and more, and takes twice as long.
+    In training the gradient of the bias is summed in float32 (`kbert.layers.dense`).
 
     Private: `_kernel`, the variable, where ``kernel`` is the sum of both (Keras 3.15).
 
@@ -42,9 +42,8 @@ class LoraDense(keras.layers.Dense):
 
     def call(self, inputs, training=None):
         if not self.lora_enabled:
-            if training and self.use_bias and len(inputs.shape) == 2:
-                x = dense(inputs, self.kernel, self.bias)
-                return x if self.activation is None else self.activation(x)
+            if training and self.use_bias and keras.backend.backend() == "tensorflow":
+                return product_in_training(self, inputs)
             return super().call(inputs, training=training)
         scale = self.lora_alpha / self.lora_rank
         low_rank = ops.matmul(ops.matmul(inputs, self._cast(self.lora_kernel_a)), self._cast(self.lora_kernel_b))
@@ -100,24 +99,3 @@ class LoraDense(keras.layers.Dense):
         names = ("_kernel", "bias") if self.use_bias else ("_kernel",)
         own = {str(index): getattr(self, name) for index, name in enumerate(names)}  # as Keras stores them
         return own | {name: getattr(self, name) for name in ("lora_kernel_a", "lora_kernel_b")}
-
-
-def dense(x, kernel, bias):
-    """``x kernel + bias`` of rows, with a bias gradient that is summed in float32."""
-    if keras.backend.backend() != "tensorflow":
-        return ops.add(ops.matmul(x, kernel), bias)
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def apply(x, kernel, bias):
-        def gradient(upstream):
-            ones = tf.ones((1, tf.shape(upstream)[0]), upstream.dtype)
-            return (
-                tf.matmul(upstream, kernel, transpose_b=True),
-                tf.matmul(x, upstream, transpose_a=True),
-                tf.matmul(ones, upstream)[0],
-            )
-
-        return tf.nn.bias_add(tf.matmul(x, kernel), bias), gradient  # which TensorFlow's graph optimiser fuses
-
-    return apply(x, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))

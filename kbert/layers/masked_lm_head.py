@@ -8,6 +8,7 @@ from keras import ops
 
 from kbert.keras_compat import deserialize
 from kbert.layers.activation import activation_function
+from kbert.layers.dense import apply_dense
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
 
@@ -84,7 +85,8 @@ class MaskedLMHead(keras.layers.Layer):
     def call(self, sequence_output, mask_positions, training=False):
         batch, predictions = ops.shape(mask_positions)
         x = _gather_positions(sequence_output, mask_positions)  # [B * P, H]
-        x = self.layer_norm(self._activate(self.transform(x), training=training), training=training)
+        x = apply_dense(self.transform, x, training=training)
+        x = self.layer_norm(self._activate(x, training=training), training=training)
         if self.token_embedding is None:
             scores = ops.matmul(x, ops.transpose(self.output_embeddings))  # [B * P, V]
         else:

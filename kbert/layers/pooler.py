@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, H hidden, K parts of a packed row.
 import keras
 from keras import ops
 
+from kbert.layers.dense import apply_dense
 from kbert.layers.initializer import truncated_normal
 
 
@@ -44,16 +45,17 @@ class Pooler(keras.layers.Layer):
         )
         self.dense.build((None, hidden_dim))
 
-    def call(self, sequence_output, part_ids=None):
+    def call(self, sequence_output, part_ids=None, training=False):
         if self.num_parts is None:
-            return self.dense(sequence_output[:, 0])  # [B, H]
+            return apply_dense(self.dense, sequence_output[:, 0], training=training)  # [B, H]
         parts = ops.arange(1, self.num_parts + 1, dtype="int32")
         belongs = ops.equal(part_ids[:, None, :], parts[None, :, None])  # [B, K, S]
         first = ops.argmax(belongs, axis=-1)  # [B, K]; 0 where the part is absent
         present = ops.cast(ops.any(belongs, axis=-1, keepdims=True), self.compute_dtype)  # [B, K, 1]
-        return self.dense(ops.take_along_axis(sequence_output, first[:, :, None], axis=1)) * present  # [B, K, H]
+        tokens = ops.take_along_axis(sequence_output, first[:, :, None], axis=1)
+        return apply_dense(self.dense, tokens, training=training) * present  # [B, K, H]
 
-    def compute_output_spec(self, sequence_output, part_ids=None):
+    def compute_output_spec(self, sequence_output, part_ids=None, training=False):
         batch, _, hidden_dim = sequence_output.shape
         shape = (batch, hidden_dim) if self.num_parts is None else (batch, self.num_parts, hidden_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)

@@ -6,6 +6,7 @@ Shapes: H hidden, N outputs.
 import keras
 from keras import ops
 
+from kbert.layers.dense import apply_dense
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.replica_dropout import ReplicaDropout
 
@@ -52,7 +53,8 @@ class TaskHead(keras.layers.Layer):
         self.dropout.build(input_shape)
 
     def call(self, inputs, training=False):
-        return ops.cast(self.dense(self.dropout(inputs, training=training)), "float32")  # [..., N]
+        kept = self.dropout(inputs, training=training)
+        return ops.cast(apply_dense(self.dense, kept, training=training), "float32")  # [..., N]
 
     def compute_mask(self, inputs, previous_mask):
         return None  # the mask of an LSTM below ends here: the sample weights say which scores count

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kbert.keras_compat import deserialize, pass_inputs_unchanged, write_saved_model
 from kbert.models.lora import merged
+from kbert.models.precision import in_precision
 from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.registry import register_classes
@@ -216,6 +217,11 @@ class Pipeline(keras.Model):
         """This pipeline or, if its model has LoRA, one with a copy of the model in which it is merged."""
         model = merged(self.model)
         return self if model is self.model else Pipeline(self.preprocessor, model, self.answers, name=self.name)
+
+    def in_precision(self, precision) -> "Pipeline":
+        """One with a copy of the model whose weights are stored, and computed with, in "float32" or "bfloat16"."""
+        model = in_precision(self.model, precision)
+        return Pipeline(self.preprocessor, model, self.answers, name=self.name)
 
     def string_signature(self):
         """The inputs as ``tf.TensorSpec``, for exporting: string [None] each; choices [None, None]."""

@@ -35,6 +35,7 @@ def model_card(name, version, pipeline, signatures, limits, report, metrics=None
         "settings": {key: value for key, value in sorted(settings.items()) if key != "labels"},
         "vocabulary": {"tokens": len(vocabulary), "sha256": digest},
         "parameters": pipeline.model.count_params(),
+        "precision": pipeline.model.dtype_policy.name,
         "metrics": metrics or {},
         "made_by": made_by or {},
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

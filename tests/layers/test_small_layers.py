@@ -103,33 +103,39 @@ def test_gelu_in_training_equals_inference_and_its_derived_gradient(name, dtype,
         names = {node.op for node in run.get_concrete_function().graph.as_graph_def().node}
         assert bool(names & {"Tanh", "Erf", "Erfc"}) is not training  # one compiled kernel in training
     for plain, compiled in zip(results[False], results[True], strict=True):
-        np.testing.assert_allclose(compiled, plain, atol=tolerance)  # the plain form is 0 where the value is -4e-6
+        np.testing.assert_allclose(
+            compiled, plain, atol=tolerance
+        )  # TensorFlow's own form is 0 where the value is -4e-6
 
 
-def test_dense_in_training_equals_inference_and_its_derived_gradient():
-    rng = np.random.default_rng(2)
-    layer, results = LoraDense(5), {}
-    x, dy = (tf.constant(rng.normal(size=(7, width)).astype("float32")) for width in (3, 5))
+@pytest.mark.parametrize("axes", [(7,), (2, 7)])
+@pytest.mark.parametrize("layer", [LoraDense(5), TaskHead(5)])
+def test_dense_in_training_equals_inference_and_its_derived_gradient(layer, axes):
+    rng, results = np.random.default_rng(2), {}
+    x, dy = (tf.constant(rng.normal(size=(*axes, width)).astype("float32")) for width in (3, 5))
     layer(x)
-    layer.bias.assign(rng.normal(size=5))
+    kernel, bias = layer.trainable_variables
+    bias.assign(rng.normal(size=5))
     for training in (False, True):
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = layer(x, training=training)
-        results[training] = [y, *tape.gradient(y, [x, layer.kernel.value, layer.bias.value], dy)]
+        results[training] = [y, *tape.gradient(y, [x, kernel.value, bias.value], dy)]
     for plain, by_hand in zip(results[False], results[True], strict=True):
         np.testing.assert_allclose(by_hand, plain, atol=1e-5)
 
 
-def test_the_bias_gradient_in_bfloat16_is_summed_in_float32():
+@pytest.mark.parametrize("layer", [LoraDense, TaskHead])
+def test_the_bias_gradient_in_bfloat16_is_summed_in_float32(layer):
     """TensorFlow's own BiasAddGrad adds 4,096 rows in bfloat16."""
-    layer, x = LoraDense(8, dtype="mixed_bfloat16"), tf.zeros((4096, 4))
+    layer, x = layer(8, dtype="mixed_bfloat16"), tf.zeros((4096, 4))
+    layer(x)
     dy = tf.cast(1.0 + np.random.default_rng(3).normal(size=(4096, 8)), "bfloat16")
     exact, errors = tf.reduce_sum(tf.cast(dy, "float32"), axis=0), {}
     for training in (False, True):
         with tf.GradientTape() as tape:
-            y = layer(x, training=training)
-        (gradient,) = tape.gradient(y, [layer.bias.value], dy)
+            y = tf.cast(layer(x, training=training), "bfloat16")
+        (gradient,) = tape.gradient(y, [layer.trainable_variables[1].value], dy)
         errors[training] = float(tf.reduce_max(tf.abs(gradient / exact - 1.0)))
     assert errors[True] < 2**-8 < 0.05 < errors[False]
 

@@ -15,17 +15,17 @@ def test_versions_and_answers(tmp_path, capsys):
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"], sequence_length=13)
     kbert.save_pretrained(pipeline, tmp_path / "run/model")
     (tmp_path / "run/metrics.json").write_text('{"accuracy": 0.75}')
-    for version, more in [("1", ()), ("7", ("--version", 7))]:
+    for version, more in [("1", ()), ("7", ("--version", 7, "--precision", "float32"))]:
         run_recipe("export", "--model", tmp_path / "run", "--output", tmp_path / "saved_models/mine", *more)
         printed = capsys.readouterr().out
         assert f"Wrote {tmp_path}/saved_models/mine/{version} (" in printed
         assert "serving_default: text -> label, probabilities" in printed
         assert "classify: inputs -> classes, scores" in printed and "MODEL_NAME=mine" in printed
     card = json.loads((tmp_path / "saved_models/mine/7/card.json").read_text("utf-8"))
-    assert card["metrics"] == {"accuracy": 0.75}
+    assert card["metrics"] == {"accuracy": 0.75} and card["precision"] == "float32"
     settings = {"version": 7, "layers": None, "sequence_length": None, "task": None, "top_k": None,
                 "window_pooling": None, "null_threshold": None, "max_request_bytes": 2**20,
-                "max_request_tokens": 2**17}  # fmt: skip
+                "max_request_tokens": 2**17, "precision": "float32"}  # fmt: skip
     manifest = json.loads((tmp_path / "run/model/manifest.json").read_text("utf-8"))
     settings |= {"weights_sha256": manifest["files"]["model.weights.h5"]["sha256"], "run": {}}  # saved by no recipe
     assert card["made_by"] == {"recipe": "export.py", "model": "model"} | settings  # no path of this machine
@@ -43,4 +43,6 @@ def test_errors_are_one_line(tmp_path):
         run_recipe("export", *arguments, "--layers", 9)
     with pytest.raises(SystemExit, match="error: load_pretrained: `task` must be one of"):
         run_recipe("export", *arguments, "--task", "poetry")
+    with pytest.raises(SystemExit, match="2"):
+        run_recipe("export", *arguments, "--precision", "int8")
     assert not (tmp_path / "out").exists()

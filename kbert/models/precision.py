@@ -1,0 +1,37 @@
+"""A model in another precision."""
+
+import keras
+
+from kbert.models.quantized_layers import quantized_layers
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def in_precision(model, precision):
+    """A copy of a model whose weights are stored, and computed with, in another precision; for inference.
+
+    LayerNorm's statistics, the softmax of the attention and the scores stay in float32. (For training, weights stay in
+    float32 too: that is the dtype policy ``mixed_bfloat16``.)
+
+    Args:
+        model: a model of kbert without LoRA (`kbert.models.lora.merged`).
+        precision: "float32" or "bfloat16".
+
+    Raises:
+        ValueError: an unknown precision, or a quantised model.
+
+    Example::
+
+        in_precision(model, "bfloat16").count_params()  # as many, in half the space
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"`precision` must be one of {PRECISIONS}. Received: {precision!r}")
+    if quantized_layers(model):
+        raise ValueError(f"`precision`: a quantised model cannot be converted. Received: precision={precision!r}")
+    config = model.get_config()
+    encoder = config["encoder"]["config"] if "encoder" in config else config
+    encoder["dtype"] = keras.dtype_policies.serialize(keras.dtype_policies.get(precision))
+    copy = type(model).from_config(config)
+    copy.set_weights(model.get_weights())
+    copy.pretrained = model.pretrained
+    return copy

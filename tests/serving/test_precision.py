@@ -1,0 +1,57 @@
+"""Exports in bfloat16: half the size, and the answers of float32 within its rounding."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_bert import tiny_config
+
+import kbert
+from kbert.models.precision import in_precision
+from kbert.serving.saved_model_file import SavedModelFile
+
+
+@pytest.mark.parametrize("kind", ["single", "fill_mask", "multiple_choice"])
+def test_answers_in_bfloat16_are_close_to_those_in_float32(served_models, kind, tmp_path):
+    served = served_models[kind]
+    path = kbert.export(served.pipeline, tmp_path / "half", precision="bfloat16")
+    plain, half = SavedModelFile(served.path), SavedModelFile(path)
+    assert half.signatures == _renamed(plain.signatures, half.signatures)  # the same names, types and shapes
+    assert 0.5 * plain.variable_bytes() == half.variable_bytes()
+    assert json.loads((path / "card.json").read_text("utf-8"))["precision"] == "bfloat16"
+    columns = {name: tf.constant(values) for name, values in served.columns.items()}
+    loaded = tf.saved_model.load(str(path))
+    answers = [loaded.signatures["serving_default"](**columns), served.loaded["serving_default"](**columns)]
+    close, exact = ({name: value.numpy() for name, value in answer.items()} for answer in answers)
+    apart = np.max(np.abs(close["probabilities"] - exact["probabilities"]))
+    assert 1e-6 < apart < 0.03
+    assert close["probabilities"].dtype == np.float32
+    assert served.pipeline.model.dtype_policy.name == "float32"  # the pipeline itself is not changed
+
+
+def _renamed(signatures, like):
+    """Signatures with the node names of others, which differ from export to export."""
+    for name, signature in signatures.items():
+        for kind in ("inputs", "outputs"):
+            for key, spec in getattr(signature, kind).items():
+                object.__setattr__(spec, "node", getattr(like[name], kind)[key].node)
+    return signatures
+
+
+def test_an_encoder_in_bfloat16_and_back():
+    encoder = kbert.BertEncoder(tiny_config())
+    half = in_precision(encoder, "bfloat16")
+    assert {weight.dtype for weight in half.weights} == {"bfloat16"}
+    for weight, exact in zip(in_precision(half, "float32").weights, encoder.weights, strict=True):
+        assert weight.dtype == "float32"
+        np.testing.assert_allclose(weight.numpy(), exact.numpy(), rtol=2**-8)
+
+
+def test_what_cannot_be_converted():
+    with pytest.raises(ValueError, match="must be one of .*Received: 'int8'"):
+        in_precision(kbert.BertEncoder(tiny_config()), "int8")
+    model = kbert.BertClassifier(tiny_config())
+    model.quantize("int8")
+    with pytest.raises(ValueError, match="a quantised model cannot be converted"):
+        in_precision(model, "bfloat16")

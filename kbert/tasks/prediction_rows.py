@@ -1,12 +1,13 @@
 """Files of inputs without labels, read for predictions: tables, lines, and the tasks' own formats."""
 
 import inspect
+import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbert.pipelines.registry import task_pipeline
-from kbert.tasks.table import read_json_lines, read_table
+from kbert.tasks.table import iterate_json_lines, iterate_table, read_json_lines, read_table
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
@@ -29,6 +30,41 @@ class ColumnRows:
         for first in range(start, len(self), size):
             some = [column[first : first + size] for column in self.columns.values()]
             yield [dict(zip(self.columns, row, strict=True)) for row in zip(*some, strict=True)]
+
+
+class TableRows:
+    """Rows of a CSV, TSV or JSON-lines file, which is read once to check and count them, and then again.
+
+    Args:
+        path: the file.
+        columns: names of the columns of text.
+        keep: of the columns to copy, whose values in JSON lines stay as they are.
+
+    Raises:
+        ValueError: as `kbert.tasks.table.read_table`; a JSON object without one of the columns to keep.
+    """
+
+    def __init__(self, path, columns: Sequence[str], keep: Sequence[str]):
+        self.path, self.columns, self.keep = pathlib.Path(path), tuple(columns), tuple(keep)
+        self._number = sum(1 for _ in self._rows())
+
+    def __len__(self):
+        return self._number
+
+    def batches(self, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
+        """Lists of up to `size` rows from row `start` on."""
+        rows = itertools.islice(self._rows(), start, None)
+        while some := list(itertools.islice(rows, size)):
+            yield some
+
+    def _rows(self):
+        if not self.keep or self.path.suffix.lower() not in (".jsonl", ".ndjson"):
+            for _, row in iterate_table(self.path, [*self.columns, *self.keep]):
+                yield row
+            return
+        objects = iterate_json_lines(self.path, as_written=False)
+        for (_, row), (number, entry) in zip(iterate_table(self.path, self.columns), objects, strict=True):
+            yield {**row, **_kept_values(self.path, number, entry, self.keep)}
 
 
 class LineRows:
@@ -93,7 +129,8 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
         **reading: arguments of the task's reader: for multiple choice ``format`` and ``choice_columns``.
 
     Returns:
-        `ColumnRows` or `LineRows`; a row has the texts under the names of their columns, then the kept columns.
+        `ColumnRows`, `TableRows` or `LineRows`; a row has the texts under the names of their columns, then the kept
+        columns.
 
     Raises:
         ValueError: missing columns, or columns to keep from a file without columns.
@@ -109,10 +146,9 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     if read is None and not is_table:
         return LineRows(path, list(columns.values()))
     if read is None:
-        table = read_table(path, list(columns.values()))
-        read = {name: table[name] for name in columns.values()}
-    others = [name for name in keep if name not in read]
-    return ColumnRows({**read, **_kept(path, others)})
+        names = list(columns.values())
+        return TableRows(path, names, [name for name in keep if name not in names])
+    return ColumnRows({**read, **_kept(path, [name for name in keep if name not in read])})
 
 
 def _kept(path, keep):
@@ -124,8 +160,12 @@ def _kept(path, keep):
         return {name: table[name] for name in keep}
     kept = {name: [] for name in keep}
     for number, entry in read_json_lines(path, as_written=False):
-        if missing := [name for name in keep if name not in entry]:
-            raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
-        for name, values in kept.items():
-            values.append(entry[name])
+        for name, value in _kept_values(path, number, entry, keep).items():
+            kept[name].append(value)
     return kept
+
+
+def _kept_values(path, number, entry, keep):
+    if missing := [name for name in keep if name not in entry]:
+        raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
+    return {name: entry[name] for name in keep}

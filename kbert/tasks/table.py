@@ -1,6 +1,7 @@
 """Tables of text: CSV, TSV and JSON-lines files as columns of strings with their line numbers."""
 
 import csv
+import itertools
 import json
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -77,17 +78,49 @@ def read_table(
         table["text"]  # ["It is a charming journey.", ...]
     """
     path = pathlib.Path(path)
-    if format is None:
-        format = _FORMATS.get(path.suffix.lower())
-    if format not in ("csv", "tsv", "jsonl"):
-        raise ValueError(
-            f"A table is a .csv, .tsv or .jsonl file; rename it, or give `format`. Received: {str(path)!r}, {format=}"
-        )
-    text = _read_text(path)
+    format = _format(path, format)
     if format == "jsonl":
-        return _from_objects(path, _json_lines(path, text), columns, optional)
-    rows = _csv_rows(path, text) if format == "csv" else _tsv_rows(text)
-    return _from_rows(path, rows, columns, optional, header, short_rows)
+        return _from_objects(path, _json_lines(path), columns, optional)
+    names, wanted, rows = _with_header(path, _READERS[format](path), columns, optional, header)
+    skipped = []
+    rows = list(_whole_rows(path, names, rows, short_rows, skipped))
+    at = {name: names.index(name) for name in wanted}
+    columns = {name: [cells[i] for _, cells in rows] for name, i in at.items()}
+    return Table(path, [n for n, _ in rows], columns, len(skipped))
+
+
+def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does.
+
+    Args:
+        path: the file; the extension says what it is.
+        columns: the names to read; others are ignored.
+
+    Raises:
+        FileNotFoundError, ValueError: as `read_table`, when the row is reached.
+
+    Example::
+
+        for line, row in iterate_table("reviews.csv", ["text"]):
+            print(line, row["text"])
+    """
+    path = pathlib.Path(path)
+    format = _format(path, None)
+    if format == "jsonl":
+        for number, value in _json_lines(path):
+            where = f"{path}, line {number}"
+            _check_columns(where, list(value), columns)
+            yield number, {name: _json_cell(value[name], f"{where}: {name!r}") for name in columns}
+        return
+    names, wanted, rows = _with_header(path, _READERS[format](path), columns, (), None)
+    at = {name: names.index(name) for name in wanted}
+    for number, cells in _whole_rows(path, names, rows, "error", []):
+        yield number, {name: cells[i] for name, i in at.items()}
+
+
+def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
+    """As `read_json_lines`, an object at a time."""
+    yield from _json_lines(pathlib.Path(path), as_written)
 
 
 def read_json_lines(path, *, as_written: bool = True) -> list[tuple[int, dict]]:
@@ -97,81 +130,109 @@ def read_json_lines(path, *, as_written: bool = True) -> list[tuple[int, dict]]:
         FileNotFoundError: no such file.
         ValueError: an empty file, invalid UTF-8, a line that is not a JSON object; the message names file and line.
     """
-    path = pathlib.Path(path)
-    return list(_json_lines(path, _read_text(path), as_written))
+    return list(_json_lines(pathlib.Path(path), as_written))
 
 
-def _read_text(path):
+def _format(path, format):
+    if format is None:
+        format = _FORMATS.get(path.suffix.lower())
+    if format not in ("csv", "tsv", "jsonl"):
+        raise ValueError(
+            f"A table is a .csv, .tsv or .jsonl file; rename it, or give `format`. Received: {str(path)!r}, {format=}"
+        )
+    return format
+
+
+def _lines(path) -> Iterator[str]:
+    """The lines of a file with their line feeds: str.splitlines would also break at U+2028 and others, which are text.
+
+    The file must hold more than white space.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"Expected a table (.csv, .tsv, .jsonl). Received: {str(path)!r}, which is not a file.")
-    content = path.read_bytes()
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ValueError(f"{path}, line 1: this file is UTF-16; save it as UTF-8 (in a spreadsheet: 'CSV UTF-8').")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}, line {line}: invalid UTF-8. Received: byte 0x{content[error.start]:02x}. Save the file as UTF-8."
-        ) from error
-    if not text.strip():
+    is_empty = True
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise ValueError(
+                    f"{path}, line 1: this file is UTF-16; save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
+                )
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path}, line {number}: invalid UTF-8. Received: byte 0x{error.object[error.start]:02x}. Save the "
+                    "file as UTF-8."
+                ) from error
+            is_empty = is_empty and not text.strip()
+            yield text
+    if is_empty:
         raise ValueError(f"{path} is empty: expected a table with at least one row.")
-    return text
 
 
-def _tsv_rows(text) -> Iterator[tuple[int, list[str]]]:
-    # str.splitlines would also break at form feeds, U+0085 and U+2028, which are text
-    for number, line in enumerate(text.split("\n"), start=1):
-        line = line.removesuffix("\r")
+def _tsv_rows(path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(_lines(path), start=1):
+        line = line.removesuffix("\n").removesuffix("\r")
         if line.strip():
             yield number, line.split("\t")
 
 
-def _csv_rows(path, text) -> Iterator[tuple[int, list[str]]]:
-    lines = text.split("\n")
-    last = lines.pop()
-    reader = csv.reader([line + "\n" for line in lines] + ([last] if last else []), strict=True)
-    limit = csv.field_size_limit(_MAX_CELL)
+def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(_lines(path), strict=True)
     start = 1
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield start, cells
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {start}: not a CSV row ({error}). A cell that holds a comma, a quotation mark or a line "
-            'break must be in quotation marks ("…"), with those inside it doubled.'
-        ) from error
-    finally:
-        csv.field_size_limit(limit)
+    while True:
+        limit = csv.field_size_limit(_MAX_CELL)  # for this row alone: the limit is the process's
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}, line {start}: not a CSV row ({error}). A cell that holds a comma, a quotation mark or a line "
+                'break must be in quotation marks ("…"), with those inside it doubled.'
+            ) from error
+        finally:
+            csv.field_size_limit(limit)
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield start, cells
+        start = reader.line_num + 1
 
 
-def _from_rows(path, rows, columns, optional, header, short_rows):
-    rows = list(rows)
+_READERS = {"csv": _csv_rows, "tsv": _tsv_rows}
+
+
+def _with_header(path, rows, columns, optional, header):
+    """(names of all columns, names to read, the other rows)."""
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{path} is empty: expected a table with at least one row.")
     if header is None:
-        number, names = rows.pop(0)
-        names = [name.strip() for name in names]
+        names = [name.strip() for name in first[1]]
     else:
-        number, names = rows[0][0], list(header)
+        names, rows = list(header), itertools.chain([first], rows)
     wanted = names if columns is None else [*columns, *(name for name in optional if name in names)]
-    _check_columns(f"{path}, line {number}", names, wanted)
-    found = len(rows)
-    if short_rows == "skip":
-        rows = [(number, cells) for number, cells in rows if len(cells) >= len(names)]
-    elif short_rows == "fill":
-        rows = [(number, cells + [""] * (len(names) - len(cells))) for number, cells in rows]
-    if not rows:
-        raise ValueError(f"{path} has a header and no rows: expected at least one.")
+    _check_columns(f"{path}, line {first[0]}", names, wanted)
+    return names, wanted, rows
+
+
+def _whole_rows(path, names, rows, short_rows, skipped):
+    """The rows with a cell for each name; `skipped` receives the numbers of the others, where they may be skipped."""
+    found = False
     for number, cells in rows:
+        if short_rows == "skip" and len(cells) < len(names):
+            skipped.append(number)
+            continue
+        if short_rows == "fill":
+            cells = cells + [""] * (len(names) - len(cells))
         if len(cells) != len(names):
             raise ValueError(
                 f"{path}, line {number}: expected {len(names)} cells ({', '.join(names)}). "
                 f"Received: {len(cells)} cells. Does a cell hold an unquoted separator?"
             )
-    at = {name: names.index(name) for name in wanted}
-    columns = {name: [cells[i] for _, cells in rows] for name, i in at.items()}
-    return Table(path, [n for n, _ in rows], columns, found - len(rows))
+        found = True
+        yield number, cells
+    if not found:
+        raise ValueError(f"{path} has a header and no rows: expected at least one.")
 
 
 def _check_columns(where, names, wanted):
@@ -183,9 +244,10 @@ def _check_columns(where, names, wanted):
         raise ValueError(f"{where}: expected each column once. Received: {names}; more than once: {twice}.")
 
 
-def _json_lines(path, text, as_written=True) -> Iterator[tuple[int, dict]]:
+def _json_lines(path, as_written=True) -> Iterator[tuple[int, dict]]:
     digits = {"parse_int": str, "parse_float": str} if as_written else {}  # a label 1.0 stays "1.0"
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(_lines(path), start=1):
+        line = line.removesuffix("\n")
         if not line.strip():
             continue
         value = parse_json(line, f"{path}, line {number}", **digits)

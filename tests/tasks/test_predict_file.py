@@ -1,6 +1,7 @@
 """Predictions of a file: a killed run is continued with the same result, and the output appears whole."""
 
 import json
+import tracemalloc
 import types
 
 import pytest
@@ -9,6 +10,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 import kbert
 from kbert.tasks import predict_file as module
 from kbert.tasks.predict_file import predict_file
+from kbert.tasks.prediction_rows import TableRows
 
 TEXTS = [f"{word} film {'very ' * (n % 4)}good" for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
 
@@ -103,3 +105,25 @@ def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):
     with pytest.raises(ValueError, match=r"Expected no \['format'\] for the inputs of a classification model"):
         predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", format="swag")
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])
+def test_a_table_is_read_as_it_is_answered(tmp_path, name):
+    """The rows of `read_table`, but not all at once; from any row on."""
+    rows = [{"id": str(n), "text": f"text {n} {'word ' * 100}"} for n in range(4000)]
+    with open(tmp_path / name, "w") as file:
+        if name == "t.jsonl":
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            separator = "," if name == "t.csv" else "\t"
+            file.writelines(separator.join(row) + "\n" for row in [["id", "text"], *(row.values() for row in rows)])
+    found = TableRows(tmp_path / name, ["text"], ["id"])
+    assert len(found) == 4000
+    assert [row for batch in found.batches(0, 64) for row in batch] == rows
+    assert next(found.batches(3990, 64)) == rows[3990:] and list(found.batches(4000, 64)) == []
+    tracemalloc.start()
+    for _ in TableRows(tmp_path / name, ["text"], []).batches(0, 10):
+        pass
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 500_000 < (tmp_path / name).stat().st_size / 4

@@ -69,7 +69,7 @@ _FLAGS = {
         metavar="SOURCE",
         type=source,
         help="model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging Face or "
-        "KerasHub, or a name on the hub, such as google-bert/bert-base-uncased",
+        "KerasHub, or a name on the hub, such as google-bert/bert-base-uncased; RUN@STEP: a checkpoint of a run",
     ),
     "output": dict(
         metavar="DIR",
@@ -142,6 +142,14 @@ def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> 
     add("--patience", metavar="N", type=positive_int, help="stop after N evaluations without a better one")
     add("--dropout", metavar="X", type=rate, help="instead of the dropout rates of --init")
     add("--bias-correction", action="store_true", help="Adam as published; BERT was trained without its correction")
+    add(
+        "--layer-decay",
+        metavar="X",
+        type=positive_float,
+        help="factor of the learning rate from a layer to the next lower",
+    )
+    accumulate = "divide the examples of an update into N batches, for less memory (default: 1)"
+    add("--accumulate", metavar="N", type=positive_int, default=1, help=accumulate)
     add("--group-by-length", action="store_true", help="batches of texts of like length: faster, less random")
     add("--random-weights", action="store_true", help="only architecture and vocabulary of --init")
     add("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
@@ -155,7 +163,16 @@ def epoch_or_int(text: str) -> int | str:
 
 _OPTIONS = (
     *("epochs", "steps", "batch_size", "learning_rate", "sequence_length", "seed", "keep", "evaluate_every"),
-    *("patience", "dropout", "bias_correction", "group_by_length", "random_weights", "checkpoint_every"),
+    *(
+        "patience",
+        "dropout",
+        "bias_correction",
+        "layer_decay",
+        "accumulate",
+        "group_by_length",
+        "random_weights",
+        "checkpoint_every",
+    ),
     *("strategy", "logical_cpus", "precision", "log_dir", "overwrite"),
 )
 

@@ -5,9 +5,9 @@
         --output runs/tiny
 
 or, reading text that was tokenised once (recipes/prepare_records.py), --records DIR instead of --corpus and --vocab.
-The paper's own run is --size base --batch-size 256 --steps 900000 --sequence-length 128 --learning-rate 1e-4, and then,
-from --init of that output, 100,000 steps of --sequence-length 512. A killed run resumes from its last checkpoint when
-the same command is given again, with the same inputs. --output receives model/ (a kbert directory: what --init takes),
+The paper's own run is --size base --settings paper --steps 1000000; for hours on one machine take --settings
+small-budget --hours 2 (docs/pretraining.md). A killed run resumes from its last checkpoint when the same command is
+given again, with the same inputs. --output receives model/ (a kbert directory: what --init takes),
 metrics.json, settings.json, inputs.json (sizes and hashes), history.jsonl, logs/ (TensorBoard) and, until the run is
 finished, checkpoints/. --dry-run estimates steps, memory and time, and trains nothing.
 """
@@ -15,7 +15,7 @@ finished, checkpoints/. --dry-run estimates steps, memory and time, and trains n
 import argparse
 import json
 
-from flags import add_flags, command, directory, file, plain_errors, positive_int, rate
+from flags import add_flags, command, directory, file, plain_errors, positive_float, positive_int, rate
 
 
 def parse_arguments(argv):
@@ -27,10 +27,40 @@ def parse_arguments(argv):
     add("--cased", action="store_false", dest="lowercase", help="with --vocab: do not lower-case or strip accents")
     sizes = ("tiny", "mini", "small", "medium", "base", "large")
     add("--size", choices=sizes, help="of new weights (default: tiny)")
-    names = ("init", "output", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
-    add_flags(parser, *names, steps={"required": True}, learning_rate={"default": 1e-4})
+    add_flags(parser, "init", "output")
+    settings = "defaults for the flags that are not given; see docs/pretraining.md"
+    add("--settings", choices=("paper", "small-budget"), help=settings)
+    long = parser.add_mutually_exclusive_group(required=True).add_argument
+    long("--steps", type=positive_int, metavar="N", help="weight updates")
+    hours = "instead of --steps: train that long; warm-up, decay and phases are shares of the time"
+    long("--hours", type=positive_float, metavar="X", help=hours)
+    phases = (
+        "instead of --sequence-length: parts of the run, as 128:0.9 512:0.1 (the paper's), with :BATCH_SIZE and "
+        ":MAX_PREDICTIONS after it if they differ"
+    )
+    add("--phases", nargs="+", metavar="LENGTH:SHARE", help=phases)
+    add("--sequence-length", type=positive_int, metavar="N", help="tokens of a pair (default: 128)")
+    add("--batch-size", type=positive_int, metavar="N", help="pairs an update, over all replicas (default: 32)")
+    ramp = "begin with batches of SIZE and double them up to --batch-size within this share of the run, as 8:0.3"
+    add("--batch-size-ramp", metavar="SIZE:SHARE", help=ramp)
+    accumulate = "divide the pairs of an update into N batches, for less memory (default: 1)"
+    add("--accumulate", type=positive_int, default=1, metavar="N", help=accumulate)
+    execution = "of Keras: steps between two looks of Python; logs are the same (default: 1)"
+    add("--steps-per-execution", type=positive_int, default=1, metavar="N", help=execution)
+    rematerialize = "compute activations again for the gradient instead of keeping them: less memory, more time"
+    add("--rematerialize", action="store_true", help=rematerialize)
+    optimizer = "lamb for batches of thousands (default: adamw)"
+    add("--optimizer", choices=("adamw", "lamb"), default="adamw", help=optimizer)
+    add("--learning-rate", type=positive_float, metavar="X", help="the peak, after the warm-up (default: 1e-4)")
     warmup = "of rising learning rate (default: a tenth of --steps, at most 10,000)"
     add("--warmup-steps", type=positive_int, metavar="N", help=warmup)
+    warmup = "instead: of --steps or --hours (default: a tenth of --hours)"
+    add("--warmup-share", type=rate, metavar="X", help=warmup)
+    correction = "Adam's bias correction, which the paper's optimizer lacks"
+    add("--bias-correction", action=argparse.BooleanOptionalAction, help=correction)
+    decay = "factor of the learning rate from one layer to the one below (default: none)"
+    add("--layer-decay", type=positive_float, metavar="X", help=decay)
+    add_flags(parser, "seed")
     schedule = (
         "of the learning rate after the warm-up: linear to 0, as the paper; constant: the same command with "
         "more --steps (and the same --warmup-steps) extends a run, which keeps its last checkpoint (default: linear)"
@@ -50,6 +80,8 @@ def parse_arguments(argv):
     add("--log-every", type=positive_int, metavar="STEPS", help=log_every)
     checkpoint_every = "also evaluates; a multiple of --log-every (default: 500)"
     add("--checkpoint-every", type=positive_int, default=500, metavar="STEPS", help=checkpoint_every)
+    keep_every = "a multiple of --checkpoint-every: keep its checkpoints; --init RUN@STEP takes one"
+    add("--keep-every", type=positive_int, metavar="STEPS", help=keep_every)
     add_flags(parser, "strategy", "logical-cpus", "precision", "log-dir", "json", "overwrite")
     add("--dry-run", action="store_true", help="estimate steps, memory and time, and train nothing")
     return parser.parse_args(argv)

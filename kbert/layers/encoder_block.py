@@ -7,6 +7,7 @@ import keras
 
 from kbert.layers.feed_forward import FeedForward
 from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.rematerialized import rematerialized
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.self_attention import SelfAttention
 
@@ -23,6 +24,10 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: rate on the attention probabilities.
         layer_norm_epsilon: of both normalisations.
         initializer_stddev: of all kernels.
+
+    Attributes:
+        rematerialize: bool, False at first: whether training keeps only the inputs for the gradient, and computes the
+            rest again (`kbert.layers.rematerialized`). It is not saved.
 
     Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`), or None.
 
@@ -49,6 +54,7 @@ class EncoderBlock(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         policy = self.dtype_policy
+        self.rematerialize = False
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.activation = activation
@@ -74,6 +80,12 @@ class EncoderBlock(keras.layers.Layer):
         self.feed_forward_layer_norm.build(x_shape)
 
     def call(self, x, bias=None, return_probs=False, training=False):
+        if self.rematerialize and training and not return_probs:
+            return rematerialized(self, x, bias)
+        return self.transform(x, bias, return_probs, training)
+
+    def transform(self, x, bias=None, return_probs=False, training=False):
+        """What `call` computes."""
         attended = self.attention(x, bias, return_probs=return_probs, training=training)
         attended, probs = attended if return_probs else (attended, None)
         attended = self.attention_output_dropout(attended, training=training)

@@ -39,16 +39,20 @@ class ReplicaDropout(keras.layers.Layer):
         self.seed = seed
         if rate > 0.0:
             self.seed_generator = keras.random.SeedGenerator(seed)
+        self.given_seed = None  # instead of the generator's next, for `rematerialized`
         self.supports_masking = True
 
     def call(self, inputs, training=False):
         if not training or self.rate == 0.0:
             return inputs
         if keras.backend.backend() == "tensorflow":
-            return _replica_dropout(inputs, self.rate, self.seed_generator.next())
+            return _replica_dropout(inputs, self.rate, self._seed())
         if keras.backend.backend() == "jax":
-            return _jax_dropout(inputs, self.rate, self.seed_generator.next())
+            return _jax_dropout(inputs, self.rate, self._seed())
         return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
+
+    def _seed(self):
+        return self.seed_generator.next() if self.given_seed is None else self.given_seed
 
     def compute_output_shape(self, input_shape):
         return input_shape

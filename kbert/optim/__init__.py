@@ -8,6 +8,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "AdamW": "adamw",
         "ClassificationLoss": "losses",
         "CrossEntropy": "metrics",
+        "Lamb": "lamb",
         "MaskedLanguageModelLoss": "losses",
         "MultiLabelAccuracy": "metrics",
         "MultiLabelLoss": "losses",

@@ -39,6 +39,7 @@ def pretraining_dataset(
     max_predictions=20,
     seed=0,
     start_step=0,
+    start_row=0,
     epochs=None,
     evaluation=False,
     batches=None,
@@ -73,6 +74,7 @@ def pretraining_dataset(
         seed: decides everything that is random; unused with `evaluation`.
         start_step: number of batches to skip. From records by counting rows, about 100 million tokens a second; text
             is read and tokenised again, but not laid out and masked.
+        start_row: number of rows to skip as well, where the batches before had other sizes.
         epochs: how often each document is visited; None: infinitely often. Rows of the last epoch that do not fill a
             batch are dropped.
         evaluation: whether to give the held-out documents instead of the others: once, in order, always with the same
@@ -113,8 +115,15 @@ def pretraining_dataset(
         dataset = pretraining_dataset("corpus/*.txt", tokenizer, batch_size=32)
         model.fit(dataset, steps_per_epoch=1000)
     """
-    counts = {"batch_size": (batch_size, 1), "start_step": (start_step, 0), "pool_sentences": (pool_sentences, 1)}
-    counts |= {"epochs": (epochs, 1), "batches": (batches, 1), "num_parts": (num_parts, 1)}
+    counts = {
+        "batch_size": (batch_size, 1),
+        "start_step": (start_step, 0),
+        "start_row": (start_row, 0),
+        "pool_sentences": (pool_sentences, 1),
+        "epochs": (epochs, 1),
+        "batches": (batches, 1),
+        "num_parts": (num_parts, 1),
+    }
     for name, (value, least) in counts.items():
         if value is not None and value < least:
             raise ValueError(f"`{name}` must be at least {least}. Received: {value!r}")
@@ -142,7 +151,7 @@ def pretraining_dataset(
             return count_rows(find_rows(sentence_pairs(pool, seed, epoch, *pairing)))
         return count_pairs(pool, seed, epoch, *pairing)
 
-    rows_before = start_step * batch_size
+    rows_before = start_step * batch_size + start_row
     if isinstance(source, str | os.PathLike) and is_records(source):
         records = Records(source)
         records.check_tokenizer(tokenizer)

@@ -22,6 +22,8 @@ def finetune(
     seed: int = 0,
     dropout: float | None = None,
     bias_correction: bool = False,
+    layer_decay: float | None = None,
+    accumulate: int = 1,
     group_by_length: bool = False,
     random_weights: bool = False,
     class_weight: Mapping | str | None = None,
@@ -60,6 +62,8 @@ def finetune(
         seed: decides new weights, dropout and the order of the examples.
         dropout: instead of the model's own dropout rates.
         bias_correction: Adam as published, with bias correction; BERT was trained without.
+        layer_decay: the factor of the learning rate from one layer to the one below; None: the same rate for all.
+        accumulate: the number of batches into which the examples of an update are divided, for less memory.
         group_by_length: whether batches have rows of similar length: faster, but batches are no longer drawn from all
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
@@ -109,6 +113,8 @@ def finetune(
         seed=seed,
         dropout=dropout,
         bias_correction=bias_correction,
+        layer_decay=layer_decay,
+        accumulate=accumulate,
         group_by_length=group_by_length,
         random_weights=random_weights,
         class_weight=class_weight,

@@ -1,5 +1,6 @@
 """One fine-tuning: a model, a task, examples and the paper's settings, checked before the first step."""
 
+import dataclasses
 import logging
 import pathlib
 import time
@@ -26,7 +27,10 @@ from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import load_pretrained
-from kbert.weights.save import save_pretrained
+from kbert.weights.save import resolve_parts, save_pretrained
+from kbert.weights.source import local_source
+from kbert.weights.step_checkpoint import describe_run
+from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _WARMUP_SHARE = 0.1  # of the steps
@@ -150,7 +154,7 @@ class Finetuning:
                 files.pop("dev", None)  # held out of it
             files["more_dev"] = [one.path for one in self.more_dev.values() if one.path] or None
             if not isinstance(self._source, BertModel | Pipeline):
-                files["init"] = self._source
+                files["init"] = local_source(self._source) or self._source
             examples = {name: one.fingerprint() for name, one in self._examples().items() if one is not None}
             self._run = open_run(
                 self.output,
@@ -193,10 +197,14 @@ class Finetuning:
             "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
         )
         self._compile(steps)
+        if run is not None and run.is_chief:
+            _, tokenizer, settings = resolve_parts(self.pipeline)
+            settings = dataclasses.replace(settings, task=model.task)
+            describe_run(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
         evaluation, window = self._evaluation(data, steps)
         history = fit_steps(
             model,
-            data.make_dataset,
+            lambda start_step: data.make_dataset(start_step * self.options.accumulate),
             steps,
             self.output,
             window=window,
@@ -206,7 +214,7 @@ class Finetuning:
                 ConsoleProgress(),
                 *([TensorBoardScalars(self.log_dir)] if self.log_dir else ()),
             ],
-            real_tokens=self.options.batch_size * data.real_tokens,
+            real_tokens=self._batch_size * data.real_tokens,
             evaluation=evaluation,
         )
         result, metrics = self._final_evaluation(evaluation)
@@ -229,10 +237,11 @@ class Finetuning:
 
     def _compile(self, steps):
         schedule = WarmupLinearDecay(self.options.learning_rate, int(_WARMUP_SHARE * steps), steps)
+        options = {"bias_correction": self.options.bias_correction, "layer_decay": self.options.layer_decay}
+        if self.options.accumulate > 1:
+            options["gradient_accumulation_steps"] = self.options.accumulate
         with self.hardware.scope():
-            self.pipeline.model.compile(
-                AdamW(schedule, bias_correction=self.options.bias_correction), jit_compile=self.hardware.jit_compile
-            )
+            self.pipeline.model.compile(AdamW(schedule, **options), jit_compile=self.hardware.jit_compile)
 
     def _training_data(self):
         padding = "full" if self.hardware.name == "tpu" else "bucket" if self.hardware.jit_compile else "longest"
@@ -240,11 +249,16 @@ class Finetuning:
             self.pipeline,
             self.train,
             class_weight=self.options.class_weight,
-            batch_size=self.options.batch_size,
+            batch_size=self._batch_size,
             seed=self.options.seed,
             padding=padding,
             group_by_length=self.options.group_by_length,
         )
+
+    @property
+    def _batch_size(self):
+        """Of what is read at once, where gradients are accumulated a part of an update."""
+        return self.options.batch_size // self.options.accumulate
 
     def _steps(self, data):
         # Counted as in the original.

@@ -23,6 +23,8 @@ class FinetuningOptions:
     seed: int = 0
     dropout: float | None = None
     bias_correction: bool = False
+    layer_decay: float | None = None
+    accumulate: int = 1
     group_by_length: bool = False
     random_weights: bool = False
     class_weight: Mapping | str | None = None
@@ -35,10 +37,25 @@ class FinetuningOptions:
     checkpoint_every: int = 200
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every"):
+        for name in (
+            "steps",
+            "batch_size",
+            "sequence_length",
+            "logical_cpus",
+            "patience",
+            "checkpoint_every",
+            "accumulate",
+        ):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"finetune: `batch_size` must be a multiple of `accumulate`. Received: {self.batch_size} and "
+                f"{self.accumulate}"
+            )
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise ValueError(f"finetune: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")
         for name in ("epochs", "learning_rate"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:

@@ -15,7 +15,8 @@ from kbert.training.progress import clock
 from kbert.training.training_state import is_chief, optimizer_logs
 
 _LOGGER = logging.getLogger("kbert")
-_NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "real_tokens_per_second")
+_NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "time_share", "seconds_left")
+_NOT_ON_CONSOLE += ("real_tokens_per_second",)
 # The last is shown where the nominal speed is not known, as batches differ in length.
 
 
@@ -50,7 +51,9 @@ class ConsoleProgress(keras.callbacks.Callback):
         for name, value in logs.items():
             if name not in hidden and not name.endswith(("cross_entropy", "perplexity")):
                 parts.append(_show(name, value))
-        if total and logs.get("steps_per_second"):
+        if "seconds_left" in logs:
+            parts.append(f"left {clock(max(0, logs['seconds_left']))}")
+        elif total and logs.get("steps_per_second"):
             parts.append(f"left {clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])}")
         _LOGGER.info("%s", "  ".join(parts))
 
@@ -83,7 +86,7 @@ class TensorBoardScalars(keras.callbacks.Callback):
         step = logs["step"]
         with explain_full_disk(self.log_dir):
             for name, value in logs.items():
-                if name in ("step", "total_steps", "seconds"):
+                if name in ("step", "total_steps", "seconds", "seconds_left"):
                     continue
                 run = "validation" if name.startswith("val_") else "train"
                 with self._writer(run).as_default(step=step):

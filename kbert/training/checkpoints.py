@@ -9,11 +9,12 @@ import shutil
 import keras
 import numpy as np
 
-from kbert.files import explain_full_disk, flush, flush_tree, read_json, write_json
+from kbert.files import explain_full_disk, flush, flush_tree, write_json
 from kbert.keras_compat import strategy_scope
+from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
+from kbert.weights.step_paths import checkpoint_name, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
-_MANIFEST, _VALUES, _ARRAYS = "manifest.json", "values", "values.npz"
 
 
 class Checkpoints:
@@ -31,6 +32,10 @@ class Checkpoints:
         directory: path.
         model: a compiled `keras.Model`.
         keep: int, how many to keep.
+        keep_every: int, steps: those of multiples of it are kept as well; None: none.
+
+    Attributes:
+        facts: dict, what was given to `save` of the checkpoint that was restored.
 
     Raises:
         ValueError: on `restore`, the variables there are not this model's.
@@ -42,17 +47,23 @@ class Checkpoints:
         checkpoints.save(step + 100)
     """
 
-    def __init__(self, directory, model, keep=2):
+    def __init__(self, directory, model, keep=2, keep_every=None):
         self.directory = pathlib.Path(directory)
         self.model = model
-        self.keep = max(1, keep)
+        self.keep, self.keep_every = max(1, keep), keep_every
+        self.facts = {}
         if not model.optimizer.built:  # not in the first step of `fit`: TensorFlow would trace the step twice
             with strategy_scope(model):
                 model.optimizer.build(model.trainable_variables)
 
-    def save(self, step):
-        """Write the state after `step` steps, and delete all but the last `keep` checkpoints."""
-        part, final = self.directory / f".{_name(step)}.part", self.directory / _name(step)
+    def save(self, step, facts=None):
+        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept.
+
+        Args:
+            step: int.
+            facts: dict that JSON can hold, stored with it.
+        """
+        part, final = self.directory / f".{checkpoint_name(step)}.part", self.directory / checkpoint_name(step)
         shutil.rmtree(part, ignore_errors=True)
         variables = self._variables()
         needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
@@ -61,7 +72,8 @@ class Checkpoints:
                 part.mkdir(parents=True)
                 _write_values(part, variables)
                 manifest = {"step": step, "variables": [_describe(variable) for variable in variables]}
-                write_json(part / _MANIFEST, manifest)
+                manifest |= {"facts": facts or {}}
+                write_json(part / MANIFEST, manifest)
                 flush_tree(part)
                 if final.exists():  # damaged, else this step would not have been run again
                     shutil.rmtree(final)
@@ -71,7 +83,8 @@ class Checkpoints:
                 shutil.rmtree(part, ignore_errors=True)
         done = [path for path in self._saved() if checkpoint_step(path) <= step]  # those beyond it are damaged
         for old in done[: -self.keep]:
-            shutil.rmtree(old, ignore_errors=True)
+            if not is_milestone(checkpoint_step(old), self.keep_every):
+                shutil.rmtree(old, ignore_errors=True)
 
     def restore(self) -> int:
         """Set the model and its optimizer to the newest intact checkpoint; returns its step, or 0 if there is none."""
@@ -80,7 +93,7 @@ class Checkpoints:
                 shutil.rmtree(part, ignore_errors=True)
         for path in reversed(self._saved()):
             try:
-                manifest, values = _read(path)
+                manifest, values = read_step_checkpoint(path)
             except Exception as error:  # what a damaged file raises depends on where it is damaged
                 reason = f"{type(error).__name__}: {str(error)[:200]}"
                 _LOGGER.warning("Checkpoint %s is damaged (%s): trying the previous one.", path, reason)
@@ -90,6 +103,7 @@ class Checkpoints:
             with strategy_scope(self.model):
                 for variable, value in zip(variables, values, strict=True):
                     variable.assign(value)
+            self.facts = manifest["facts"]
             return manifest["step"]
         return 0
 
@@ -104,18 +118,9 @@ class Checkpoints:
         return [*self.model.variables, *self.model.optimizer.variables]
 
 
-def checkpoint_paths(directory) -> list[pathlib.Path]:
-    """The checkpoints in a directory, oldest first; none if there is no directory."""
-    return sorted(pathlib.Path(directory).glob("step-" + "[0-9]" * 10))
-
-
-def checkpoint_step(path) -> int:
-    """The step of a checkpoint, which is its name."""
-    return int(pathlib.Path(path).name.removeprefix("step-"))
-
-
-def _name(step):
-    return f"step-{step:010d}"
+def is_milestone(step, keep_every) -> bool:
+    """Whether the checkpoint of a step is kept for good; `keep_every`: steps, or None."""
+    return bool(keep_every) and step % keep_every == 0
 
 
 def _describe(variable):
@@ -124,30 +129,11 @@ def _describe(variable):
 
 def _write_values(directory, variables):
     if keras.backend.backend() != "tensorflow":
-        np.savez(directory / _ARRAYS, *[variable.numpy() for variable in variables])
+        np.savez(directory / ARRAYS, *[variable.numpy() for variable in variables])
         return
     import tensorflow as tf
 
-    tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(directory / _VALUES))
-
-
-def _read_values(directory, count):
-    if (directory / _ARRAYS).exists():
-        with np.load(directory / _ARRAYS) as arrays:
-            return [arrays[f"arr_{i}"] for i in range(count)]
-    import tensorflow as tf
-
-    reader = tf.train.load_checkpoint(str(directory / _VALUES))
-    return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
-
-
-def _read(path):
-    manifest = read_json(path / _MANIFEST)
-    values = _read_values(path, len(manifest["variables"]))
-    found = [(list(value.shape), value.dtype.name) for value in values]
-    if manifest["step"] != checkpoint_step(path) or found != [(v["shape"], v["dtype"]) for v in manifest["variables"]]:
-        raise ValueError(f"{_MANIFEST} tells of another step, or of other values")
-    return manifest, values
+    tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(directory / VALUES))
 
 
 def _check_same(path, there, here):

@@ -63,9 +63,8 @@ def _gradients(optimizer, end):
     first = int(optimizer.first_non_finite.numpy())
     if not first:
         return []
-    each = optimizer.gradient_accumulation_steps or 1
-    last = end // each * each - each * (int(optimizer.iterations.numpy()) - first)
-    return [((last - each + 1, last), "a finite gradient. Received: one whose norm is infinite or NaN")]
+    last = end - (int(optimizer.iterations.numpy()) - first)
+    return [((last, last), "a finite gradient. Received: one whose norm is infinite or NaN")]
 
 
 def _losses(start, losses):

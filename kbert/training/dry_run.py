@@ -11,6 +11,7 @@ import keras
 from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
 from kbert.training.flops import training_flops_per_token
+from kbert.training.training_state import batches_per_step
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
@@ -49,28 +50,33 @@ def estimate_training(model, dataset, steps) -> dict:
     measured = _measured_rows(model, rows, length)
     with memory_errors(measured, length):
         seconds = _seconds_per_step(model, batch, measured) * rows / measured
+    each = batches_per_step(model)
     trainable = sum(weight.value.shape.num_elements() for weight in model.trainable_weights)
     return {
         "parameters": model.count_params(),
         "trainable_parameters": trainable,
-        "batch_size": rows,
+        "batch_size": rows * each,
         "sequence_length": length,
         "steps": steps,
-        "tokens": steps * rows * length,
+        "tokens": steps * each * rows * length,
         "memory_bytes": _BYTES_PER_PARAMETER * trainable + activation_bytes(model, rows, length),
-        "seconds_per_step": seconds,
-        "seconds": seconds * steps,
+        "seconds_per_step": seconds * each,
+        "seconds": seconds * each * steps,
     }
 
 
 def format_estimate(estimate) -> str:
-    """The result of `estimate_training` as readable lines."""
+    """The result of `estimate_training` as readable lines; with `stages`, a list of such results, a line for each."""
     hours, minutes = divmod(round(estimate["seconds"] / 60), 60)
     time = f"{hours} h {minutes:02d} min" if estimate["seconds"] >= 120 else f"{estimate['seconds']:.0f} s"
+    stages = "".join(
+        f"{one['steps']:,} steps of {one['batch_size']:,} rows of {one['sequence_length']} tokens: "
+        f"{one['tokens']:,} tokens\n"
+        for one in estimate.get("stages", [estimate])
+    )
     return (
         f"{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
-        f"{estimate['steps']:,} steps of {estimate['batch_size']:,} rows of {estimate['sequence_length']} tokens: "
-        f"{estimate['tokens']:,} tokens\n"
+        f"{stages}"
         f"memory: at least {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
         f"time: about {time} ({1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine)"
     )

@@ -12,6 +12,7 @@ from kbert.files import read_json, sha256
 from kbert.weights.formats.kbert.read import is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit
+from kbert.weights.step_paths import is_step_checkpoint
 
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint")
@@ -127,7 +128,11 @@ def _files_of(path):
     patterns = (*_SETTINGS, f"{glob.escape(path.name)}.*") if prefix else _MODEL_FILES
     for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
         form = recognise_format(directory)
-        is_model = form or any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
+        is_model = (
+            form
+            or is_step_checkpoint(directory)
+            or any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
+        )
         if not is_model and is_records(directory):
             return [directory / MANIFEST]
         patterns += form.files if form and not prefix else ()

@@ -19,6 +19,14 @@ def log_interval(checkpoint_every: int, wanted: int) -> int:
     return min(divisors, key=lambda n: max(n / wanted, wanted / n))
 
 
+def check_milestones(keep_every: int | None, checkpoint_every: int) -> None:
+    """Raises ValueError unless `keep_every` is None or a multiple of `checkpoint_every`."""
+    if keep_every is not None and (keep_every < 1 or keep_every % checkpoint_every):
+        raise ValueError(
+            f"--keep-every must be a multiple of --checkpoint-every. Received: {keep_every} and {checkpoint_every}"
+        )
+
+
 def check_intervals(checkpoint_every: int, log_every: int) -> None:
     """Raises ValueError unless `checkpoint_every` is a multiple of `log_every`."""
     if checkpoint_every % log_every:

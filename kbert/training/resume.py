@@ -3,18 +3,24 @@
 import logging
 import pathlib
 
+import keras
+
 from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.history import History
 from kbert.training.jax_devices import check_divides
+from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
+from kbert.training.stages import Stage, Stages
 from kbert.training.step_recorder import StepRecorder
 from kbert.training.step_saver import StepSaver
-from kbert.training.training_state import is_chief
+from kbert.training.training_state import batches_per_step, is_chief
 from kbert.training.workers import named_losses
+from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
+_ENDLESS = 10**9  # windows, of a run that the clock ends
 
 
 def fit_steps(
@@ -28,18 +34,23 @@ def fit_steps(
     validation_data=None,
     validation_steps=None,
     validation_every=1,
+    validate_first=False,
     checkpoint_every=1,
     keep=2,
+    keep_every=None,
     real_share=None,
     real_tokens=None,
     evaluation=None,
+    stages=None,
+    budget=None,
 ):
     """Train a compiled model for `total_steps` by `model.fit`, resuming from the last checkpoint in `output`.
 
-    A window of steps corresponds to an epoch of `fit`: it is the interval of logs and of callbacks' `on_epoch_end`;
-    validation and checkpoints happen every one or more windows. A process that is killed and started again with the
-    same arguments resumes from the last checkpoint with the next batch. On a CPU the final weights are bit for bit
-    those of an uninterrupted run, provided batch n of `make_dataset` is a function of n.
+    A step is an update of the weights: where the optimizer accumulates gradients, it takes several batches. A window of
+    steps corresponds to an epoch of `fit`: it is the interval of logs and of callbacks' `on_epoch_end`; validation and
+    checkpoints happen every one or more windows. A process that is killed and started again with the same arguments
+    resumes from the last checkpoint with the next batch. On a CPU the final weights are bit for bit those of an
+    uninterrupted run, provided batch n of `make_dataset` is a function of n.
 
     On SIGINT or SIGTERM the current step is finished, a checkpoint is saved and `Interrupted` is raised; a second
     signal ends the process at once. This works only in the main thread, and only if the program has no handler of its
@@ -47,9 +58,10 @@ def fit_steps(
 
     Args:
         model: compiled `keras.Model`, built under its strategy's scope.
-        make_dataset: function (start_step) -> `tf.data.Dataset` that begins with batch number `start_step` and lasts
-            until `total_steps`.
-        total_steps: int, batches in the whole run.
+        make_dataset: function (start_step) -> `tf.data.Dataset` that begins with the first batch of step `start_step`
+            and lasts until `total_steps`. With `stages`, function (start_step, starts): the dataset lasts until the end
+            of the stage, and `starts` are the first steps of the stages so far.
+        total_steps: int, updates in the whole run; None with a `budget`.
         output: directory; receives `checkpoints/` and `history.jsonl`. None: nothing is written, and a killed process
             starts again from the beginning.
         window: int, steps.
@@ -57,12 +69,19 @@ def fit_steps(
             "gradient_norm", "seconds", and "tokens_per_second" where the batches are dicts with `token_ids`, under the
             names of `readable_logs`.
         validation_data, validation_steps: as for `model.fit`.
-        validation_every, checkpoint_every: ints, in windows; the last window always has both.
+        validation_every, checkpoint_every: ints, in windows; the last window always has both, except that a run by the
+            clock, whose last window is not known before, has no validation at its end.
+        validate_first: whether to validate before the first step, too; the history begins with its scores at step 0.
         keep: int, checkpoints to keep.
+        keep_every: int, steps: checkpoints of multiples of it are all kept; None: none of them.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
         real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
         evaluation: `kbert.training.dev_evaluation.DevEvaluation`, or None; its scores are in the logs of the window in
             which they were measured, with "val_" before their names.
+        stages: list of `kbert.training.stages.Stage`, parts of the run with batches of other shapes; they have
+            `validation_data` and `real_share` of their own. The step is traced anew for each.
+        budget: `kbert.training.time_budget.TimeBudget`: the run lasts for its time, and has its learning rates; the
+            optimizer is compiled with a number as learning rate. For a single process.
 
     Returns:
         list of dicts: the logs of every window of the run, including those before it was resumed.
@@ -82,35 +101,50 @@ def fit_steps(
 
         history = fit_steps(model, make_dataset, 1000, "runs/tiny", callbacks=[ConsoleProgress()])
     """
-    _check_arguments(model, total_steps, window, validation_every, checkpoint_every)
+    _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
+    make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
+    multiple = max(1, model.steps_per_execution // batches_per_step(model))
+    stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, multiple)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:
         output = pathlib.Path(output)
         output.mkdir(parents=True, exist_ok=True)
-        checkpoints = Checkpoints(output / "checkpoints", model, keep)
+        checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every)
         step = checkpoints.restore()
         history = History(output / "history.jsonl", step, writes=is_chief(model))
-    recorder = StepRecorder(step, total_steps, real_share, real_tokens, evaluation)
+    if budget is not None:
+        clock = checkpoints.facts if step else {"elapsed": 0.0, "starts": [0]}
+        budget.restore(step, clock["elapsed"], output)
+        stages.restore(clock["starts"], budget.share)
+    recorder = StepRecorder(step, total_steps, stages, budget, real_tokens, evaluation)
     if evaluation is not None:
         evaluation.begin(model, step, checkpoints, recorder, writes=is_chief(model))
         callbacks = [evaluation, *callbacks]
-    if step >= total_steps:
-        _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps, step)
+    if stages.is_over(step):
+        _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps or step, step)
         return history.records
     if step:
-        _LOGGER.info("%s: resuming from the checkpoint of step %s of %s.", output, step, total_steps)
+        of = f"of {total_steps}" if budget is None else f"at {budget.share:.1%} of the time"
+        _LOGGER.info("%s: resuming from the checkpoint of step %s %s.", output, step, of)
     if evaluation is not None and evaluation.is_stopped:
         return history.records
     try:
         with named_losses(), DeferredSignals() as signals:
+            if validate_first and not step:
+                _validate_first(model, stages.at(0).validation_data, validation_steps, history)
             saver = StepSaver(checkpoints, history, recorder, signals, checkpoint_every * window)
-            while step < total_steps:
-                windows, size = _next_fit(step, total_steps, window)
-                dataset = make_dataset(start_step=step)
-                _check_length(dataset, windows * size, step)
-                recorder.begin(dataset, size)
+            begun = None
+            while not stages.is_over(step):
+                starts, stage = stages.begun(step), stages.at(step)
+                if begun is not None and begun is not stage:  # else Keras would trace one step for both shapes
+                    model.make_train_function(force=True)
+                    model.make_test_function(force=True)
+                begun = stage
+                windows, size = _next_fit(step, stages.end(step), window)
+                dataset = make(start_step=step, starts=starts)
+                _check_length(dataset, windows * size * batches_per_step(model), step)
+                recorder.begin(dataset, size, stage.real_share)
                 first = step // window
-                last = step + windows * size == total_steps
                 rows, length = batch_shape(dataset)
                 check_divides(rows or 0)
                 check_batch_memory(model, rows or 1, length)
@@ -119,16 +153,16 @@ def fit_steps(
                         dataset,
                         initial_epoch=first,
                         epochs=first + windows,
-                        steps_per_epoch=size,
+                        steps_per_epoch=size * batches_per_step(model),
                         callbacks=[recorder, *callbacks, saver],
-                        validation_data=validation_data,
+                        validation_data=stage.validation_data,
                         validation_steps=validation_steps,
-                        validation_freq=_validated(first, windows, validation_every, last),
+                        validation_freq=_validated(step, windows, size, window, validation_every, stages.end(step)),
                         shuffle=False,  # Keras warns that it cannot
                         verbose=0,
                     )
                 step = recorder.step
-                if model.stop_training:
+                if model.stop_training and not recorder.stage_ended:
                     break
     except KeyboardInterrupt as error:
         report = _interruption_report(recorder.step, output, checkpoints)
@@ -147,34 +181,55 @@ def _interruption_report(step, output, checkpoints):
     return f"Interrupted after step {step}. The same command resumes from {start}."
 
 
-def _check_arguments(model, total_steps, window, *intervals):
+def _check_arguments(model, total_steps, window, budget, *intervals):
     if not getattr(model, "compiled", False) or model.optimizer is None:
         raise ValueError("fit_steps: expected a model compiled with an optimizer. Received: one that is not.")
-    if min(total_steps, window, *intervals) < 1:
+    if budget is not None and keras.backend.backend() != "tensorflow":  # others keep the rate during a call of `fit`
+        raise ValueError(f"fit_steps: a `budget` needs the TensorFlow backend. Received: {keras.backend.backend()!r}")
+    if (total_steps is None) == (budget is None):
+        raise ValueError(
+            "fit_steps: expected either `total_steps` or a `budget`. "
+            f"Received: total_steps={total_steps}, budget={budget}"
+        )
+    if min(window, *intervals) < 1 or (total_steps is not None and total_steps < 1):
         raise ValueError(
             "fit_steps: `total_steps`, `window`, `validation_every` and `checkpoint_every` must be at least 1. "
             f"Received: {total_steps}, {window}, {', '.join(map(str, intervals))}"
         )
-    execution = model.steps_per_execution
-    if window % execution or total_steps % execution:
+    execution, each = model.steps_per_execution, batches_per_step(model)
+    if window * each % execution or (total_steps or 0) * each % execution:
         raise ValueError(
             "fit_steps: `window` and `total_steps` must be multiples of the model's steps_per_execution. "
             f"Received: window={window}, total_steps={total_steps}, steps_per_execution={execution}"
         )
 
 
-def _next_fit(step, total_steps, window):
+def _next_fit(step, end, window):
     """(number, size) of the windows in the next call of fit: part of one, all whole ones, or the remainder."""
-    remaining, begun = total_steps - step, step % window
-    if begun or remaining < window:
-        return 1, min(window - begun, remaining)
-    return remaining // window, window
+    begun = step % window
+    if end is None:  # by the clock
+        return (1, window - begun) if begun else (_ENDLESS, window)
+    if begun or end - step < window:
+        return 1, min(window - begun, end - step)
+    return (end - step) // window, window
 
 
-def _validated(first, windows, every, last):
-    """The epochs of `fit`, counted from 1, after which to validate."""
-    epochs = range(first + 1, first + windows + 1)
-    return [epoch for epoch in epochs if epoch % every == 0 or (last and epoch == epochs[-1])]
+def _validated(step, windows, size, window, every, end):
+    """The epochs of `fit`, counted from 1, after which to validate; by the clock their interval."""
+    if end is None:
+        return every
+    first = step // window
+    ends = {first + n: step + n * size for n in range(1, windows + 1)}
+    return [epoch for epoch, last in ends.items() if last % (window * every) == 0 or last == end]
+
+
+def _validate_first(model, data, steps, history):
+    """Scores of the weights that the run starts from, as step 0 of the history."""
+    scores = readable_logs(model.evaluate(data, steps=steps, return_dict=True, verbose=0), model)
+    shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+    _LOGGER.info("before the first step: %s", shown)
+    if is_chief(model) and not history.records:  # a run that was killed before its first checkpoint has them already
+        history.append({"step": 0} | {f"val_{name}": value for name, value in scores.items()})
 
 
 def _check_length(dataset, steps, step):

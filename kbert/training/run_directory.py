@@ -9,13 +9,14 @@ import shutil
 
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
-from kbert.training.checkpoints import checkpoint_paths, checkpoint_step
+from kbert.training.checkpoints import is_milestone
 from kbert.training.extension import check_extension
 from kbert.training.inputs import check_inputs, describe_inputs, identify_inputs, makers
 from kbert.versions import versions
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
-SETTINGS, INPUTS, METRICS, MODEL, CHECKPOINTS = "settings.json", "inputs.json", "metrics.json", "model", "checkpoints"
+SETTINGS, INPUTS, METRICS, MODEL = "settings.json", "inputs.json", "metrics.json", "model"
 
 
 class RunDirectory:
@@ -32,7 +33,7 @@ class RunDirectory:
         self.resume = resume
         self.is_chief = is_chief
 
-    def finish(self, metrics, save_model=None, keep_checkpoint=False):
+    def finish(self, metrics, save_model=None, keep_checkpoint=False, keep_every=None):
         """Write the model, then metrics.json, which marks the run as finished, then delete its checkpoints.
 
         Each step is flushed to disk before the next one: a run that looks finished is finished.
@@ -41,6 +42,7 @@ class RunDirectory:
             metrics: dict that JSON can hold.
             save_model: function of a path and of `made_by` that writes the model there; None for runs without one.
             keep_checkpoint: bool, whether the last checkpoint stays, so that the run can be extended.
+            keep_every: int, steps: checkpoints of multiples of it stay; None: none of them.
 
         Raises:
             FloatingPointError: a metric that is not finite; nothing is written or deleted.
@@ -58,9 +60,12 @@ class RunDirectory:
         with explain_full_disk(self.path):
             flush_tree(self.path)
         write_json(self.path / METRICS, metrics)
-        for checkpoint in checkpoint_paths(self.path / CHECKPOINTS)[: -1 if keep_checkpoint else None]:
+        saved = checkpoint_paths(self.path / CHECKPOINTS)
+        kept = {path for path in saved if is_milestone(checkpoint_step(path), keep_every)}
+        kept |= set(saved[-1:]) if keep_checkpoint else set()
+        for checkpoint in set(saved) - kept:
             shutil.rmtree(checkpoint, ignore_errors=True)
-        if not keep_checkpoint:
+        if not kept:
             shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
         unlock_directory(self.path)
 

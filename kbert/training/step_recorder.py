@@ -7,38 +7,66 @@ import keras
 from kbert.training.batch_memory import batch_shape
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.log_names import readable_logs
-from kbert.training.training_state import optimizer_logs
+from kbert.training.training_state import batches_per_step, optimizer_logs
 
 
 class StepRecorder(keras.callbacks.Callback):
-    """The first callback: counts steps, measures time, and completes the logs for the others."""
+    """The first callback of `fit_steps`: counts steps, measures time, and completes the logs for the others.
 
-    def __init__(self, step, total_steps, real_share, real_tokens, evaluation):
+    Attributes:
+        step: int, updates done in the whole run.
+        is_whole: bool, whether the last batch completed an update.
+        stage_ended: bool, whether a stage of a run by the clock ended with the last step.
+    """
+
+    def __init__(self, step, total_steps, stages, budget, real_tokens, evaluation):
         super().__init__()
-        self.step, self.total_steps, self.real_share, self.real_tokens = step, total_steps, real_share, real_tokens
+        self.step, self.total_steps, self.stages, self.budget = step, total_steps, stages, budget
+        self.real_tokens = real_tokens
         self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
         self.first_step, self.losses = step, []
+        self.is_whole, self.stage_ended = True, False
 
-    def begin(self, dataset, size):
-        self.tokens, self.size = _tokens_per_batch(dataset), size
+    def begin(self, dataset, size, real_share):
+        self.tokens, self.size, self.real_share = _tokens_per_batch(dataset), size, real_share
+
+    def on_train_begin(self, logs=None):
+        self.each, self.stage_ended = batches_per_step(self.model), False
+        if self.budget is not None:
+            self.budget.begin()
+            self._set_rate()
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.first_end = time.perf_counter()
-        self.first_steps = self.steps = 0
+        self.first_batches = self.batches = 0
         self.first_step, self.losses, self.paused = self.step, [], 0.0
 
     def on_train_batch_end(self, batch, logs=None):
         self.end = time.perf_counter()
         self.start, self.first_end, self.paused = self.start + self.paused, self.first_end + self.paused, 0.0
-        self.step += batch + 1 - self.steps
-        self.steps = batch + 1
+        self.batches = batch + 1
+        self.step = self.first_step + self.batches // self.each
+        self.is_whole = self.batches % self.each == 0
         self.last_logs = logs
-        self.losses.append((self.step, logs["loss"]))  # not read here: on a GPU that would wait for the step
-        if not self.first_steps:
-            self.first_end, self.first_steps = self.end, self.steps
+        self.losses.append((self.step + (not self.is_whole), logs["loss"]))  # read later: on a GPU it would wait
+        if not self.first_batches:
+            self.first_end, self.first_batches = self.end, self.batches
+        if self.budget is not None and self.is_whole:
+            self._advance()
+
+    def _advance(self):
+        """The clock after a step."""
+        self.rate_of_step = self.budget.learning_rate
+        self.stage_ended = self.stages.advance(self.step, self.budget.tick(self.step))
+        self._set_rate()
+        if self.stage_ended:
+            self.model.stop_training = True
+
+    def _set_rate(self):
+        getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer).learning_rate = self.budget.learning_rate
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.steps < self.size and not self.model.stop_training:
+        if self.batches < self.size * self.each and not self.model.stop_training:
             raise ValueError(
                 f"fit_steps: expected a dataset that lasts until step {self.total_steps}; `.repeat()` it. "
                 f"Received: one that ended after step {self.step}"
@@ -56,23 +84,28 @@ class StepRecorder(keras.callbacks.Callback):
         named = readable_logs(logs, self.model)
         logs.clear()  # in place: the other callbacks get the same dict
         logs.update({"step": self.step, "total_steps": self.total_steps} | named | optimizer_logs(self.model.optimizer))
+        if self.budget is not None:
+            logs["learning_rate"] = self.rate_of_step  # the optimizer has that of the next step
+            logs |= {"time_share": self.budget.share, "seconds_left": self.budget.seconds - self.budget.elapsed}
+            del logs["total_steps"]
         logs.update(self._speed())
         if self.evaluation is not None:
             self.evaluation.merge(logs)
 
     def _speed(self):
-        # The first step of a window is not counted if there are others: it may include tracing, and validation before
+        # The first batch of a window is not counted if there are others: it may include tracing, and validation before
         # it.
-        steps, seconds = self.steps - self.first_steps, self.end - self.first_end
-        if steps == 0:
-            steps, seconds = self.steps, self.end - self.start
-        speed = {"seconds": self.end - self.start, "steps_per_second": steps / seconds}
+        batches, seconds = self.batches - self.first_batches, self.end - self.first_end
+        if batches == 0:
+            batches, seconds = self.batches, self.end - self.start
+        seconds = max(seconds, 1e-9)
+        speed = {"seconds": self.end - self.start, "steps_per_second": batches / self.each / seconds}
         if self.tokens:
-            speed["tokens_per_second"] = self.tokens * steps / seconds
+            speed["tokens_per_second"] = self.tokens * batches / seconds
             if self.real_share is not None:
                 speed["real_tokens_per_second"] = self.real_share * speed["tokens_per_second"]
         if self.real_tokens:
-            speed["real_tokens_per_second"] = self.real_tokens * steps / seconds
+            speed["real_tokens_per_second"] = self.real_tokens * batches / seconds
         return speed
 
 

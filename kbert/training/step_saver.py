@@ -6,6 +6,8 @@ from kbert.keras_compat import sync_state
 from kbert.training.divergence import check_finite
 from kbert.training.training_state import is_chief
 
+_NOT_RECORDED = ("total_steps", "seconds_left")
+
 
 class StepSaver(keras.callbacks.Callback):
     """The last callback: history, then checkpoint, so that none lacks its history; then ends a run if asked to."""
@@ -30,7 +32,7 @@ class StepSaver(keras.callbacks.Callback):
             self._save()
 
     def _save_if_interrupted(self):
-        if self.signals.received:
+        if self.signals.received and self.recorder.is_whole:
             sync_state(self.model)
             logs = {name: float(value) for name, value in self.recorder.last_logs.items()}
             self.recorder.complete(logs)
@@ -40,11 +42,15 @@ class StepSaver(keras.callbacks.Callback):
 
     def _record(self, logs):
         if is_chief(self.model):
-            self.history.append({name: value for name, value in logs.items() if name != "total_steps"})
+            self.history.append({name: value for name, value in logs.items() if name not in _NOT_RECORDED})
+
+    def _clock(self):
+        budget = self.recorder.budget
+        return None if budget is None else {"elapsed": budget.elapsed, "starts": self.recorder.stages.starts}
 
     def _save(self):
         self.saved = self.recorder.step
         if self.checkpoints is not None and is_chief(self.model):
-            self.checkpoints.save(self.saved)
+            self.checkpoints.save(self.saved, self._clock())
         self.signals.deferring = False
         self.signals.check()

@@ -21,3 +21,9 @@ def is_chief(model) -> bool:
     """Whether this process writes the shared files of a run; True for a single process."""
     strategy = getattr(model, "distribute_strategy", None)  # on the TensorFlow backend only
     return strategy is None or strategy.extended.should_checkpoint
+
+
+def batches_per_step(model) -> int:
+    """How many batches make an update of a compiled model's weights: more than one where gradients are accumulated."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return optimizer.gradient_accumulation_steps or 1

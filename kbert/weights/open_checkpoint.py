@@ -5,6 +5,8 @@ import os
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.registry import format_names, get_format, recognise_format
 from kbert.weights.source import resolve_source
+from kbert.weights.step_checkpoint import open_step_checkpoint
+from kbert.weights.step_paths import is_step_checkpoint
 
 
 def open_checkpoint(
@@ -14,8 +16,8 @@ def open_checkpoint(
 
     Args:
         source: what any registered format recognises: a kbert directory, or a recipe's output with one in ``model/``; a
-            directory of Google's, Hugging Face's or KerasHub's format; a file in one of these; or a name on the
-            Hugging Face hub.
+            checkpoint of a run (see `kbert.weights.source.local_source`); a directory of Google's, Hugging Face's or
+            KerasHub's format; a file in one of these; or a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
         revision, token: of a name on the hub: see `kbert.weights.source.resolve_source`.
 
@@ -28,6 +30,10 @@ def open_checkpoint(
         open_checkpoint("google-bert/bert-base-uncased").description.config.num_layers  # 12
     """
     path = resolve_source(source, revision, token)
+    if is_step_checkpoint(path):
+        if vocabulary is not None:
+            raise ValueError("A training run has a vocabulary of its own: `vocabulary` cannot replace it.")
+        return _read(open_step_checkpoint, path)
     for candidate in (path, path / "model"):
         form = recognise_format(candidate)
         if form is not None:

@@ -58,7 +58,7 @@ def save_pretrained(
     if format not in format_names():
         raise ValueError(f"save_pretrained: `format` must be one of {format_names()}. Received: {format!r}")
     form = get_format(format)
-    model, tokenizer, settings = _parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
+    model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
     model = merged(model)
     settings = dataclasses.replace(settings, task=model.task)
     _check(model, tokenizer, settings)
@@ -94,7 +94,12 @@ def _check_replaced(form, directory):
         )
 
 
-def _parts(model_or_pipeline, tokenizer, settings, needs_tokenizer):
+def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokenizer=True):
+    """Model, tokenizer and `ModelSettings` of what is saved: given, of the pipeline, or as the model was loaded.
+
+    Raises:
+        ValueError: no tokenizer where one is needed, or one beside a pipeline.
+    """
     if hasattr(model_or_pipeline, "preprocessor"):  # a Pipeline
         pipeline = model_or_pipeline
         if tokenizer is not None or settings is not None:

@@ -6,6 +6,7 @@ import pathlib
 
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name
+from kbert.weights.step_paths import find_step_checkpoint
 
 _CONFIGS = ("config.json", "bert_config.json")
 
@@ -15,12 +16,14 @@ def local_source(source: str | os.PathLike) -> pathlib.Path | None:
 
     Args:
         source: a directory or file of any format that kbert reads, the prefix of a TensorFlow checkpoint, or the output
-            of a recipe, which means the ``model`` in it; or a name on the hub, such as
-            ``google-bert/bert-base-uncased``.
+            of a recipe, which means the ``model`` in it, or the last checkpoint of an unfinished run; ``RUN@STEP`` for
+            the checkpoint of a step; or a name on the hub, such as ``google-bert/bert-base-uncased``.
 
     Raises:
-        FileNotFoundError: something that looks like a path, but does not exist.
+        FileNotFoundError: something that looks like a path, but does not exist; a run without such a checkpoint.
     """
+    if (checkpoint := find_step_checkpoint(source)) is not None:
+        return checkpoint
     path = pathlib.Path(source)
     if path.is_dir() and not _has_model(path) and _has_model(path / "model"):
         return path / "model"

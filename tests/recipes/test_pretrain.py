@@ -113,7 +113,16 @@ def test_ablations_of_section_5(home, tmp_path):
 
 @pytest.mark.slow  # tests/faults kills runs of this recipe, too
 def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
-    arguments = [str(a) for a in _arguments(home, tmp_path / "killed", steps=30)]
+    """Of two phases, the first with a rising batch size: it is killed at step 15 or later, after the border."""
+    length = QUICK.index("--sequence-length")
+
+    def of_phases(output):
+        given = [*_arguments(home, output, steps=30)]
+        at = len(given) - len(QUICK) + length
+        return [str(a) for a in (*given[:at], "--phases", "16:0.4", "24:0.6:4", *given[at + 2 :], "--batch-size-ramp",
+                                 "4:0.2")]  # fmt: skip
+
+    arguments = of_phases(tmp_path / "killed")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, RECIPES / "pretrain.py", *arguments], env=environment, stdout=subprocess.DEVNULL,
@@ -129,7 +138,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
     assert not (tmp_path / "killed" / "metrics.json").exists()
     run_recipe("pretrain", *arguments)
     assert "resuming from the checkpoint of step" in capsys.readouterr().err
-    run_recipe("pretrain", *_arguments(home, tmp_path / "whole", steps=30))
+    run_recipe("pretrain", *of_phases(tmp_path / "whole"))
     whole = _weights(tmp_path / "whole")
     for name, value in _weights(tmp_path / "killed").items():
         np.testing.assert_array_equal(value, whole[name], err_msg=name)

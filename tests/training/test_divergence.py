@@ -86,7 +86,7 @@ def bad_gradient():
     return BadGradient(0.01)
 
 
-def bad_gradient_of_two_steps():
+def bad_gradient_of_two_batches():
     return BadGradient(0.01, gradient_accumulation_steps=2)
 
 
@@ -141,11 +141,11 @@ def test_a_weight_that_is_infinite(tmp_path, step):
     assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 
-@pytest.mark.parametrize("update, steps", [(3, "5 to 6"), (5, "9 to 10")])  # the run ends at step 11
-def test_gradients_are_found_where_several_make_an_update(tmp_path, update, steps):
-    model = tiny.reused(pretrainer, bad_gradient_of_two_steps)
+@pytest.mark.parametrize("update", [3, 5])
+def test_gradients_are_found_where_several_batches_make_a_step(tmp_path, update):
+    model = tiny.reused(pretrainer, bad_gradient_of_two_batches)
     model.optimizer.bad_step.assign(update)
-    with pytest.raises(FloatingPointError, match=f"diverged in steps {steps}: expected a finite gradient"):
+    with pytest.raises(FloatingPointError, match=f"diverged in step {update}: expected a finite gradient"):
         fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
 
 

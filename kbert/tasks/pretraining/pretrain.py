@@ -1,5 +1,7 @@
 """Pre-train BERT on text or records: `kbert.pretrain`."""
 
+import dataclasses
+
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.run_pretraining import run_pretraining
@@ -12,12 +14,23 @@ def pretrain(
     lowercase=True,
     size=None,
     init=None,
-    steps,
-    batch_size=32,
-    learning_rate=1e-4,
+    settings=None,
+    steps=None,
+    hours=None,
+    phases=None,
+    batch_size=None,
+    batch_size_ramp=None,
+    accumulate=1,
+    steps_per_execution=1,
+    optimizer="adamw",
+    learning_rate=None,
     warmup_steps=None,
+    warmup_share=None,
     schedule="linear",
-    sequence_length=128,
+    bias_correction=None,
+    layer_decay=None,
+    rematerialize=False,
+    sequence_length=None,
     max_predictions=None,
     whole_word=False,
     next_sentence=True,
@@ -30,6 +43,7 @@ def pretrain(
     logical_cpus=None,
     precision="auto",
     checkpoint_every=500,
+    keep_every=None,
     log_every=None,
     callbacks=(),
     log_dir=None,
@@ -51,14 +65,30 @@ def pretrain(
         lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.
         size: str, "tiny" to "large", of new weights; "tiny" by default.
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
-            `kbert.BertPretrainer` or its pipeline, which is then trained itself.
+            `kbert.BertPretrainer` or its pipeline, which is then trained itself. The held-out scores before the first
+            step are then `metrics["before"]`.
+        settings: str, the name of defaults for what is not given: "paper" or "small-budget"
+            (`kbert.tasks.pretraining.named_settings`).
         steps: int, weight updates; the paper: 1,000,000.
-        batch_size: int, sequences per update, over all replicas; the paper: 256.
-        learning_rate: float, the peak.
+        hours: float, instead of `steps`: the run lasts that long, and warm-up, decay and phases are shares of its time.
+            The time of a run that was killed goes on from its last step.
+        phases: instead of `sequence_length`, parts of the run in order, each (sequence length, share of the run), and
+            if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)].
+        batch_size: int, sequences per update, over all replicas, 32 by default; the paper: 256.
+        batch_size_ramp: (first batch size, share of the run in which it doubles up to `batch_size`).
+        accumulate: int, the number of batches into which the sequences of an update are divided, for less memory.
+        steps_per_execution: int, of `compile`.
+        optimizer: "adamw", or "lamb" for batches of thousands of sequences.
+        learning_rate: float, the peak, 1e-4 by default.
         warmup_steps: int, of rising learning rate; a tenth of `steps` by default, at most 10,000.
+        warmup_share: float, instead: the share of the run; a tenth of `hours` by default.
         schedule: "linear", to 0 at the end, as the paper; "constant" after the warm-up: such a run keeps its last
             checkpoint, and the same call with more `steps` and the same `warmup_steps` extends it.
-        sequence_length: int, tokens; the paper: 128 for 90 % of the steps, then 512.
+        bias_correction: bool, Adam's, which the paper's optimizer lacks; False by default. "lamb" always has it.
+        layer_decay: float, the factor of the learning rate from one layer to the one below.
+        rematerialize: bool, keep only the inputs of encoder blocks for the gradient and compute the rest again: less
+            memory, about a third more time.
+        sequence_length: int, tokens, 128 by default.
         max_predictions: int, the maximum number of masks in a sequence; by default 20 at length 128, 80 at 512.
         whole_word: bool, mask whole words (Google's release of May 2019).
         next_sentence: bool; False is the "No NSP" ablation of section 5.1.
@@ -69,6 +99,8 @@ def pretrain(
         seed: int, decides new weights, dropout, pairs, masks and order.
         strategy, precision, logical_cpus: see `kbert.training.hardware.choose_hardware`.
         checkpoint_every: int, steps; the held-out data are evaluated at the same time.
+        keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints of multiples of it are kept for good.
+            `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
         log_dir: path of the TensorBoard logs; logs/ in `output` by default.
@@ -96,33 +128,12 @@ def pretrain(
         run = kbert.pretrain("corpus/*.txt", vocabulary="vocab.txt", size="tiny", steps=10_000, output="runs/tiny")
         run.metrics["mlm_accuracy"], run.pipeline.predict(["A [MASK] day."])["tokens"]
     """
-    settings = PretrainingSettings(
-        source=corpus_or_records,
-        vocabulary=vocabulary,
-        lowercase=lowercase,
-        size=size,
-        init=init,
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        warmup_steps=warmup_steps,
-        schedule=schedule,
-        sequence_length=sequence_length,
-        max_predictions=max_predictions,
-        whole_word=whole_word,
-        next_sentence=next_sentence,
-        left_to_right=left_to_right,
-        dropout=dropout,
-        held_out=held_out,
-        evaluation_batches=evaluation_batches,
-        seed=seed,
-        strategy=strategy,
-        logical_cpus=logical_cpus,
-        precision=precision,
-    )
+    given = locals()  # all arguments by name
+    chosen = {field.name: given[field.name] for field in dataclasses.fields(PretrainingSettings) if field.name in given}
     return run_pretraining(
-        settings,
+        PretrainingSettings(source=corpus_or_records, **chosen),
         checkpoint_every=checkpoint_every,
+        keep_every=keep_every,
         log_every=log_every,
         callbacks=callbacks,
         log_dir=log_dir,

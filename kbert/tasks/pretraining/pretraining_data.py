@@ -4,24 +4,37 @@ import logging
 
 import numpy as np
 
+from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
+from kbert.tasks.pretraining.plan import first_row
 
 _LOGGER = logging.getLogger("kbert")
 _STATISTICS_BATCHES = 20
 _BASELINE_TOKENS = 2_000_000
 
 
-def make_dataset(settings, tokenizer, **which):
-    """The batches of `PretrainingSettings`; `which`: further arguments of `pretraining_dataset`."""
+def make_dataset(settings, tokenizer, stage=None, **which):
+    """The batches of a stage of a pre-training.
+
+    The first phase has the seed of the run, each later one the next seed: other pairs, masks and order.
+
+    Args:
+        settings: `PretrainingSettings`.
+        tokenizer: `kbert.BertTokenizer`.
+        stage: `PlannedStage`; None: the first.
+        **which: further arguments of `pretraining_dataset`. By default a batch is what a step reads at once: a part of
+            its rows where gradients are accumulated.
+    """
+    stage = stage or settings.stages()[0]
+    which.setdefault("batch_size", stage.batch_size // settings.accumulate)
     return pretraining_dataset(
         settings.source,
         tokenizer,
-        batch_size=settings.batch_size,
-        sequence_length=settings.sequence_length,
-        max_predictions=settings.max_predictions,
-        seed=settings.seed,
+        sequence_length=stage.phase.sequence_length,
+        max_predictions=stage.phase.max_predictions,
+        seed=settings.seed + stage.number,
         held_out=settings.held_out,
         next_sentence=settings.next_sentence,
         whole_word=settings.whole_word,
@@ -29,10 +42,46 @@ def make_dataset(settings, tokenizer, **which):
     )
 
 
+def stage_dataset(settings, tokenizer, start_step, starts):
+    """The batches from a step to the end of its stage, as `fit_steps` asks for them."""
+    stages = settings.stages()
+    row = first_row(stages, starts, start_step)
+    return make_dataset(settings, tokenizer, stages[len(starts) - 1], start_row=row)
+
+
+def make_evaluations(settings, tokenizer):
+    """The held-out batches of every phase, at its own length: number of the phase → dataset."""
+    stages = {stage.number: stage for stage in settings.stages()}
+    return {
+        number: make_dataset(
+            settings,
+            tokenizer,
+            stage,
+            evaluation=True,
+            batches=settings.evaluation_batches,
+            batch_size=stage.phase.batch_size // settings.accumulate,
+        )
+        for number, stage in stages.items()
+    }
+
+
 def describe_data(settings, tokenizer, evaluation):
-    """Statistics of the training batches, and the scores of frequencies alone on the evaluation batches."""
-    statistics = dataset_statistics(make_dataset(settings, tokenizer), tokenizer, batches=_STATISTICS_BATCHES)
-    _LOGGER.info("%s", format_report(statistics))
+    """What is said of the data before the training.
+
+    Args:
+        settings: `PretrainingSettings`.
+        tokenizer: `kbert.BertTokenizer`.
+        evaluation: held-out batches.
+
+    Returns:
+        (list of the statistics of the training batches of each phase, scores of token frequencies alone on the held-out
+        batches, the number of tokens of the training documents or None if it is not known).
+    """
+    statistics = []
+    for stage in {stage.number: stage for stage in settings.stages()}.values():
+        batches = make_dataset(settings, tokenizer, stage)
+        statistics.append(dataset_statistics(batches, tokenizer, batches=_STATISTICS_BATCHES))
+        _LOGGER.info("%s", format_report(statistics[-1]))
     counts = token_counts(settings.source, tokenizer, _BASELINE_TOKENS, held_out=settings.held_out)
     unigram = unigram_baseline(counts, evaluation)
     _LOGGER.info(
@@ -41,7 +90,15 @@ def describe_data(settings, tokenizer, evaluation):
     if settings.next_sentence:
         unigram["nsp_accuracy"] = _most_frequent_share(evaluation)
         _LOGGER.info("always the more frequent next sentence label: accuracy %.1f%%", 100 * unigram["nsp_accuracy"])
-    return statistics, unigram
+    return statistics, unigram, _corpus_tokens(settings, counts)
+
+
+def _corpus_tokens(settings, counts):
+    """Tokens of an epoch: of records as they were counted, of text if all of it was."""
+    if settings.reads_records:
+        return sum(shard["tokens"] for shard in Records(settings.source).training)
+    total = int(counts.sum())
+    return total if total < _BASELINE_TOKENS else None
 
 
 def _most_frequent_share(evaluation):

@@ -1,18 +1,59 @@
-"""The optimizer of a pre-training and its schedule."""
+"""The optimizer of a pre-training, and its learning rate by steps or by the clock."""
 
 from kbert.optim.adamw import AdamW
+from kbert.optim.lamb import Lamb
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_constant import WarmupConstant
 
 
 def make_schedule(settings):
-    """The learning rate schedule of these settings: that of appendix A.2, or the same without decay."""
+    """The learning rate schedule of these settings: that of appendix A.2, or the same without decay.
+
+    Args:
+        settings: dict, as in settings.json, of a run of a number of steps.
+    """
     if settings["schedule"] == "constant":
         return WarmupConstant(settings["learning_rate"], settings["warmup_steps"])
     return WarmupLinearDecay(settings["learning_rate"], settings["warmup_steps"], settings["steps"])
 
 
-def compile_model(model, settings, hardware):
-    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0."""
+def make_clock_rate(settings):
+    """The same as a function of the share of a run's time: warm-up and decay are shares of it.
+
+    Args:
+        settings: dict, as in settings.json, of a run of a number of hours.
+    """
+    peak, warmup = settings["learning_rate"], settings["warmup_share"]
+
+    def rate(share):
+        if share < warmup:
+            return peak * share / warmup
+        return peak if settings["schedule"] == "constant" else peak * (1.0 - share)
+
+    return rate
+
+
+def compile_model(model, settings, hardware, steps_per_execution=None):
+    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
+
+    Args:
+        model: `kbert.BertPretrainer`.
+        settings: `PretrainingSettings`.
+        hardware: `kbert.training.hardware.Hardware`.
+        steps_per_execution: int, instead of that of the settings.
+    """
+    named = settings.to_dict()
+    options = {"layer_decay": settings.layer_decay}
+    if settings.accumulate > 1:
+        options["gradient_accumulation_steps"] = settings.accumulate
     with hardware.scope():
-        model.compile(AdamW(make_schedule(settings.to_dict())), jit_compile=hardware.jit_compile)
+        rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
+        if settings.optimizer == "lamb":
+            optimizer = Lamb(rate, **options)
+        else:
+            optimizer = AdamW(rate, bias_correction=settings.bias_correction, **options)
+        model.compile(
+            optimizer,
+            jit_compile=hardware.jit_compile,
+            steps_per_execution=steps_per_execution or settings.steps_per_execution,
+        )

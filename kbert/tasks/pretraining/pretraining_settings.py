@@ -7,16 +7,25 @@ import os
 
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import is_records
+from kbert.tasks.pretraining.named_settings import complete_settings
+from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
+from kbert.tasks.pretraining.plan import PlannedStage, plan_stages
 from kbert.text.tokenizer import BertTokenizer
+from kbert.weights.source import local_source
 
 SCHEDULES = ("linear", "constant")
+OPTIMIZERS = ("adamw", "lamb")
 _COUNTS = ("steps", "batch_size", "warmup_steps", "sequence_length", "max_predictions", "evaluation_batches")
-_WARMUP = 10_000  # steps, at most, where nothing is given
+_COUNTS += ("accumulate", "steps_per_execution")
+_WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
+_SEQUENCE_LENGTH = 128
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingSettings:
     """The arguments of `kbert.pretrain` that decide its result, checked and complete.
+
+    Where several phases are given, `sequence_length` is the longest of theirs.
 
     Raises:
         ValueError: a value out of range, or arguments that exclude each other.
@@ -27,12 +36,23 @@ class PretrainingSettings:
     lowercase: bool
     size: str | None
     init: object
-    steps: int
-    batch_size: int
-    learning_rate: float
+    settings: str | None
+    steps: int | None
+    hours: float | None
+    phases: tuple[Phase, ...] | None
+    batch_size: int | None
+    batch_size_ramp: tuple[int, float] | None
+    accumulate: int
+    steps_per_execution: int
+    optimizer: str
+    learning_rate: float | None
     warmup_steps: int | None
+    warmup_share: float | None
     schedule: str
-    sequence_length: int
+    bias_correction: bool | None
+    layer_decay: float | None
+    rematerialize: bool
+    sequence_length: int | None
     max_predictions: int | None
     whole_word: bool
     next_sentence: bool
@@ -46,27 +66,104 @@ class PretrainingSettings:
     precision: str
 
     def __post_init__(self):
-        if self.max_predictions is None:  # 20 of 128 tokens and 80 of 512, as the original
-            object.__setattr__(self, "max_predictions", math.ceil(self.sequence_length * 20 / 128))
-        if self.warmup_steps is None:
-            # Without bias correction the first hundreds of updates are several times too large: after too short a
-            # warm-up the run stays on the plateau of token frequencies (docs/log.md).
-            object.__setattr__(self, "warmup_steps", min(_WARMUP, math.ceil(self.steps / 10)))
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        named = complete_settings(self.settings, given)
+        if self.init is not None and not isinstance(self.init, str | os.PathLike):
+            named.pop("dropout", None)  # that of a model given is its own
+        self._set(**named)
+        self._complete_phases()
         for name in _COUNTS:
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"pretrain: `{name}` must be an integer of at least 1. Received: {value!r}")
-        if self.warmup_steps > self.steps:
-            raise ValueError(
-                f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"
-            )
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"pretrain: `schedule` must be one of {SCHEDULES}. Received: {self.schedule!r}")
+            if (value is None and name in ("steps", "warmup_steps", "max_predictions")) or _is_count(value):
+                continue
+            raise ValueError(f"pretrain: `{name}` must be an integer of at least 1. Received: {value!r}")
+        self._complete_warmup()
+        for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"pretrain: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"pretrain: `learning_rate` must be above 0. Received: {self.learning_rate!r}")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise ValueError(f"pretrain: `dropout` must be in [0, 1). Received: {self.dropout!r}")
+        self._check_batches()
         self._check_combinations()
+
+    def _set(self, **values):
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _complete_phases(self):
+        if self.phases is None:
+            length = _SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
+            self._set(sequence_length=length)
+            if self.max_predictions is None and _is_count(length):
+                self._set(max_predictions=default_max_predictions(length))
+            return
+        if self.sequence_length is not None:
+            raise ValueError(
+                f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
+            )
+        phases = read_phases(self.phases, self.batch_size, self.max_predictions)
+        self._set(phases=phases, sequence_length=max(phase.sequence_length for phase in phases))
+
+    def _complete_warmup(self):
+        """Checks the length of the run, and gives it a warm-up."""
+        if (self.steps is None) == (self.hours is None):
+            raise ValueError(
+                f"pretrain: expected either `steps` or `hours`. Received: steps={self.steps}, hours={self.hours}"
+            )
+        if self.warmup_share is not None and (self.warmup_steps is not None or not 0 <= self.warmup_share <= 1):
+            raise ValueError(
+                "pretrain: expected either `warmup_steps` or a `warmup_share` in [0, 1]. "
+                f"Received: warmup_steps={self.warmup_steps}, warmup_share={self.warmup_share}"
+            )
+        if self.hours is not None:
+            if isinstance(self.hours, bool) or not 0 < self.hours < math.inf:
+                raise ValueError(f"pretrain: `hours` must be above 0. Received: {self.hours!r}")
+            if self.warmup_steps is not None:
+                raise ValueError(
+                    "pretrain: a run of `hours` takes `warmup_share`, a share of its time. "
+                    f"Received: warmup_steps={self.warmup_steps}"
+                )
+            if self.warmup_share is None:
+                self._set(warmup_share=_WARMUP_SHARE)
+            return
+        if self.warmup_steps is None:
+            # Without bias correction the first hundreds of updates are several times too large: after too short a
+            # warm-up the run stays on the plateau of token frequencies (docs/log.md).
+            steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_SHARE))
+            self._set(
+                warmup_steps=steps if self.warmup_share is None else max(1, math.ceil(self.steps * self.warmup_share))
+            )
+        if self.warmup_steps > self.steps:
+            raise ValueError(
+                f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"
+            )
+        if self.steps * self.accumulate % self.steps_per_execution:
+            raise ValueError(
+                "pretrain: `steps` must be a multiple of `steps_per_execution`. "
+                f"Received: {self.steps} and {self.steps_per_execution}"
+            )
+
+    def _check_batches(self):
+        self._set(batch_size_ramp=read_ramp(self.batch_size_ramp))
+        sizes = {stage.batch_size for stage in self.stages()}
+        if self.batch_size_ramp is not None and self.batch_size_ramp[0] >= max(sizes):
+            raise ValueError(
+                "pretrain: `batch_size_ramp` must begin below the batch size. "
+                f"Received: {self.batch_size_ramp[0]}, of {max(sizes)}"
+            )
+        if wrong := sorted(size for size in sizes if size % self.accumulate):
+            raise ValueError(
+                f"pretrain: every batch size must be a multiple of `accumulate`, {self.accumulate}. Received: {wrong}"
+            )
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise ValueError(f"pretrain: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")
+
+    def stages(self) -> list[PlannedStage]:
+        """The parts of the run, in order."""
+        one = Phase(self.sequence_length, 1.0, self.batch_size, self.max_predictions)
+        return plan_stages(self.phases or (one,), self.batch_size_ramp)
 
     def _check_combinations(self):
         if self.vocabulary is None and self.init is None and not self.reads_records:
@@ -96,6 +193,8 @@ class PretrainingSettings:
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if self.phases is not None:
+            fields["phases"] = [dataclasses.asdict(phase) for phase in self.phases]
         source, vocabulary, init = (fields.pop(name) for name in ("source", "vocabulary", "init"))
         patterns = [source] if isinstance(source, str | os.PathLike) else source
         fields["records" if self.reads_records else "corpus"] = [os.fspath(pattern) for pattern in patterns]
@@ -110,8 +209,12 @@ class PretrainingSettings:
         found = {"records": self.source} if self.reads_records else {"corpus": find_files(self.source)}
         for name, value in (("vocab", self.vocabulary), ("init", self.init)):
             if isinstance(value, str | os.PathLike):
-                found[name] = value
+                found[name] = value if name == "vocab" else local_source(value) or value
         return found
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _identify_vocabulary(vocabulary):

@@ -9,32 +9,37 @@ import keras
 
 from kbert.inspection.masked_examples import MaskedExamples
 from kbert.pipelines.settings import ModelSettings
-from kbert.tasks.pretraining.pretraining_data import describe_data, make_dataset
-from kbert.tasks.pretraining.pretraining_optimizer import compile_model, make_schedule
+from kbert.tasks.pretraining.estimate import describe_plan, estimate_pretraining
+from kbert.tasks.pretraining.pretraining_data import describe_data, make_evaluations, stage_dataset
+from kbert.tasks.pretraining.pretraining_optimizer import compile_model, make_clock_rate, make_schedule
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
-from kbert.training.dry_run import count_sequences, estimate_training
+from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
-from kbert.training.intervals import check_intervals, log_interval
+from kbert.training.intervals import check_intervals, check_milestones, log_interval
 from kbert.training.log_names import readable_logs
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
+from kbert.training.stages import Stage
+from kbert.training.time_budget import TimeBudget
 from kbert.weights.save import save_pretrained
+from kbert.weights.step_checkpoint import describe_run
+from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 100  # steps, where nothing is given
 
 
 def run_pretraining(
-    settings, *, checkpoint_every, log_every, callbacks, log_dir, output, overwrite, dry_run
+    settings, *, checkpoint_every, keep_every, log_every, callbacks, log_dir, output, overwrite, dry_run
 ) -> PretrainingRun:
     """Trains as the settings say; `kbert.pretrain` explains the arguments.
 
     Args:
         settings: `PretrainingSettings`.
-        checkpoint_every, log_every, callbacks, log_dir, output, overwrite, dry_run: of `kbert.pretrain`.
+        checkpoint_every, keep_every, log_every, callbacks, log_dir, output, overwrite, dry_run: of `kbert.pretrain`.
 
     Raises:
         As `kbert.pretrain`.
@@ -42,17 +47,22 @@ def run_pretraining(
     start = time.perf_counter()
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
+    check_milestones(keep_every, checkpoint_every)
     hardware = choose_hardware(settings.strategy, settings.precision, logical_cpus=settings.logical_cpus)
+    if settings.hours is not None and hardware.name == "multiworker":
+        raise ValueError("pretrain: `hours` is for one machine: several have several clocks. Give `steps`.")
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
-    check_batch_memory(model, settings.batch_size, settings.sequence_length)
-    evaluation = make_dataset(settings, tokenizer, evaluation=True, batches=settings.evaluation_batches)
+    for block in model.encoder.blocks:
+        block.rematerialize = settings.rematerialize
+    stages = settings.stages()
+    for stage in stages:
+        check_batch_memory(model, stage.batch_size // settings.accumulate, stage.phase.sequence_length)
+    evaluations = make_evaluations(settings, tokenizer)
+    model_settings = _model_settings(model, settings, tokenizer)
     if dry_run:
-        compile_model(model, settings, hardware)
-        sequences, complete = count_sequences(make_dataset(settings, tokenizer, epochs=1))
-        estimates = estimate_training(model, make_dataset(settings, tokenizer), settings.steps)
-        metrics = {"sequences_per_epoch": sequences, "sequences_are_all": complete, **estimates}
-        return PretrainingRun(metrics, [], model, tokenizer, _model_settings(model, settings, tokenizer))
+        metrics = estimate_pretraining(settings, tokenizer, model, hardware)
+        return PretrainingRun(metrics, [], model, tokenizer, model_settings)
     run = None
     if output is not None:
         run = open_run(
@@ -62,46 +72,62 @@ def run_pretraining(
             hardware,
             inputs=settings.inputs(),
             recipe="pretrain.py",
-            schedule=make_schedule,
+            schedule=make_schedule if settings.hours is None else None,
         )
     _LOGGER.info("%s", hardware.describe())
+    evaluation = evaluations[stages[-1].number]
     try:
-        statistics, unigram = describe_data(settings, tokenizer, evaluation)
+        statistics, unigram, corpus_tokens = describe_data(settings, tokenizer, evaluation)
     except Exception:  # after an empty or damaged corpus no files remain
         if run is not None and run.is_chief and not run.resume:
             shutil.rmtree(run.path)
         raise
+    real = [1 - one["padding_share"] for one in statistics]
+    _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))
     compile_model(model, settings, hardware)
+    if run is not None and run.is_chief:
+        describe_run(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
+    budget, forecast = None, []
+    if settings.hours is not None:
+        budget = TimeBudget(3600 * settings.hours, make_clock_rate(settings.to_dict()))
+        tokens = stages[0].batch_size * stages[0].phase.sequence_length
+        forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
     logs = pathlib.Path(log_dir) if log_dir else run.path / "logs" if run else None
     windows = checkpoint_every // log_every
+    shown = evaluations[stages[0].number]
     history = fit_steps(
         model,
-        lambda start_step: make_dataset(settings, tokenizer, start_step=start_step),
+        lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts),
         settings.steps,
         run.path if run else None,
         window=log_every,
         checkpoint_every=windows,
-        validation_data=evaluation,
+        keep_every=keep_every,
         validation_every=windows,
-        real_share=1 - statistics["padding_share"],
-        callbacks=[ConsoleProgress(), *_tensorboard(logs, tokenizer, evaluation, windows), *callbacks],
+        validate_first=settings.init is not None,
+        stages=[Stage(stage.end, evaluations[stage.number], real[stage.number]) for stage in stages],
+        budget=budget,
+        callbacks=[ConsoleProgress(), *forecast, *_tensorboard(logs, tokenizer, shown, windows), *callbacks],
     )
     scores = model.evaluate(evaluation, return_dict=True, verbose=0)
+    last = history[-1] if history else {}  # only the chief keeps it
     metrics = readable_logs(scores, model) | {
         "unigram": unigram,
-        "pipeline": statistics,
-        "steps": settings.steps,
+        "pipeline": statistics[0] if len(statistics) == 1 else statistics,
+        "steps": settings.steps or last.get("step"),
         "parameters": model.count_params(),
-        "tokens_per_second": history[-1]["tokens_per_second"] if history else None,  # only the chief keeps it
+        "tokens_per_second": last.get("tokens_per_second"),
         "minutes": (time.perf_counter() - start) / 60,
     }
-    model_settings = _model_settings(model, settings, tokenizer)
+    if history and history[0]["step"] == 0:
+        metrics["before"] = {name.removeprefix("val_"): value for name, value in history[0].items() if name != "step"}
     if run is not None:
 
         def save(path, made_by):
             save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
 
-        run.finish(metrics, save, keep_checkpoint=settings.schedule == "constant")
+        is_extendable = settings.schedule == "constant" and settings.hours is None
+        run.finish(metrics, save, keep_checkpoint=is_extendable, keep_every=keep_every)
     return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
 
 

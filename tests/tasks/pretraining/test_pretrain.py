@@ -1,5 +1,7 @@
 """`kbert.pretrain`: from text and from records, with and without an output, from models that are given."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import kbert
 from kbert.corpus.write_records import write_records
 from kbert.files import read_json
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
+from kbert.training.dry_run import format_estimate
 
 SHORT = {"steps": 4, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
 TEXT = SHORT | {"held_out": 0.2}
@@ -79,10 +82,13 @@ def test_a_given_model_must_fit(home, run):
 
 
 def test_a_dry_run_says_what_it_would_take(home, tmp_path):
-    found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **SHORT | {"steps": 1000})
+    plan = SHORT | {"steps": 1000, "sequence_length": None, "phases": [(16, 0.75), (24, 0.25)]}
+    found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **plan)
     metrics = found.metrics
+    assert [(one["steps"], one["sequence_length"]) for one in metrics["stages"]] == [(750, 16), (250, 24)]
+    assert "750 steps of 4 rows of 16 tokens: 48,000 tokens\n250 steps of" in format_estimate(metrics)
     assert not (tmp_path / "run").exists() and found.history == []
-    assert metrics["steps"] == 1000 and metrics["tokens"] == 1000 * 4 * 16
+    assert metrics["steps"] == 1000 and metrics["tokens"] == 750 * 4 * 16 + 250 * 4 * 24
     assert metrics["sequences_are_all"] and metrics["sequences_per_epoch"] > 60
     assert metrics["parameters"] == found.model.count_params() > 100_000
     assert metrics["seconds"] == pytest.approx(1000 * metrics["seconds_per_step"]) and metrics["seconds"] > 0
@@ -90,13 +96,62 @@ def test_a_dry_run_says_what_it_would_take(home, tmp_path):
 
 
 def test_settings_are_complete_and_identify_objects():
-    fields = {name: None for name in ("size", "init", "warmup_steps", "max_predictions", "dropout", "logical_cpus")}
+    unset = (
+        "size",
+        "init",
+        "warmup_steps",
+        "max_predictions",
+        "dropout",
+        "logical_cpus",
+        "settings",
+        "hours",
+        "phases",
+    )
+    unset += ("batch_size_ramp", "warmup_share", "bias_correction", "layer_decay")
+    fields = dict.fromkeys(unset) | {"accumulate": 1, "steps_per_execution": 1, "rematerialize": False}
+    fields |= {"optimizer": "adamw"}
     fields |= {"source": "a.txt", "vocabulary": make_tokenizer(), "lowercase": True, "learning_rate": 1e-4}
     fields |= {"schedule": "linear", "whole_word": False, "next_sentence": True, "left_to_right": False}
     fields |= {"seed": 0, "strategy": "auto", "precision": "auto", **TEXT}
     settings = PretrainingSettings(**fields).to_dict()
     assert settings["corpus"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
     assert len(settings["vocab"]["sha256"]) == 64 and settings["vocab"]["lowercase"] is True
-    for name, value in (("schedule", "cosine"), ("learning_rate", 0.0), ("dropout", 1.0), ("steps", 0)):
+    for name, value in (
+        ("schedule", "cosine"),
+        ("learning_rate", 0.0),
+        ("dropout", 1.0),
+        ("steps", 0),
+        ("layer_decay", 2.0),
+    ):
         with pytest.raises(ValueError, match=f"`{name}`"):
             PretrainingSettings(**fields | {name: value})
+    for change, message in (
+        ({"hours": 1.0}, "either `steps` or `hours`"),
+        ({"steps": None}, "either `steps` or `hours`"),
+        ({"steps": None, "hours": -1.0}, "`hours` must be above 0"),
+        ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_share`"),
+        ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or a `warmup_share`"),
+        ({"phases": ["16:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
+        ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
+        ({"batch_size_ramp": (1, 0.5), "accumulate": 2}, r"multiple of `accumulate`, 2. Received: \[1\]"),
+        ({"steps_per_execution": 3}, "multiple of `steps_per_execution`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PretrainingSettings(**fields | change)
+
+
+def test_named_settings_are_stored_as_what_they_mean():
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
+    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
+    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 1000}
+    paper = PretrainingSettings(**fields | {"settings": "paper"}).to_dict()
+    assert (paper["warmup_steps"], paper["batch_size"], paper["sequence_length"]) == (10, 256, 512)
+    assert [phase["max_predictions"] for phase in paper["phases"]] == [20, 80]
+    given = {"settings": "small-budget", "batch_size": 8, "hours": 2.0, "steps": None}
+    small = PretrainingSettings(**fields | given).to_dict()
+    assert (small["warmup_share"], small["batch_size"], small["dropout"], small["learning_rate"]) == (
+        0.05,
+        8,
+        0.0,
+        1e-3,
+    )

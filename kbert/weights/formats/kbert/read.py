@@ -78,7 +78,7 @@ def read_kbert_directory(path) -> KbertCheckpoint:
     missing = [name for name in FILES if not (path / name).is_file()]
     if missing:
         raise FileNotFoundError(f"{path}: expected a kbert directory with {list(FILES)}. Missing: {missing}")
-    description, settings = _read_config(path / CONFIG)
+    description, settings = read_kbert_config(path / CONFIG)
     _check_hashes(path)
     _check_weights(path, description)
     vocabulary = read_vocabulary(path / VOCABULARY)
@@ -90,7 +90,13 @@ def read_kbert_directory(path) -> KbertCheckpoint:
     return KbertCheckpoint(format=FORMAT, path=path, description=description, settings=settings, vocabulary=vocabulary)
 
 
-def _read_config(path):
+def read_kbert_config(path) -> tuple[ModelDescription, ModelSettings]:
+    """What a kbert directory's config.json says of the model and of its use.
+
+    Raises:
+        FileNotFoundError: it is missing.
+        ValueError: a damaged file, an unknown entry.
+    """
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise ValueError(f'{path}: expected the config of a kbert directory, with "format": "{FORMAT}".')

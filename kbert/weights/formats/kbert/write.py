@@ -37,7 +37,7 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
             f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
         )
     directory = pathlib.Path(directory)
-    (directory / CONFIG).write_text(to_json(_config(ModelDescription.of(model), settings)), encoding="utf-8")
+    (directory / CONFIG).write_text(to_json(kbert_config(ModelDescription.of(model), settings)), encoding="utf-8")
     write_vocabulary(directory / VOCABULARY, vocabulary)
     with without_optimizer(model):
         model.save_weights(directory / WEIGHTS)
@@ -46,7 +46,8 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
     (directory / MANIFEST).write_text(to_json(_manifest(directory, model, made_by, storage_dtype)), encoding="utf-8")
 
 
-def _config(description, settings):
+def kbert_config(description: ModelDescription, settings: ModelSettings) -> dict:
+    """The content of a kbert directory's config.json."""
     return {
         "format": FORMAT,
         "format_version": VERSION,

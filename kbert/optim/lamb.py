@@ -1,0 +1,63 @@
+"""LAMB, for large batches."""
+
+import keras
+from keras import ops
+
+from kbert.optim.adamw import AdamW
+
+
+@keras.saving.register_keras_serializable("kbert")
+class Lamb(AdamW):
+    """AdamW whose update of each variable is as long as the variable itself: rates hold for batches of thousands.
+
+    For each weight w, with m and v of Adam with bias correction::
+
+        update = m / (sqrt(v) + epsilon) + weight_decay * w
+        w = w - learning_rate * |w| / |update| * update
+
+    Variables that are not decayed (LayerNorm's and biases) are updated without the ratio, as in the authors' code, and
+    so is a variable whose norm, or whose update's, is 0. `keras.optimizers.Lamb` leaves the decay out of the ratio, and
+    has one for every variable.
+
+    Args:
+        learning_rate, weight_decay, beta_1, beta_2, epsilon, bias_correction, **kwargs: of `kbert.AdamW`, with the
+            bias correction on.
+
+    Raises:
+        ValueError: as `kbert.AdamW`.
+
+    Source: You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2.
+
+    Example::
+
+        model.compile(Lamb(WarmupLinearDecay(peak=1.76e-3, warmup_steps=2000, total_steps=31_250)))
+    """
+
+    def __init__(self, learning_rate=1e-3, weight_decay=0.01, bias_correction=True, name="lamb", **kwargs):
+        super().__init__(learning_rate, weight_decay, bias_correction=bias_correction, name=name, **kwargs)
+
+    def build(self, variables):
+        if not self.built:
+            self._has_ratio = [self.is_decayed(variable) for variable in variables]
+        super().build(variables)
+
+    def _update(self, variable, gradient, scale, learning_rate, correction):
+        index = self._get_variable_index(variable)
+        momentum, velocity = self._momentums[index], self._velocities[index]
+        scale, rate, correction = (ops.cast(x, variable.dtype) for x in (scale, learning_rate, correction))
+        gradient = ops.cast(gradient, variable.dtype) * scale
+        weight = ops.convert_to_tensor(variable)
+        m = self.beta_1 * ops.convert_to_tensor(momentum) + (1.0 - self.beta_1) * gradient
+        v = self.beta_2 * ops.convert_to_tensor(velocity) + (1.0 - self.beta_2) * ops.square(gradient)
+        update = correction * m / (ops.sqrt(v) + self.epsilon)
+        if self._has_ratio[index]:
+            update = update + self._decays[index] * weight
+            rate = rate * _trust_ratio(weight, update)
+        for target, value in ((variable, weight - rate * self._factors[index] * update), (momentum, m), (velocity, v)):
+            self.assign(target, value)
+
+
+def _trust_ratio(weight, update):
+    norm, length = ops.sqrt(ops.sum(ops.square(weight))), ops.sqrt(ops.sum(ops.square(update)))
+    both = ops.logical_and(norm > 0.0, length > 0.0)
+    return ops.where(both, norm / ops.where(both, length, 1.0), 1.0)

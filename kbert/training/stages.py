@@ -1,0 +1,83 @@
+"""The parts of a run that have datasets of their own, and when each of them ends."""
+
+import bisect
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of a run.
+
+    Attributes:
+        end: float in (0, 1], where it ends, as a share of the run.
+        validation_data: as for `model.fit`.
+        real_share: float, the share of its tokens that are not padding, or None.
+    """
+
+    end: float = 1.0
+    validation_data: Any = None
+    real_share: float | None = None
+
+
+class Stages:
+    """Which stage of a run a step belongs to: by the number of steps, or by the clock.
+
+    Args:
+        stages: `Stage`s in order; the last ends at 1.
+        total_steps: int; None: stages end by the clock, when `advance` is told so.
+        multiple: int, ends are multiples of this number of steps.
+
+    Attributes:
+        starts: list of ints, the first step of every stage; by the clock of those that have begun.
+
+    Raises:
+        ValueError: ends that do not increase to 1.
+
+    Example::
+
+        stages = Stages([Stage(0.9), Stage(1.0)], total_steps=1000)
+        stages.end(20), stages.begun(950)  # 900, [0, 900]
+    """
+
+    def __init__(self, stages: Sequence[Stage], total_steps: int | None = None, multiple: int = 1):
+        self.stages, self.total_steps = list(stages), total_steps
+        ends = [stage.end for stage in self.stages]
+        if ends != sorted(set(ends)) or not ends or ends[0] <= 0 or ends[-1] != 1:
+            raise ValueError(f"Stages: expected ends that increase from above 0 to 1. Received: {ends}")
+        self.starts = [0]
+        self._over = False
+        if total_steps is not None:
+            self.starts += [round(end * total_steps / multiple) * multiple for end in ends[:-1]]
+
+    def restore(self, starts: Sequence[int], share: float = 0.0) -> None:
+        """Sets what a checkpoint recorded of a run by the clock: `starts`, and the share of the run that is done."""
+        self.starts, self._over = list(starts), share >= 1
+
+    def begun(self, step: int) -> list[int]:
+        """The first steps of all stages up to that of this step."""
+        return self.starts[: bisect.bisect_right(self.starts, step)]
+
+    def at(self, step: int) -> Stage:
+        """The stage of a step; of the end of the run, the last."""
+        return self.stages[len(self.begun(step)) - 1]
+
+    def end(self, step: int) -> int | None:
+        """The step at which the stage of this step ends; None: the clock decides."""
+        if self.total_steps is None:
+            return None
+        later = self.starts[len(self.begun(step)) :]
+        return later[0] if later else self.total_steps
+
+    def is_over(self, step: int) -> bool:
+        """Whether the run ends at this step."""
+        return self._over if self.total_steps is None else step >= self.total_steps
+
+    def advance(self, step: int, share: float) -> bool:
+        """Tells a run by the clock that `share` of it is over after `step` steps; returns whether its stage ends."""
+        before = len(self.starts), self._over
+        while len(self.starts) < len(self.stages) and share >= self.stages[len(self.starts) - 1].end:
+            self.starts.append(step)
+        self._over = share >= 1
+        return before != (len(self.starts), self._over)

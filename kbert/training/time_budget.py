@@ -1,0 +1,114 @@
+"""A run that lasts for a time instead of a number of steps."""
+
+import math
+import pathlib
+import time
+
+from kbert.files import atomic_file, explain_full_disk
+
+
+class TimeBudget:
+    """The clock of a run: how much of its time is over after each step, and the learning rate that follows from it.
+
+    The time of a run counts from its first step on, with evaluations and checkpoints, without the time during which no
+    process ran. It is stored with every checkpoint, and after every step in the file `FILE` of the run's directory. A
+    resumed run repeats the steps between its checkpoint and its end at the recorded times, hence with the same learning
+    rates and the same weights; then the clock goes on from the last recorded time.
+
+    Args:
+        seconds: float, the time of the run.
+        rate: function of the share of the time that is over, in [0, 1], that gives the learning rate.
+        now: function that gives the time in seconds.
+
+    Attributes:
+        elapsed: float, seconds that are over.
+
+    Raises:
+        ValueError: `seconds` that are not a finite number above 0.
+
+    Example::
+
+        budget = TimeBudget(3600.0, lambda share: 1e-4 * (1 - share))
+        fit_steps(model, make_dataset, None, "runs/tiny", budget=budget)
+    """
+
+    FILE = "clock.txt"
+
+    def __init__(self, seconds, rate, now=time.monotonic):
+        if isinstance(seconds, bool) or not 0 < seconds < math.inf:
+            raise ValueError(f"TimeBudget: `seconds` must be a finite number above 0. Received: {seconds!r}")
+        self.seconds, self.rate, self.elapsed = float(seconds), rate, 0.0
+        self._now, self._path, self._recorded = now, None, {}
+        self._start = None  # the time at which `elapsed` was 0, once the clock runs
+
+    @property
+    def share(self) -> float:
+        """How much of the time is over, at most 1."""
+        return min(self.elapsed / self.seconds, 1.0)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step."""
+        return self.rate(self.share)
+
+    def restore(self, step: int, elapsed: float, directory=None, writes: bool = True) -> None:
+        """Goes back to a checkpoint, and reads the times recorded for the steps after it.
+
+        Args:
+            step: int, of the checkpoint.
+            elapsed: float, seconds, as it recorded them.
+            directory: of the run; None: nothing is recorded.
+            writes: whether this process may write there.
+        """
+        self.elapsed, self._start, self._recorded = elapsed, None, {}
+        if directory is None:
+            return
+        path = pathlib.Path(directory) / self.FILE
+        found = _read(path) if path.exists() else {}
+        last = elapsed
+        for number in sorted(number for number in found if number > step):
+            if found[number] < last:
+                break  # damaged: the clock decides from here on
+            self._recorded[number] = last = found[number]
+        if writes:
+            self._path = path
+            kept = {number: seconds for number, seconds in found.items() if number <= step} | self._recorded
+            with atomic_file(path) as file:
+                file.writelines(_line(*entry) for entry in sorted(kept.items()))
+
+    def begin(self) -> None:
+        """Starts the clock, unless it runs."""
+        if self._start is None:
+            self._start = self._now() - self.elapsed
+
+    def tick(self, step: int) -> float:
+        """Records that a step is done; returns the share of the time that is over."""
+        if step in self._recorded:
+            self.elapsed, self._start = self._recorded.pop(step), None
+            self.begin()  # in case that this is the last one recorded
+            return self.share
+        self.elapsed = self._now() - self._start
+        if self._path is not None:
+            with explain_full_disk(self._path), open(self._path, "a", encoding="utf-8") as file:
+                file.write(_line(step, self.elapsed))
+        return self.share
+
+
+def _line(step, seconds):
+    return f"{step} {seconds!r}\n"
+
+
+def _read(path):
+    """step → seconds, of the lines that are whole."""
+    found = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+        step, _, seconds = line.partition(" ")
+        try:
+            if not line.endswith("\n"):
+                raise ValueError("incomplete")
+            entry = int(step), float(seconds)
+        except ValueError:
+            continue  # of a process that was killed while it wrote the line
+        if math.isfinite(entry[1]):
+            found[entry[0]] = entry[1]
+    return found

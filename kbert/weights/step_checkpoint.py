@@ -1,0 +1,139 @@
+"""A checkpoint of a training run as a source of models."""
+
+import dataclasses
+import logging
+import pathlib
+
+import numpy as np
+
+from kbert.files import flush, read_json, remove_partial, write_directory, write_json
+from kbert.models.lora import lora_layers
+from kbert.text.vocabulary import read_vocabulary, write_vocabulary
+from kbert.weights.description import ModelDescription
+from kbert.weights.formats.checkpoint import Checkpoint
+from kbert.weights.formats.kbert.read import CONFIG, VOCABULARY, read_kbert_config
+from kbert.weights.formats.kbert.write import kbert_config
+from kbert.weights.report import LoadReport, all_loaded, transfer
+from kbert.weights.step_paths import checkpoint_step
+
+_LOGGER = logging.getLogger("kbert")
+DESCRIPTION, MANIFEST, VALUES, ARRAYS = "description", "manifest.json", "values", "values.npz"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepCheckpoint(Checkpoint):
+    """The model of a checkpoint that `kbert.training.checkpoints` wrote; its optimizer is not read.
+
+    Attributes:
+        step: int, updates before it.
+    """
+
+    step: int
+
+    def load_into(self, model) -> LoadReport:
+        """Loads the weights; for another task through the model that was trained.
+
+        Raises:
+            ValueError: damaged values, or those of another model than described.
+        """
+        _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
+        if ModelDescription.of(model) == self.description:
+            self._load_weights(model)
+            return all_loaded(model, str(self.path))
+        original = self.description.build()
+        self._load_weights(original)
+        return transfer(original, model, str(self.path))
+
+    def _load_weights(self, model):
+        _, values = read_step_checkpoint(self.path)
+        here = [(tuple(variable.shape), variable.dtype) for variable in model.variables]
+        if (there := [(value.shape, value.dtype.name) for value in values[: len(here)]]) != here:
+            wrong = next(
+                (pair for pair in zip(here, there, strict=False) if pair[0] != pair[1]), (len(here), len(there))
+            )
+            raise ValueError(
+                f"{self.path} is of another model than {DESCRIPTION}/{CONFIG} beside it. Expected: {wrong[0]}. "
+                f"Received: {wrong[1]}"
+            )
+        for variable, value in zip(model.variables, values, strict=False):
+            if np.issubdtype(value.dtype, np.floating) and not np.all(np.isfinite(value)):
+                raise ValueError(f"{self.path}: {variable.path} holds values that are not finite.")
+            variable.assign(value)
+
+
+def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
+    """The manifest and the values of a checkpoint: of the model's variables, then of the optimizer's.
+
+    Args:
+        path: of its directory.
+
+    Raises:
+        Exception: a damaged file; which one depends on where it is damaged.
+    """
+    manifest = read_json(path / MANIFEST)
+    values = _read_values(path, len(manifest["variables"]))
+    found = [(list(value.shape), value.dtype.name) for value in values]
+    if not isinstance(manifest["facts"], dict):
+        raise ValueError(f"{MANIFEST} is not that of a checkpoint")
+    if manifest["step"] != checkpoint_step(path) or found != [(v["shape"], v["dtype"]) for v in manifest["variables"]]:
+        raise ValueError(f"{MANIFEST} tells of another step, or of other values")
+    return manifest, values
+
+
+def _read_values(path, count):
+    if (path / ARRAYS).exists():  # of the JAX backend
+        with np.load(path / ARRAYS) as arrays:
+            return [arrays[f"arr_{i}"] for i in range(count)]
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(path / VALUES))
+    return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
+
+
+def open_step_checkpoint(path) -> StepCheckpoint:
+    """Reads what describes the model of a checkpoint; builds nothing.
+
+    Raises:
+        FileNotFoundError: the run did not describe its model.
+        ValueError: damaged files.
+    """
+    path = pathlib.Path(path)
+    beside = path.parent / DESCRIPTION
+    description, settings = read_kbert_config(beside / CONFIG)
+    vocabulary = read_vocabulary(beside / VOCABULARY)
+    if len(vocabulary) != description.config.vocabulary_size:
+        raise ValueError(
+            f"{beside / VOCABULARY} must hold as many tokens as the model's table has rows, "
+            f"{description.config.vocabulary_size}. Received: {len(vocabulary)} tokens"
+        )
+    return StepCheckpoint(
+        format="step",
+        path=path,
+        description=description,
+        settings=settings,
+        vocabulary=vocabulary,
+        step=checkpoint_step(path),
+    )
+
+
+def describe_run(checkpoints, model, settings, vocabulary) -> None:
+    """Writes beside the checkpoints of a run what is needed, besides them, to use its model.
+
+    Args:
+        checkpoints: path of the directory.
+        model: one of kbert's models. Of one with LoRA nothing is written: its variables are not those of a model.
+        settings: `ModelSettings`.
+        vocabulary: the tokens.
+    """
+    if lora_layers(model):
+        return
+    checkpoints = pathlib.Path(checkpoints)
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    remove_partial(checkpoints)
+
+    def write(directory):
+        write_json(directory / CONFIG, kbert_config(ModelDescription.of(model), settings))
+        write_vocabulary(directory / VOCABULARY, vocabulary)
+
+    write_directory(checkpoints / DESCRIPTION, write)
+    flush(checkpoints)

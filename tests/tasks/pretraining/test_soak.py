@@ -1,0 +1,45 @@
+"""A long pre-training of a very small model: neither memory nor open files grow."""
+
+import gc
+import os
+
+import keras
+import pytest
+from helpers.tiny_corpus import make_documents, make_tokenizer
+
+import kbert
+from kbert.corpus.write_records import write_records
+
+STEPS, EVERY = 10_000, 500
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="Linux")]
+
+
+class Usage(keras.callbacks.Callback):
+    """Resident memory in MiB and the number of open files, after each checkpoint but the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+        self.found.append((pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd"))))
+
+
+def test_ten_thousand_steps_take_no_more_than_a_thousand(tmp_path):
+    write_records(make_documents(300), make_tokenizer(), tmp_path / "records", shard_tokens=2000, held_out=0.1)
+    config = kbert.BertConfig(
+        vocabulary_size=make_tokenizer().vocabulary_size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12,
+        max_sequence_length=16,
+    )  # fmt: skip
+    usage = Usage()
+    kbert.pretrain(
+        tmp_path / "records", init=kbert.BertPretrainer(config), steps=STEPS, batch_size=4, sequence_length=16,
+        evaluation_batches=2, checkpoint_every=EVERY, log_every=EVERY, callbacks=[usage], output=tmp_path / "run",
+    )  # fmt: skip
+    assert len(usage.found) == STEPS // EVERY
+    (memory, files), (memory_at_end, files_at_end) = usage.found[2], usage.found[-1]
+    assert files_at_end <= files, usage.found
+    assert memory_at_end < memory + 30, usage.found

@@ -1,0 +1,134 @@
+"""A pre-training of two phases with a rising batch size: by steps it is the same steps by hand, by the clock it resumes
+exactly."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+from helpers.tiny_corpus import make_documents, make_tokenizer
+
+import kbert
+from kbert.corpus.write_records import write_records
+from kbert.files import read_json
+from kbert.optim.adamw import AdamW
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.tasks.pretraining import run_pretraining
+from kbert.training.inputs import identify_inputs
+from kbert.training.time_budget import TimeBudget
+from kbert.weights.step_paths import find_step_checkpoint
+
+PLAN = {
+    "phases": ["16:0.75", "24:0.25:3"],
+    "batch_size": 4,
+    "batch_size_ramp": "2:0.25",
+    "learning_rate": 0.01,
+    "evaluation_batches": 1,
+    "log_every": 2,
+    "checkpoint_every": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home") / "records"
+    write_records(make_documents(60), make_tokenizer(), path, shard_tokens=300, held_out=0.2)
+    return path
+
+
+def make_model(seed=3):
+    keras.utils.set_random_seed(seed)
+    config = kbert.BertConfig(
+        vocabulary_size=make_tokenizer().vocabulary_size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12,
+        max_sequence_length=24,
+    )  # fmt: skip
+    return kbert.BertPretrainer(config)
+
+
+def assert_same(one, other):
+    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def by_steps(records, tmp_path_factory):
+    output = tmp_path_factory.mktemp("by_steps") / "run"
+    return kbert.pretrain(records, init=make_model(), steps=8, warmup_steps=2, keep_every=4, output=output, **PLAN)
+
+
+def test_phases_are_the_same_steps_by_hand(records, by_steps):
+    model = make_model()
+    model.compile(AdamW(WarmupLinearDecay(0.01, 2, 8)))
+    for start_row, batch_size, length, predictions, steps, seed in (
+        (0, 2, 16, 3, 2, 0),
+        (4, 4, 16, 3, 4, 0),
+        (0, 3, 24, 4, 2, 1),
+    ):
+        dataset = pretraining_dataset(
+            records, make_tokenizer(), batch_size=batch_size, sequence_length=length, max_predictions=predictions,
+            seed=seed, start_row=start_row,
+        )  # fmt: skip
+        model.make_train_function(force=True)
+        model.fit(dataset, steps_per_epoch=steps, verbose=0, shuffle=False)
+    assert_same(model, by_steps.model)
+
+
+def test_what_a_run_from_a_model_says(by_steps):
+    steps = [record["step"] for record in by_steps.history]
+    assert steps == [0, 2, 4, 6, 8]
+    assert by_steps.metrics["before"].keys() <= by_steps.metrics.keys() and "loss" in by_steps.metrics["before"]
+    assert [len(by_steps.metrics["pipeline"]), by_steps.settings.sequence_length] == [2, 24]
+    assert [phase["batch_size"] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
+
+
+def test_milestones_stay_and_are_models(by_steps):
+    assert sorted(path.name for path in (by_steps.path / "checkpoints").iterdir()) == [
+        "description", "step-0000000004", "step-0000000008"]  # fmt: skip
+    last = kbert.load_pretrained(f"{by_steps.path}@8")
+    assert last.task == "pretraining" and last.pretrained.tokenizer.vocabulary == make_tokenizer().vocabulary
+    assert_same(last.encoder, by_steps.model.encoder)
+    middle = kbert.load_pretrained(f"{by_steps.path}@4", task="classification", num_labels=3, hidden_dropout=0.0)
+    assert not np.array_equal(middle.encoder.get_weights()[0], last.encoder.get_weights()[0])
+    with pytest.raises(FileNotFoundError, match="no checkpoint of step 6. It has: 4, 8"):
+        kbert.load_pretrained(f"{by_steps.path}@6")
+
+
+class Second(keras.callbacks.Callback):
+    """Every step takes a second; the process "dies" at a step."""
+
+    def __init__(self, dies_at=None):
+        super().__init__()
+        self.time, self.dies_at = 50.0, dies_at
+
+    def now(self):
+        return self.time
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.time += 1.0
+
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations.numpy()) == self.dies_at:
+            raise RuntimeError("killed")
+
+
+def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_steps, tmp_path, monkeypatch):
+    def run(dies_at=None):
+        second = Second(dies_at)
+        monkeypatch.setattr(run_pretraining, "TimeBudget", functools.partial(TimeBudget, now=second.now))
+        return kbert.pretrain(
+            records, init=make_model(), hours=8 / 3600, warmup_share=0.25, callbacks=[second], output=tmp_path, **PLAN
+        )
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(dies_at=5)
+    unfinished = kbert.load_pretrained(tmp_path)  # its last checkpoint, of step 4
+    files = identify_inputs({"init": find_step_checkpoint(tmp_path)})["init"]
+    assert len(files) == 3 and all("step-0000000004" in name for name in files)
+    resumed = run()
+    assert resumed.metrics["steps"] == 8 and [record["step"] for record in resumed.history] == [0, 2, 4, 6, 8]
+    for one, other in zip(resumed.history[1:], by_steps.history[1:], strict=True):
+        assert one["learning_rate"] == pytest.approx(other["learning_rate"]) and one["time_share"] == one["step"] / 8
+    for one, other in zip(resumed.model.get_weights(), by_steps.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)  # the rates are rounded in another way
+    assert np.abs(unfinished.encoder.get_weights()[0] - resumed.model.encoder.get_weights()[0]).max() > 1e-3

@@ -317,3 +317,17 @@ def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path):
 def test_a_rate_that_is_no_number_is_named(init, option):
     with pytest.raises(ValueError, match=f"`{option}` must be a number above 0. Received: '3'"):
         kbert.finetune(init, TASK, ROWS, **(QUICK | {option: "3"}))
+
+
+def test_accumulated_batches_are_the_batch(init):
+    """Without dropout, in two steps: the rows of a step are the same ones, in more batches."""
+    plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "layer_decay": 0.5, "evaluate_every": None}
+    whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
+    assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
+    assert parts.optimizer.gradient_accumulation_steps == 2 and int(parts.optimizer.iterations.numpy()) == 2
+    for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+    with pytest.raises(ValueError, match="multiple of `accumulate`. Received: 8 and 3"):
+        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=3)
+    with pytest.raises(ValueError, match="`layer_decay` must be in"):
+        kbert.finetune(init, TASK, ROWS, **QUICK, layer_decay=1.5)

@@ -11,7 +11,8 @@ PRIVATE = re.compile(
     r"allow_non_tensor_positional_args|maybe_symbolic_build|assert_input_compatibility|distribute_strategy|"
     r"compile_loss|compile_metrics|distributed_dataset)"
 )
-OWN = {"kbert/optim/adamw.py": {"_get_variable_index"}}  # of an optimizer's own update, as Keras' guide has it
+# of an optimizer's own update, as Keras' guide has it
+OWN = {f"kbert/optim/{name}.py": {"_get_variable_index"} for name in ("adamw", "lamb")}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "kbert").rglob("*.py")), ids=lambda path: path.name)

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from kbert.models.bert_model import BertModel
+from kbert.optim.accumulated_schedule import AccumulatedSchedule
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.build import build_pipeline
@@ -240,6 +241,7 @@ class Finetuning:
         options = {"bias_correction": self.options.bias_correction, "layer_decay": self.options.layer_decay}
         if self.options.accumulate > 1:
             options["gradient_accumulation_steps"] = self.options.accumulate
+            schedule = AccumulatedSchedule(schedule, self.options.accumulate)
         with self.hardware.scope():
             self.pipeline.model.compile(AdamW(schedule, **options), jit_compile=self.hardware.jit_compile)
 

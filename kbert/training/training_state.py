@@ -10,7 +10,8 @@ def optimizer_logs(optimizer) -> dict:
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        rate = rate(max(int(optimizer.iterations.numpy()) - 1, 0))
+        each = optimizer.gradient_accumulation_steps or 1  # Keras asks schedules by batches
+        rate = rate(max(int(optimizer.iterations.numpy()) * each - 1, 0))
     logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
     if hasattr(optimizer, "gradient_norm"):
         logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())

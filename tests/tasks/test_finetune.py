@@ -326,7 +326,7 @@ def test_accumulated_batches_are_the_batch(init):
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
     assert parts.optimizer.gradient_accumulation_steps == 2 and int(parts.optimizer.iterations.numpy()) == 2
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5)
+        np.testing.assert_allclose(one, other, atol=2e-5)  # also the rates are those of the updates
     with pytest.raises(ValueError, match="multiple of `accumulate`. Received: 8 and 3"):
         kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=3)
     with pytest.raises(ValueError, match="`layer_decay` must be in"):

@@ -1,5 +1,6 @@
 """The optimizer of a pre-training, and its learning rate by steps or by the clock."""
 
+from kbert.optim.accumulated_schedule import AccumulatedSchedule
 from kbert.optim.adamw import AdamW
 from kbert.optim.lamb import Lamb
 from kbert.optim.schedule import WarmupLinearDecay
@@ -47,7 +48,11 @@ def compile_model(model, settings, hardware, steps_per_execution=None):
     if settings.accumulate > 1:
         options["gradient_accumulation_steps"] = settings.accumulate
     with hardware.scope():
-        rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
+        if settings.hours is None:
+            rate = make_schedule(named)
+            rate = AccumulatedSchedule(rate, settings.accumulate) if settings.accumulate > 1 else rate
+        else:
+            rate = make_clock_rate(named)(0.0)
         if settings.optimizer == "lamb":
             optimizer = Lamb(rate, **options)
         else:

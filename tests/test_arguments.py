@@ -52,6 +52,8 @@ SIZES = {
     "peak": 0.01,
     "warmup_steps": 2,
     "total_steps": 9,
+    "schedule": WarmupLinearDecay(0.01, 2, 9),
+    "batches": 2,
     "config": config(num_layers=1),
     "encoder": config(num_layers=1),
 }
@@ -68,6 +70,8 @@ OTHER = {  # another value for each argument; those of the same name mean the sa
     "peak": 0.02,
     "warmup_steps": 3,
     "total_steps": 10,
+    "schedule": WarmupLinearDecay(0.02, 2, 9),
+    "batches": 3,
     "config": config(num_layers=2),
     "encoder": config(num_layers=2),
     "num_segments": 3,

@@ -34,7 +34,11 @@ class AccumulatedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return self.schedule(ops.floor_divide(ops.cast(step, "int32"), self.batches))
 
     def get_config(self):
-        return {"schedule": keras.saving.serialize_keras_object(self.schedule), "batches": self.batches, "name": self.name}
+        return {
+            "schedule": keras.saving.serialize_keras_object(self.schedule),
+            "batches": self.batches,
+            "name": self.name,
+        }
 
     @classmethod
     def from_config(cls, config):

@@ -63,8 +63,8 @@ def write_records_with_beam(
         directory: made if needed.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
         beam_flags: list of str, Beam's own flags, such as ``--direct_num_workers=4``.
-        shared: a directory that all workers see under this path, for about four times the size of the records while
-            the pipeline runs; None: one within `directory`.
+        shared: a directory that all workers see under this path; until the end it holds a little more than twice what
+            the records will; None: one within `directory`.
         format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
         shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: as of `write_records`.
 

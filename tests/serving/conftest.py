@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 import tensorflow as tf
+from helpers.c_api import compile_program
 from helpers.served_models import KINDS, make_pipeline
 
 import kbert
@@ -69,3 +70,9 @@ def served_models(tmp_path_factory):
 def served(request, served_models):
     """Each of `served_models` in turn."""
     return served_models[request.param]
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """The path of the compiled program that serves without Python (helpers/c_api.py)."""
+    return compile_program(tmp_path_factory.mktemp("capi"))

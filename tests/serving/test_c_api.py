@@ -12,11 +12,6 @@ from kbert.serving.messages import encode_example
 pytestmark = pytest.mark.parity
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory):
-    return compile_program(tmp_path_factory.mktemp("capi"))
-
-
 def rows_of(columns, rows=slice(None)):
     return {name: np.array(column, dtype=object)[rows] for name, column in columns.items()}
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.c_api import ask, compile_program
+from helpers.c_api import ask
 from helpers.served_models import make_pipeline
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
@@ -109,8 +109,8 @@ def test_texts_within_the_limits_are_answered_as_before(narrow):
 
 def test_windows_are_refused_before_memory_is_taken(tmp_path):
     """A stride of one makes a window of every token: 2 GB for half of what the bytes allow."""
-    model = make_pipeline("span")[0].model
-    pipeline = kbert.build_pipeline(model, make_pipeline("span")[0].tokenizer, doc_stride=1)
+    narrow = make_pipeline("span")[0]
+    pipeline = kbert.build_pipeline(narrow.model, narrow.tokenizer, doc_stride=1)
     run = signatures(pipeline)["answer"].function
     start = time.monotonic()
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{REFUSED} \d+ rows .* Received: 26213\d"):
@@ -186,9 +186,8 @@ def test_the_card_and_warm_up_of_small_limits(narrow):
 
 
 @pytest.mark.parity
-def test_without_python(narrow, served_models, tmp_path):
+def test_without_python(narrow, served_models, program):
     """The C program: refused with the same words, and the next request is answered."""
-    program = compile_program(tmp_path)
     path = narrow["span"][0]
     good = {"question": ["the capital?"], "context": ["in London"]}
     asked = [{**good, "context": ["x" * 2000]}, {**good, "context": ["the film " * 200]}, good]

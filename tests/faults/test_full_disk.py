@@ -61,7 +61,7 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path):
 
 
 def test_a_checkpoint_says_how_much_room_it_needs(tmp_path, monkeypatch):
-    model = tiny.compiled_model()
+    model = tiny.model()
     checkpoints = Checkpoints(tmp_path / "checkpoints", model)
     size = sum(variable.numpy().nbytes for variable in [*model.variables, *model.optimizer.variables])
     monkeypatch.setattr(os, "fsync", _full)
@@ -92,7 +92,7 @@ def test_what_tensorboard_shows_names_its_path(tmp_path, monkeypatch):
     monkeypatch.setattr(tf.summary, "create_file_writer", full)
     batch = next(iter(tiny.make_dataset()))
     for callback in (TensorBoardScalars(tmp_path), MaskedExamples(make_tokenizer(), batch, tmp_path)):
-        callback.set_model(tiny.compiled_model())
+        callback.set_model(tiny.model())
         with pytest.raises(FullDisk, match=f"^{tmp_path}: not written, no space left"):
             callback.on_epoch_end(0, {"step": 1, "loss": 2.0})
 
@@ -109,10 +109,10 @@ def test_a_disk_that_is_really_full(tmp_path, weights):
         with pytest.raises(
             FullDisk, match=f"{mount}/checkpoints/step-0000000004: not written, .*needed.*free"
         ) as error:
-            fit_steps(tiny.compiled_model(), tiny.make_dataset, tiny.STEPS, mount, **fit)
+            fit_steps(tiny.model(), tiny.make_dataset, tiny.STEPS, mount, **fit)
         assert "\n" not in str(error.value) and not list((mount / "checkpoints").iterdir())
         filler.unlink()
-        model = tiny.compiled_model()
+        model = tiny.model()
         fit_steps(model, tiny.make_dataset, tiny.STEPS, mount, **fit)
         _same([variable.numpy() for variable in model.variables], weights)
     finally:

@@ -96,7 +96,7 @@ def table_rows(page):
 
 def test_while_training(tmp_path):
     callback = MaskedExamples(TOKENIZER, next(iter(tiny.make_dataset(77))), tmp_path / "logs", examples=3, every=2)
-    model = tiny.compiled_model()
+    model = tiny.model()
     fit_steps(model, tiny.make_dataset, 8, tmp_path / "run", window=2, callbacks=[callback])
     written = []
     for path in sorted((tmp_path / "logs").rglob("*tfevents*")):

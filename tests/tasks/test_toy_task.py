@@ -34,6 +34,7 @@ def test_it_trains(pipeline):
     assert history[-1] < history[0]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_it_is_saved_and_loaded(pipeline, tmp_path):
     expected = pipeline.predict(TEXTS, verbose=0)
     assert set(expected["verdict"]) <= {"polite", "rude"}
@@ -67,6 +68,7 @@ def test_it_is_exported_and_served(pipeline, tmp_path):
     assert card["task"] == "politeness" and set(card["signatures"]) == {"serving_default", "politeness"}
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_it_predicts_files(pipeline, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     assert predict_file(pipeline, tmp_path / "texts.txt", tmp_path / "answers.jsonl", batch_size=3) == 4

@@ -196,3 +196,13 @@ class SharedDirectory:
     def delete(self) -> None:
         """Deletes the directory."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def delete_shared(directory) -> None:
+    """Deletes every `SharedDirectory` in a directory, and then the directory itself if nothing else is in it."""
+    directory = pathlib.Path(directory)
+    for path in directory.glob("*"):
+        if (path / _PROBE).is_file():
+            shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        directory.rmdir()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kbert.beam import SharedDirectory, load_once, run_beam
+from kbert.beam import SharedDirectory, delete_shared, load_once, run_beam
 
 
 def test_files_of_a_worker_appear_whole(tmp_path):
@@ -47,6 +47,18 @@ def test_a_worker_that_sees_another_directory(tmp_path):
             RuntimeError, match=f"all workers share. Received: {other.path}, .* Give another as --shared"
         ):
             other.check()
+
+
+def test_only_shared_directories_are_deleted(tmp_path):
+    shared = SharedDirectory(tmp_path / "partial/job")
+    shared.open()
+    (tmp_path / "partial/mine").mkdir()
+    delete_shared(tmp_path / "partial")
+    assert [path.name for path in (tmp_path / "partial").iterdir()] == ["mine"]
+    (tmp_path / "partial/mine").rmdir()
+    delete_shared(tmp_path / "partial")
+    delete_shared(tmp_path / "partial")  # which is not there
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_process_loads_once():

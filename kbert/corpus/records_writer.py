@@ -3,8 +3,8 @@
 import json
 import pathlib
 import platform
-import shutil
 
+from kbert.beam import delete_shared
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import (
     FORMAT,
@@ -88,7 +88,7 @@ class RecordsWriter:
                 ours = [name for name in ours if not is_partial(name)]
             for name in sorted(ours, key=lambda name: name not in _STATE):  # first the files that mark it as records
                 (self.directory / name).unlink()
-            shutil.rmtree(self.directory / SHARED, ignore_errors=True)
+            delete_shared(self.directory / SHARED)
             return False
         if not ours:
             return False
@@ -177,7 +177,7 @@ class RecordsWriter:
         write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
         _write(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
         (self.directory / UNFINISHED).unlink(missing_ok=True)
-        shutil.rmtree(self.directory / SHARED, ignore_errors=True)
+        delete_shared(self.directory / SHARED)
 
 
 def _write(path, content):

@@ -13,10 +13,9 @@ import io
 import itertools
 import json
 import pathlib
-import shutil
 from collections.abc import Mapping, Sequence
 
-from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
+from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.files import atomic_file, sha256
 from kbert.tasks.answered_rows import answered_rows, check_output, write_answers
 from kbert.tasks.prediction_rows import read_rows
@@ -87,11 +86,13 @@ def predict_file_with_beam(
         parts = _write_parts(job, rows)
         run_beam(runner, beam_flags, functools.partial(_build, job=job, parts=parts))
         job.shared.raise_reported(ValueError)
-    except ValueError:  # the same error would occur again
-        _delete(job, own)
-        for directory in new_directories:
-            with contextlib.suppress(OSError):
-                directory.rmdir()
+    except ValueError:
+        # An error of the rows would occur again; one of the runner's name must not cost what is done.
+        if job.shared.failed() or not any(pathlib.Path(job.shared.path).glob("answers-*")):
+            _delete(job, own)
+            for directory in new_directories:
+                with contextlib.suppress(OSError):
+                    directory.rmdir()
         raise
     output.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(output, "wb") as file:
@@ -125,7 +126,7 @@ class _Job:
 
 def _delete(job, own):
     job.shared.delete()
-    shutil.rmtree(own, ignore_errors=True)
+    delete_shared(own)
 
 
 def _write_parts(job, rows):

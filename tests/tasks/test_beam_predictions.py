@@ -80,7 +80,9 @@ def test_a_table_and_a_run_that_goes_on(models, source, tmp_path, monkeypatch):
     assert not output.exists()
     done = {path.name for path in tmp_path.glob("answers.csv.parts/*/answers-*")}
     assert done and "answers-000003" not in done
-    monkeypatch.setattr(module, "answered_rows", None if len(done) == 5 else module.answered_rows)
+    with pytest.raises(ValueError, match="Received: 'DirectRuner'"):
+        run(load, source, output, runner="DirectRuner")
+    assert done == {path.name for path in tmp_path.glob("answers.csv.parts/*/answers-*")}
     assert run(load, source, output) == len(TEXTS)
     assert output.read_bytes() == (tmp_path / "plain.csv").read_bytes()
     assert not (tmp_path / "answers.csv.parts").exists()

@@ -5,17 +5,19 @@
     python recipes/benchmark.py train --size mini --peers     # one pre-training step (MLM + NSP)
     python recipes/benchmark.py encode --size base --batch-size 8
     python recipes/benchmark.py serve --model all-MiniLM-L6-v2 --peers   # the exported model, strings to embeddings
+    KERAS_BACKEND=jax python recipes/benchmark.py train --size base --batch-size 256 --precision mixed_bfloat16
 
 Figures are medians of the steady state. With --peers the systems are measured in turn, round by round, in this process,
 so that their ratio holds even if the load of the machine varies. FLOPs are counted by one formula for all of them
-(kbert/training/flops.py).
+(kbert/training/flops.py). On JAX `train` runs without TensorFlow; on a known GPU or TPU it prints the model FLOPs
+utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
 """
 
 import argparse
 import importlib
 import json
 
-from flags import command, directory, file, plain_errors, positive_int
+from flags import command, directory, file, plain_errors, positive_int, rate
 
 PARTS = {  # name → module of kbert.benchmarks, function
     "tokenize": ("text", "tokenize"),
@@ -37,6 +39,7 @@ def parse_arguments(argv):
     add("--max-predictions", type=positive_int, default=20, metavar="N", help=predictions)
     add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
     add("--xla", default="auto", choices=["auto", "on", "off"])
+    add("--dropout", type=rate, metavar="X", help="train: instead of 0.1")
     add("--corpus", nargs="+", metavar="GLOB", help="real text (default: the prose of this installation)")
     add("--records", metavar="DIR", type=directory, help="input: records of prepare_records.py instead of text")
     vocabulary = "vocab.txt (default: one of 8,000 tokens is learned from the prose)"
@@ -56,7 +59,7 @@ def main(argv=None):
     part, as_json = arguments.pop("part"), arguments.pop("json")
     with plain_errors():
         from kbert.benchmarks.settings import BenchmarkSettings
-        from kbert.training.flops import matmul_peak, peak_memory_bytes
+        from kbert.training.flops import device_name, matmul_peak, nominal_peak, peak_memory_bytes
 
         settings = BenchmarkSettings(**arguments)
         module, function = PARTS[part]
@@ -66,9 +69,12 @@ def main(argv=None):
         peak = matmul_peak(settings.precision)
         result["matmul_peak_gflops_per_second"] = peak / 1e9
         result["share_of_matmul_peak"] = result["gflops_per_second"] * 1e9 / peak
+        result["device"] = device_name()
+        if nominal := nominal_peak(result["device"], settings.precision):
+            result["model_flops_utilisation"] = result["gflops_per_second"] * 1e9 / nominal
     result["peak_memory_mib"] = round(peak_memory_bytes() / 2**20)
-    for name, rate in result.get("peers", {}).items():
-        print(f"{name:28s} {rate:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / rate:.2f} times as fast")
+    for name, speed in result.get("peers", {}).items():
+        print(f"{name:28s} {speed:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / speed:.2f} times as fast")
     if as_json:
         print(json.dumps(result))
     else:

@@ -1,11 +1,7 @@
 """The batches that the models are measured on, synthetic or real."""
 
+import keras
 import numpy as np
-import tensorflow as tf
-
-from kbert.benchmarks.text import prose_lines, tokens_of
-from kbert.pretraining.dataset import pretraining_dataset
-from kbert.text.tokenizer import BertTokenizer
 
 STEPS = 10  # in one call of fit: its own start-up is not counted
 UNCOUNTED = 3  # the first steps of a fit take up to twice as long
@@ -32,8 +28,12 @@ def synthetic_batch(settings, config):
 
 
 def batches(settings, config):
-    """A dataset of STEPS + UNCOUNTED batches, synthetic or real."""
+    """A dataset of STEPS + UNCOUNTED batches, synthetic or real; synthetic ones need no TensorFlow on JAX."""
     if settings.data == "real":
+        from kbert.benchmarks.text import prose_lines, tokens_of
+        from kbert.pretraining.dataset import pretraining_dataset
+        from kbert.text.tokenizer import BertTokenizer
+
         lines = [] if settings.vocabulary else prose_lines(settings)
         tokenizer = BertTokenizer(tokens_of(settings, lines))
         dataset = pretraining_dataset(
@@ -44,5 +44,24 @@ def batches(settings, config):
             max_predictions=settings.max_predictions,
         )
         return dataset.take(STEPS + UNCOUNTED).cache()
+    if keras.backend.backend() != "tensorflow":
+        return _RepeatedBatch(synthetic_batch(settings, config), STEPS + UNCOUNTED)
+    import tensorflow as tf
+
     batch = tf.data.Dataset.from_tensors(synthetic_batch(settings, config))
     return batch.repeat(STEPS + UNCOUNTED)
+
+
+class _RepeatedBatch(keras.utils.PyDataset):
+    def __init__(self, batch, number):
+        super().__init__()
+        self._batch, self._number = batch, number
+
+    def __len__(self):
+        return self._number
+
+    def __getitem__(self, index):
+        return self._batch
+
+    def as_numpy_iterator(self):
+        return iter([self._batch])  # all are the same

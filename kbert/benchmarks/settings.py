@@ -18,6 +18,7 @@ class BenchmarkSettings:
         max_predictions: int, masked positions of a sequence.
         precision: the Keras dtype policy.
         xla: "auto", "on" or "off".
+        dropout: float, of the training; None: 0.1.
         corpus: patterns of text files; None: the prose of this installation.
         records: directory of records instead of text.
         vocabulary: path of a vocab.txt; None: one of 8,000 tokens is learned from the prose.
@@ -41,6 +42,7 @@ class BenchmarkSettings:
     max_predictions: int = 20
     precision: str = "float32"
     xla: str = "auto"
+    dropout: float | None = None
     corpus: Sequence[str] | None = None
     records: str | os.PathLike | None = None
     vocabulary: str | os.PathLike | None = None
@@ -61,5 +63,5 @@ class BenchmarkSettings:
 
     def of_model(self) -> dict:
         """The settings that a model's figures depend on."""
-        names = ("size", "batch_size", "sequence_length", "max_predictions", "precision", "data")
+        names = ("size", "batch_size", "sequence_length", "max_predictions", "precision", "dropout", "data")
         return {name: getattr(self, name) for name in names}

@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, H hidden, A heads, D head width.
 import keras
 from keras import ops
 
+from kbert.layers.fused_attention import can_fuse_attention, fused_attention
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
@@ -31,7 +32,8 @@ class SelfAttention(keras.layers.Layer):
         ValueError: `num_heads` does not divide H.
 
     Source: Vaswani et al. 2017, section 3.2; Google's ``modeling.py``, ``attention_layer``. The softmax is computed in
-    float32 under any dtype policy.
+    float32 under any dtype policy. On the JAX backend a GPU computes all of it as one kernel where no probabilities are
+    dropped or returned (`kbert.layers.fused_attention`).
 
     Example::
 
@@ -74,9 +76,13 @@ class SelfAttention(keras.layers.Layer):
         batch, length, hidden_dim = ops.shape(x)
         rows = ops.reshape(x, (-1, hidden_dim))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
         heads = (batch, length, self.num_heads, self.head_dim)
-        query = _split_heads(self.query(rows) * (self.head_dim**-0.5), heads)  # [B, A, S, D]
-        key = _split_heads(self.key(rows), heads)
-        value = _split_heads(self.value(rows), heads)
+        query, key, value = self.query(rows) * (self.head_dim**-0.5), self.key(rows), self.value(rows)
+        is_dropping = training and self.attention_dropout > 0.0
+        if not return_probs and not is_dropping and can_fuse_attention(self.compute_dtype):
+            context = fused_attention(*(ops.reshape(part, heads) for part in (query, key, value)), bias)  # [B, S, A, D]
+            output = self.output_projection(ops.reshape(context, (-1, hidden_dim)))
+            return ops.reshape(output, (batch, length, hidden_dim))
+        query, key, value = (_split_heads(part, heads) for part in (query, key, value))  # [B, A, S, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, A, S, S]
         scores = ops.cast(scores, "float32")
         probs = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)

@@ -12,6 +12,7 @@ from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
 from kbert.models.quantized_layers import quantize_layers, quantized_layers
+from kbert.models.train_step import check_micro_batches, has_replicas, train_in_parts
 from kbert.models.trainability import set_trainability, set_trainable, trainability
 from kbert.optim.adamw import AdamW
 
@@ -39,6 +40,7 @@ class BertModel(CompatibleModel):
 
     task: str
     token_outputs: tuple[str, ...] = ()
+    micro_batches, compiles_gradient = 1, False
 
     def __init__(self, inputs, outputs, dtype=None, name=None, trainable=True):
         # No other arguments: a functional model of Keras silently ignores those that it does not know.
@@ -86,6 +88,9 @@ class BertModel(CompatibleModel):
         loss_weights=None,
         metrics=None,
         weighted_metrics="auto",
+        *,
+        micro_batches=1,
+        jit_compile="auto",
         **kwargs,
     ):
         """`keras.Model.compile`, with the paper's defaults.
@@ -96,10 +101,14 @@ class BertModel(CompatibleModel):
             loss_weights, metrics: as in Keras.
             weighted_metrics: "auto" is `default_metrics` if `loss` is "auto" and no `metrics` are given, otherwise
                 none: labels for another loss may have another form.
-            **kwargs: other arguments of `keras.Model.compile`: run_eagerly, steps_per_execution, jit_compile ...
+            micro_batches: int, in how many parts, one after the other, a replica computes the gradient of its share of
+                a batch (TensorFlow); loss and update are those of the whole batch, in less memory.
+            jit_compile: as in Keras; with several replicas XLA then compiles the gradient inside each of them.
+            **kwargs: other arguments of `keras.Model.compile`: run_eagerly, steps_per_execution ...
 
         Raises:
-            ValueError: a loss or metric that would take logits for probabilities.
+            ValueError: a loss or metric that would take logits for probabilities; `micro_batches` below 1, or above 1
+                on another backend than TensorFlow or with an optimizer that accumulates gradients itself.
         """
         if weighted_metrics == "auto":
             weighted_metrics = self.default_metrics() or None if loss == "auto" and metrics is None else None
@@ -107,12 +116,22 @@ class BertModel(CompatibleModel):
         optimizer = self.default_optimizer() if optimizer == "auto" else optimizer
         metrics, weighted_metrics = (metrics_from_logits(some, self.output) for some in (metrics, weighted_metrics))
         loss = losses_from_logits(loss)
+        check_micro_batches(micro_batches, optimizer)
+        self.micro_batches, self.compiles_gradient = micro_batches, jit_compile is True and has_replicas(self)
+        if self.compiles_gradient:
+            jit_compile = False
+        kwargs["jit_compile"] = jit_compile
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
 
     def compile_from_config(self, config):  # as Keras does it where `compile` is its own
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
+
+    def train_step(self, *args):
+        if self.micro_batches == 1 and not self.compiles_gradient:
+            return super().train_step(*args)
+        return train_in_parts(self, *args, self.micro_batches, self.compiles_gradient)
 
     def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):
         x, y = lists_to_arrays(x), lists_to_arrays(y)

@@ -9,7 +9,7 @@ Shapes: B batch, S sequence, P predictions, C choices, N labels, V vocabulary; "
 import keras
 from keras import ops
 
-from kbert.optim.cross_entropy import broadcast_weights, cross_entropy, on_or_off, without_padding
+from kbert.optim.cross_entropy import IGNORED_LABEL, broadcast_weights, cross_entropy, on_or_off, without_padding
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 
 
@@ -25,6 +25,8 @@ class WeightedMeanLoss(keras.losses.Loss):
     """
 
     epsilon = 0.0
+    ignored_label = IGNORED_LABEL  # has no weight; None: every label has
+    whole_batch = None  # a `WholeBatch` while a part of one is computed
 
     def __init__(self, name=None):
         super().__init__(name=name)
@@ -32,7 +34,9 @@ class WeightedMeanLoss(keras.losses.Loss):
     def __call__(self, y_true, y_pred, sample_weight=None):
         with keras.name_scope(self.name):
             values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
-            return _global_mean(ops.sum(values * weights), ops.sum(weights), self.epsilon)
+            if self.whole_batch is None:
+                return _global_mean(ops.sum(values * weights), ops.sum(weights), self.epsilon)
+            return self.whole_batch.share(ops.sum(values * weights), self.epsilon)
 
     def call(self, y_true, y_pred):
         values, weights = self.values_and_weights(y_true, y_pred, None)
@@ -40,6 +44,13 @@ class WeightedMeanLoss(keras.losses.Loss):
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         raise NotImplementedError
+
+    def total_weight(self, y_true, sample_weight):
+        """float32 []: the sum of the weights that `values_and_weights` gives, which do not depend on `y_pred`."""
+        weights = broadcast_weights(sample_weight, y_true)
+        if self.ignored_label is not None:
+            weights *= ops.cast(ops.not_equal(y_true, self.ignored_label), "float32")
+        return ops.sum(weights)
 
     def get_config(self):
         return {"name": self.name}
@@ -152,6 +163,9 @@ class SpanLoss(ClassificationLoss):
         values, weights = super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
         return 0.5 * values, weights
 
+    def total_weight(self, y_true, sample_weight):
+        return super().total_weight(y_true if len(y_true.shape) == 1 else y_true[:, 0], sample_weight)
+
 
 @keras.saving.register_keras_serializable("kbert")
 class MultiLabelLoss(WeightedMeanLoss):
@@ -195,6 +209,8 @@ class RegressionLoss(WeightedMeanLoss):
 
         BertRegressor(config).compile(AdamW(2e-5), loss={"score": RegressionLoss()})
     """
+
+    ignored_label = None
 
     def __init__(self, name="regression_loss"):
         super().__init__(name=name)

@@ -17,6 +17,7 @@ from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.keras_compat import with_known_length
+from kbert.pretraining.data_service import from_service
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, packed_rows, row_of_pairs
 from kbert.pretraining.pairs import PairTable, count_pairs, sentence_pairs
@@ -58,6 +59,7 @@ def pretraining_dataset(
     format="auto",
     language="en",
     pool_sentences=POOL_SENTENCES,
+    data_service=None,
 ):
     """The batches of BERT's pre-training, from a corpus of text or from records.
 
@@ -95,6 +97,8 @@ def pretraining_dataset(
         format, language: of a text corpus.
         pool_sentences: how many sentences of text are held in memory, to draw random next sentences from and to
             shuffle.
+        data_service: "host:port" of a `kbert.pretraining.data_service.DataService` that makes the training batches, of
+            records that it sees under the same path.
 
     Returns:
         tf.data.Dataset of (inputs, labels, sample_weight) with static shapes. inputs: `token_ids`, `segment_ids`
@@ -153,9 +157,11 @@ def pretraining_dataset(
 
     rows_before = start_step * batch_size + start_row
     if isinstance(source, str | os.PathLike) and is_records(source):
-        records = Records(source)
+        records = Records(source, in_graph=data_service is not None)
         records.check_tokenizer(tokenizer)
         pools, rows_before = record_pools(records, seed, epochs, evaluation, count, rows_before)
+    elif data_service is not None:
+        raise ValueError(f"A data service makes batches of records. Received: {source!r}, which are none")
     else:
         documents = text_documents(source, format, language, seed, epochs, evaluation, held_out)
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
@@ -193,6 +199,8 @@ def pretraining_dataset(
         dataset = dataset.map(_graph(lambda *batch: _filled(batch, batch_size)))
     if batches is not None:
         dataset = dataset.take(batches)
+    if data_service is not None:
+        dataset = from_service(dataset, data_service)
     if evaluation:
         dataset = dataset.cache()
         with reading_errors():

@@ -8,6 +8,23 @@ import resource
 import sys
 import time
 
+import keras
+
+_TERAFLOPS = (  # of bfloat16; the first name that a device's name contains
+    ("H200", 989),
+    ("H100 PCIe", 756),
+    ("H100", 989),
+    ("A100", 312),
+    ("L40S", 362),
+    ("A10", 125),
+    ("TPU v6", 918),
+    ("TPU v5 lite", 197),
+    ("TPU v5e", 197),
+    ("TPU v5", 459),
+    ("TPU v4", 275),
+    ("TPU v3", 123),
+)
+
 
 def training_flops_per_token(config, sequence_length, predictions):
     """Floating-point operations of one pre-training step per token, the masked-LM head on gathered positions.
@@ -48,6 +65,8 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
     Returns:
         float, FLOP/s.
     """
+    if keras.backend.backend() == "jax":
+        return _jax_matmul_peak(precision.removeprefix("mixed_"), size, seconds)
     import tensorflow as tf
 
     dtype = precision.removeprefix("mixed_")
@@ -66,6 +85,60 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
         product().numpy()
         best = min(best, time.perf_counter() - start)
     return 2.0 * size**3 / best
+
+
+def _jax_matmul_peak(dtype, size, seconds):
+    import jax
+
+    size = size or (2048 if jax.default_backend() == "cpu" else 8192)
+    a, b = (jax.random.normal(jax.random.key(seed), (size, size), dtype) for seed in (0, 1))
+    product = jax.jit(lambda a, b: a @ b)
+    product(a, b).block_until_ready()
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        product(a, b).block_until_ready()
+        best = min(best, time.perf_counter() - start)
+    return 2.0 * size**3 / best
+
+
+def nominal_peak(device: str, precision: str = "bfloat16"):
+    """What the maker of an accelerator gives as its peak of dense matrix products, in FLOP/s; None if it is not known.
+
+    MFU is the share of this peak that a training's own operations reach.
+
+    Args:
+        device: str, as JAX or TensorFlow name it, such as "NVIDIA H200".
+        precision: as for `matmul_peak`; peaks are known of bfloat16 and float16.
+
+    Source: the makers' data sheets, without sparsity.
+
+    Example::
+
+        nominal_peak("NVIDIA A100-SXM4-80GB")  # 3.12e14
+    """
+    if precision.removeprefix("mixed_") not in ("bfloat16", "float16"):
+        return None
+    return next((1e12 * peak for name, peak in _TERAFLOPS if name in device), None)
+
+
+def device_name() -> str:
+    """The name of the first GPU or TPU of this process, else "CPU".
+
+    Example::
+
+        device_name()  # "NVIDIA H200"
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        device = jax.devices()[0]
+        return "CPU" if device.platform == "cpu" else device.device_kind
+    import tensorflow as tf
+
+    for device in tf.config.list_physical_devices("GPU"):
+        return tf.config.experimental.get_device_details(device).get("device_name", "GPU")
+    return "TPU" if tf.config.list_physical_devices("TPU") else "CPU"
 
 
 def peak_memory_bytes():

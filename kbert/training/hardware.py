@@ -89,7 +89,8 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
             one.
         precision: "auto" is float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
             cores. Weights, normalisation statistics and losses are float32 always.
-        xla: "auto" is on for one GPU, else off.
+        xla: "auto" is on for one GPU, else off. "on" with several replicas compiles the forward and the backward pass
+            inside each of them (of kbert's models; Keras itself would compile the strategy's code, and fail).
         logical_cpus: int, the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
             tested without GPUs.
         threads: int, TensorFlow's threads inside an operation; default: one per core.
@@ -126,7 +127,6 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
     name, why = _choose_name(strategy, gpus)
     if not gpus and name != "tpu":  # on other devices the C library has no large tensors, but many threads on one arena
         keep_freed_memory()
-    _check_xla(strategy if name == "one" else name, xla)
     built = _strategy(name)
     devices = _describe_devices(name, built, gpus)
     policy, policy_why = _choose_precision(precision, name, gpus)
@@ -286,19 +286,12 @@ def _choose_precision(precision, name, gpus):
     return "float32", f"auto: compute capability {min(gpus)} has no tensor cores"
 
 
-def _check_xla(name, xla):
-    if xla == "on" and name in ("mirrored", "multiworker"):
-        raise ValueError(
-            "choose_hardware: Keras would compile the strategy's own code, which XLA cannot run with several replicas. "
-            f'Received: xla="on" with strategy {name!r}. Leave it on "auto", or use one device.'
-        )
-
-
 def _choose_xla(xla, name, gpus):
     if name == "tpu":
         return False, "the TPU strategy compiles by itself"
     if xla != "auto":
-        return xla == "on", "asked for"
+        inside = ": forward and backward pass, inside each replica" if xla == "on" and name != "one" else ""
+        return xla == "on", f"asked for{inside}"
     if name != "one":
-        return False, "auto: Keras cannot compile steps of several replicas"
+        return False, "auto: several replicas"
     return (True, "auto: one GPU") if gpus else (False, "auto: on a CPU it takes long to compile and gains little")

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from kbert.config import BertConfig
-from kbert.training.flops import inference_flops_per_token, matmul_peak, peak_memory_bytes, training_flops_per_token
+from kbert.training.flops import (
+    inference_flops_per_token,
+    matmul_peak,
+    nominal_peak,
+    peak_memory_bytes,
+    training_flops_per_token,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +46,10 @@ def test_peak_memory_is_the_kernels_high_water_mark():
         pytest.skip("only Linux tells it another way")
     kilobytes = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))
     assert peak_memory_bytes() == pytest.approx(1024 * int(kilobytes), rel=0.02)
+
+
+def test_the_peaks_of_makers():
+    assert nominal_peak("NVIDIA H200") == nominal_peak("NVIDIA H100 80GB HBM3", "mixed_bfloat16") == 989e12
+    assert nominal_peak("NVIDIA H100 PCIe", "float16") == 756e12
+    assert nominal_peak("TPU v5p") == 459e12 and nominal_peak("TPU v5 lite") == 197e12
+    assert nominal_peak("NVIDIA H200", "float32") is None and nominal_peak("CPU") is None

@@ -79,9 +79,13 @@ def test_freed_memory_is_kept_where_the_cpu_computes(no_accelerator, monkeypatch
     assert len(calls) == kept
 
 
-def test_xla_does_not_go_with_replicas():
-    with pytest.raises(ValueError, match="Received: xla=\"on\" with strategy 'mirrored'"):
-        choose_hardware("mirrored", xla="on")
+def test_xla_with_replicas_is_on_where_asked_for():
+    assert hardware._choose_xla("auto", "mirrored", [(8, 0)] * 2) == (False, "auto: several replicas")
+    assert hardware._choose_xla("on", "mirrored", []) == (
+        True,
+        "asked for: forward and backward pass, inside each replica",
+    )
+    assert hardware._choose_xla("on", "one", []) == (True, "asked for")
 
 
 @pytest.mark.parametrize("arguments", [{"strategy": "two"}, {"precision": "float8"}, {"xla": "maybe"}])

@@ -57,6 +57,11 @@ def test_classification_with_an_uneven_last_batch_is_that_of_one_device(results,
     assert_close(results["mirrored"]["classification"][part], results["one"]["classification"][part])
 
 
+@pytest.mark.parametrize("part", ["history", "evaluation", "weights"])
+def test_micro_batches_compiled_inside_each_replica_are_one_batch(results, part):
+    assert_close(results["mirrored"]["pretraining_in_parts"][part], results["one"]["pretraining"][part], 2e-5)
+
+
 def test_mixed_float16_trains(results):
     result = results["mirrored"]["half_precision"]
     assert result["optimizer"] == "LossScaleOptimizer"

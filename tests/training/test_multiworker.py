@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -138,3 +139,45 @@ def test_a_worker_that_is_lost_ends_the_others_within_a_minute(tmp_path, fault, 
     processes[1 - survivor].communicate(timeout=120)
     assert processes[survivor].returncode == 1
     assert re.search(message, errors), errors[-3000:]
+
+
+TRAINING = """
+import json, os, sys
+from helpers import tiny_pretraining as tiny
+from kbert.training.hardware import choose_hardware
+from kbert.training.program import run_program
+from kbert.training.resume import fit_steps
+
+output, kill_at = sys.argv[1], int(sys.argv[2])
+
+def main():
+    hardware = choose_hardware("multiworker")
+    with hardware.scope():
+        model = tiny.compiled_model(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
+    is_killed = kill_at and not hardware.is_chief
+    callbacks = [tiny.Kill(kill_at)] if is_killed else []
+    fit_steps(model, tiny.make_dataset, tiny.STEPS, output, window=tiny.WINDOW, callbacks=callbacks)
+    if hardware.is_chief:
+        tiny.np.savez(os.path.join(output, "weights.npz"), *model.get_weights())
+
+run_program(main, resumes=True)
+"""
+
+
+def test_a_worker_killed_in_training_ends_the_other_and_the_same_command_continues(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish([start(tmp_path / "train.py", whole, 0, TF_CONFIG=config) for config in cluster()])
+    survivor, victim = [start(tmp_path / "train.py", killed, 6, TF_CONFIG=config) for config in cluster()]
+    victim.communicate(timeout=200)
+    assert victim.returncode == -9
+    ended = time.monotonic()
+    _, errors = survivor.communicate(timeout=200)
+    assert time.monotonic() - ended < 60
+    assert survivor.returncode == 1 and "Traceback" not in errors, errors[-3000:]
+    assert re.search("error: This run lost contact with worker 1.*Start the same command on all workers again", errors)
+    assert (killed / "checkpoints" / "step-0000000004").is_dir() and not (killed / "weights.npz").exists()
+    finish([start(tmp_path / "train.py", killed, 0, TF_CONFIG=config) for config in cluster()])
+    with np.load(whole / "weights.npz") as expected, np.load(killed / "weights.npz") as found:
+        for name in expected.files:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-6, atol=1e-7)

@@ -47,6 +47,7 @@ def pretrain(
     log_every=None,
     callbacks=(),
     log_dir=None,
+    data_service=None,
     output=None,
     overwrite=False,
     dry_run=False,
@@ -104,6 +105,7 @@ def pretrain(
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
         log_dir: path of the TensorBoard logs; logs/ in `output` by default.
+        data_service: "host:port" of a service that makes the training batches (recipes/serve_data.py); of records.
         output: path of a directory.
         overwrite: bool, delete another run in `output`.
         dry_run: bool, train and write nothing: `metrics` has the sequences of an epoch, parameters and tokens, and
@@ -137,6 +139,7 @@ def pretrain(
         log_every=log_every,
         callbacks=callbacks,
         log_dir=log_dir,
+        data_service=data_service,
         output=output,
         overwrite=overwrite,
         dry_run=dry_run,

@@ -42,11 +42,11 @@ def make_dataset(settings, tokenizer, stage=None, **which):
     )
 
 
-def stage_dataset(settings, tokenizer, start_step, starts):
-    """The batches from a step to the end of its stage, as `fit_steps` asks for them."""
+def stage_dataset(settings, tokenizer, start_step, starts, data_service=None):
+    """The batches from a step to the end of its stage, as `fit_steps` asks for them; `data_service` may make them."""
     stages = settings.stages()
     row = first_row(stages, starts, start_step)
-    return make_dataset(settings, tokenizer, stages[len(starts) - 1], start_row=row)
+    return make_dataset(settings, tokenizer, stages[len(starts) - 1], start_row=row, data_service=data_service)
 
 
 def make_evaluations(settings, tokenizer):

@@ -33,13 +33,14 @@ _LOG_EVERY = 100  # steps, where nothing is given
 
 
 def run_pretraining(
-    settings, *, checkpoint_every, keep_every, log_every, callbacks, log_dir, output, overwrite, dry_run
+    settings, *, checkpoint_every, keep_every, log_every, callbacks, log_dir, data_service, output, overwrite, dry_run
 ) -> PretrainingRun:
     """Trains as the settings say; `kbert.pretrain` explains the arguments.
 
     Args:
         settings: `PretrainingSettings`.
-        checkpoint_every, keep_every, log_every, callbacks, log_dir, output, overwrite, dry_run: of `kbert.pretrain`.
+        checkpoint_every, keep_every, log_every, callbacks, log_dir, data_service, output, overwrite, dry_run: of
+            `kbert.pretrain`.
 
     Raises:
         As `kbert.pretrain`.
@@ -97,7 +98,7 @@ def run_pretraining(
     shown = evaluations[stages[0].number]
     history = fit_steps(
         model,
-        lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts),
+        lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, data_service),
         settings.steps,
         run.path if run else None,
         window=log_every,

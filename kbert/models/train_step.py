@@ -1,0 +1,143 @@
+"""A training step in parts: micro-batches whose gradients add up, and a gradient that XLA compiles in each replica.
+
+Keras compiles a step together with the code of its strategy, which XLA cannot run with several replicas; and its
+optimizers' gradient accumulation fails under strategies, and takes the mean of micro-batches as if each had as many
+predictions (Keras 3.15). Here the parts share the weights of the whole batch, so that any number of micro-batches and
+replicas gives the gradient of the batch.
+
+Shapes: B batch (of a replica), M micro-batches.
+"""
+
+import contextlib
+
+import keras
+
+from kbert.optim.losses import WeightedMeanLoss
+from kbert.optim.replicas import count_replicas, sum_over_replicas
+from kbert.optim.whole_batch import WholeBatch
+
+
+def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
+    """One training step on TensorFlow, inside a replica: the metrics after it.
+
+    Args:
+        model: a compiled kbert model.
+        data: (inputs, labels, sample weights) of this replica.
+        micro_batches: M; must divide B.
+        compiled: whether XLA compiles the forward and the backward pass; the exchange between replicas and the
+            optimizer's update stay outside.
+
+    Raises:
+        ValueError: `micro_batches` does not divide B.
+    """
+    import tensorflow as tf
+
+    inputs, labels, weights = data if len(data) == 3 else (*data, None)
+    rows = keras.tree.flatten(inputs)[0].shape[0]
+    if micro_batches > 1 and (rows is None or rows % micro_batches):
+        raise ValueError(
+            f"{type(model).__name__}: expected batches whose size a replica can divide into micro_batches="
+            f"{micro_batches}. Received: {'batches of varying size' if rows is None else f'{rows} rows a replica'}"
+        )
+    # Micro-batch i has the rows i, i + M ...
+    data = keras.tree.map_structure(lambda column: _divided(column, micro_batches), (inputs, labels, weights))
+    variables = model.trainable_weights
+    totals = _total_weights(model, inputs, labels, weights)
+
+    def gradient(data, totals):
+        def add_part(part, sums):
+            micro_batch = keras.tree.map_structure(lambda column: None if column is None else column[part], data)
+            with _shares_of(model, totals, micro_batches):
+                gradients = _gradient(model, *micro_batch, variables)
+            return part + 1, [one + other for one, other in zip(sums, gradients, strict=True)]
+
+        zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+        _, sums = tf.while_loop(lambda part, _: part < micro_batches, add_part, (0, zeros), parallel_iterations=1)
+        return [total / micro_batches for total in sums]
+
+    if compiled:
+        gradient = tf.function(gradient, jit_compile=True, autograph=False)
+    model.optimizer.apply(gradient(data, totals), variables)
+    return model.get_metrics_result()
+
+
+def _divided(column, micro_batches):
+    import tensorflow as tf
+
+    if column is None:
+        return None
+    if micro_batches == 1:
+        return column[None]
+    others = [-1 if size is None else size for size in column.shape[1:]]
+    column = tf.reshape(column, [column.shape[0] // micro_batches, micro_batches, *others])
+    return tf.transpose(column, (1, 0, *range(2, len(column.shape))))
+
+
+def _gradient(model, inputs, labels, weights, variables):
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = model.compute_loss(inputs, labels, outputs, weights, training=True)
+        scaled = model.optimizer.scale_loss(loss)
+    tracker = next(metric for metric in model.metrics if metric.name == "loss")
+    tracker.update_state(loss * count_replicas(), sample_weight=tf.shape(keras.tree.flatten(inputs)[0])[0])
+    model.compute_metrics(inputs, labels, outputs, weights)
+    return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, variables)]  # dense
+
+
+def _total_weights(model, inputs, labels, weights):
+    """Of the whole batch of all replicas: the sum of the weights of each of kbert's losses, by output.
+
+    The entry "" is how many times more rows a replica has on average than this one: Keras weighs the values that
+    replicas report with their rows.
+    """
+    import tensorflow as tf
+
+    totals = {"": tf.cast(tf.shape(keras.tree.flatten(inputs)[0])[0], "float32")}
+    for name, loss in _losses(model).items():
+        if isinstance(loss, WeightedMeanLoss):
+            label, weight = (part.get(name) if isinstance(part, dict) else part for part in (labels, weights))
+            totals[name] = loss.total_weight(label, weight)
+    sums = dict(zip(totals, sum_over_replicas(list(totals.values())), strict=True))
+    return sums | {"": tf.math.divide_no_nan(sums[""] / count_replicas(), totals[""])}
+
+
+@contextlib.contextmanager
+def _shares_of(model, totals, micro_batches):
+    losses = {name: loss for name, loss in _losses(model).items() if name in totals}
+    for name, loss in losses.items():
+        loss.whole_batch = WholeBatch(totals[name], micro_batches, totals[""])
+    try:
+        yield
+    finally:
+        for loss in losses.values():
+            loss.whole_batch = None
+
+
+def _losses(model):
+    """output → loss, as they were given to `compile`."""
+    names = sorted(model.output)
+    losses = model.loss
+    if isinstance(losses, dict):
+        return losses
+    return dict(zip(names, losses if isinstance(losses, list | tuple) else [losses], strict=False))
+
+
+def has_replicas(model) -> bool:
+    """Whether several replicas train the model together, under `tf.distribute`."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return strategy is not None and strategy.num_replicas_in_sync > 1
+
+
+def check_micro_batches(micro_batches, optimizer):
+    """Raises ValueError unless a model can be compiled with so many micro-batches."""
+    accumulates = getattr(optimizer, "gradient_accumulation_steps", None)
+    if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
+        raise ValueError(f"compile: `micro_batches` must be an integer of at least 1. Received: {micro_batches!r}")
+    if micro_batches > 1 and (keras.backend.backend() != "tensorflow" or accumulates):
+        raise ValueError(
+            "compile: `micro_batches` is for TensorFlow and an optimizer without `gradient_accumulation_steps`. "
+            f"Received: micro_batches={micro_batches}, backend {keras.backend.backend()}, "
+            f"gradient_accumulation_steps={accumulates}"
+        )

@@ -1,0 +1,96 @@
+"""Micro-batches, one after the other, give the loss, the metrics and the update of the whole batch."""
+
+import keras
+import numpy as np
+import pytest
+from helpers import tiny_pretraining as tiny
+
+from kbert.models.regressor import BertRegressor
+from kbert.optim import losses
+from kbert.optim.adamw import AdamW
+from kbert.optim.whole_batch import WholeBatch
+
+SMALL = {"num_layers": 1, "hidden_dropout": 0.0, "attention_dropout": 0.0}
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(4, 3)).astype("float32")
+WEIGHTS = np.array([1.0, 0.5, 0.0, 2.0], "float32")
+
+
+@pytest.mark.parametrize(
+    "loss, labels, logits",
+    [
+        (losses.ClassificationLoss(), np.array([0, 2, 1, -1]), LOGITS),
+        (losses.MaskedLanguageModelLoss(), np.array([[0, -1], [2, 1], [1, 1], [-1, 0]]), np.stack([LOGITS] * 2, 1)),
+        (losses.NextSentenceLoss(), np.array([[0], [1], [-1], [1]]), LOGITS[:, None, :2]),
+        (losses.SpanLoss(), np.array([0, 2, 1, -1]), LOGITS),
+        (losses.SpanLoss(), np.array([[0, 1], [2, 3], [1, 2], [-1, 3]]), LOGITS),
+        (losses.MultiLabelLoss(), np.array([[0, 1, -1], [1, 1, 1], [0, 0, 0], [-1, -1, 1]]), LOGITS),
+        (losses.RegressionLoss(), np.array([-1.0, 0.5, 2.0, 3.0]), LOGITS[:, 0]),
+    ],
+)
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_the_weight_of_a_batch_is_known_without_logits(loss, labels, logits, weights):
+    expected = np.sum(loss.values_and_weights(labels, logits, weights)[1])
+    np.testing.assert_allclose(loss.total_weight(labels, weights), expected)
+
+
+def test_replicas_with_unequal_numbers_of_rows_report_the_loss_of_the_whole_batch():
+    """Keras adds up their gradients, and weighs R times the value of each of R replicas with its rows."""
+    values, rows = np.array([1.0, 5.0, 2.0, 4.0, 3.0], "float32"), np.array([3, 2])
+    parts = np.split(values, [3])
+    shares = [
+        float(WholeBatch(np.float32(5.0), 1, np.float32(rows.mean() / len(part))).share(part.sum(), 0.0))
+        for part in parts
+    ]
+    np.testing.assert_allclose(2 * np.dot(shares, rows) / rows.sum(), values.mean(), rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return train()
+
+
+def train(**arguments):
+    model = tiny.compiled_model(AdamW(0.01, global_clipnorm=0.5), **SMALL)
+    if arguments:
+        model.compile(model.optimizer, **arguments)
+    history = model.fit(tiny.make_dataset(), steps_per_epoch=3, epochs=2, shuffle=False, verbose=0).history
+    return model, history
+
+
+@pytest.mark.parametrize("arguments", [{"micro_batches": 3}, {"micro_batches": 2, "jit_compile": True}])
+def test_micro_batches_are_the_whole_batch(whole, arguments):
+    """Their numbers of predictions differ, so that the mean of their means would be another loss."""
+    model, history = train(**arguments)
+    assert model.optimizer.iterations.numpy() == 6
+    for name, values in whole[1].items():
+        np.testing.assert_allclose(history[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
+    for expected, found in zip(whole[0].get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_one_output_and_another_loss():
+    inputs, _, _ = next(iter(tiny.make_dataset()))
+    inputs = {name: value.numpy() for name, value in inputs.items() if name != "mask_positions"}
+    scores = np.linspace(-1, 1, tiny.B).astype("float32")
+    histories = []
+    for loss in ("auto", "mse"):
+        for micro_batches in (1, 2):
+            keras.utils.set_random_seed(1)
+            model = BertRegressor(tiny.config(**SMALL))
+            model.compile(AdamW(0.01), loss, micro_batches=micro_batches)
+            histories.append(model.fit(inputs, scores, batch_size=tiny.B, epochs=3, shuffle=False, verbose=0).history)
+    for history in histories:
+        np.testing.assert_allclose(history["loss"], histories[0]["loss"], rtol=1e-5)
+
+
+def test_wrong_numbers():
+    model = tiny.compiled_model(**SMALL)
+    for wrong in (0, True, 1.5):
+        with pytest.raises(ValueError, match="`micro_batches` must be an integer of at least 1. Received"):
+            model.compile(micro_batches=wrong)
+    with pytest.raises(ValueError, match="Received: micro_batches=2, .*gradient_accumulation_steps=2"):
+        model.compile(AdamW(0.1, gradient_accumulation_steps=2), micro_batches=2)
+    model.compile(micro_batches=4)
+    with pytest.raises(ValueError, match="divide into micro_batches=4. Received: 6 rows a replica"):
+        model.fit(tiny.make_dataset(), steps_per_epoch=1, verbose=0)

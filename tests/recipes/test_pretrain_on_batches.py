@@ -1,0 +1,49 @@
+"""write_batches.py and pretrain_on_batches.py: the recipes around what tests/training/test_jax_training.py shows."""
+
+import json
+
+import pytest
+from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
+from helpers.run_recipe import read_json, run_recipe
+
+import kbert
+
+QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--evaluation-batches", 2)
+
+
+@pytest.fixture(scope="module")
+def batches(records, tmp_path_factory):  # noqa: F811
+    directory = tmp_path_factory.mktemp("written") / "batches"
+    run_recipe("write_batches", "--records", records, "--output", directory, "--steps", 4, *QUICK, "--whole-word")
+    return directory
+
+
+def test_writes_and_trains(batches, tmp_path, capsys):
+    assert read_json(batches / "batches.json")["whole_word"] is True
+    arguments = ("--batches", batches, "--output", tmp_path / "run", "--checkpoint-every", 2, "--dropout", 0)
+    run_recipe("pretrain_on_batches", *arguments, "--json")
+    printed = capsys.readouterr().out
+    assert "4 batches of 4 rows of 16 tokens" in printed and "held-out: loss" in printed
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert json.loads(printed.splitlines()[-1]) == metrics and metrics["steps"] == 4
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert left == {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl"}
+    assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.sequence_length == 16
+    with pytest.raises(SystemExit, match="holds the finished run"):
+        run_recipe("pretrain_on_batches", *arguments)
+    more = (*arguments, "--overwrite", "--init", tmp_path / "run", "--steps", 2)
+    with pytest.raises(SystemExit, match="init"):
+        run_recipe("pretrain_on_batches", *more, "--size", "tiny")
+    more = ("--batches", batches, "--output", tmp_path / "next", "--init", tmp_path / "run", "--steps", 2)
+    run_recipe("pretrain_on_batches", *more)
+    made_by = read_json(tmp_path / "next" / "model" / "manifest.json")["made_by"]
+    assert made_by["inputs"]["init"]["made_by"]["metrics"] == metrics
+
+
+def test_what_is_refused(batches, records, tmp_path):  # noqa: F811
+    arguments = ("--records", records, "--output", batches, "--steps", 2, *QUICK)
+    with pytest.raises(SystemExit, match="error: .*batches"):
+        run_recipe("write_batches", *arguments)
+    with pytest.raises(SystemExit, match="`init` must be a kbert directory. Received"):
+        run_recipe("pretrain_on_batches", "--batches", batches, "--init", tmp_path, "--output", tmp_path / "run")
+    assert not (tmp_path / "run").exists()

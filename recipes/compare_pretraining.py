@@ -1,0 +1,43 @@
+"""Compare pre-trainings by their held-out loss against hours of training: a table and a plot.
+
+    for settings in paper small-budget; do
+        python recipes/pretrain.py --records records --size mini --settings $settings --batch-size 32 --hours 2 \\
+            --output runs/mini-$settings
+    done
+    python recipes/compare_pretraining.py --runs runs/mini-paper runs/mini-small-budget --output runs/comparison
+
+--output receives comparison.md and comparison.svg. Runs need not be finished.
+"""
+
+import argparse
+import pathlib
+
+from flags import command, directory, plain_errors
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--runs", nargs="+", type=directory, required=True, metavar="DIR", help="outputs of pretrain.py")
+    score = "of history.jsonl (default: val_mlm_cross_entropy)"
+    add("--score", default="val_mlm_cross_entropy", metavar="NAME", help=score)
+    add("--output", type=pathlib.Path, required=True, metavar="DIR", help="where table and plot go")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    arguments = parse_arguments(argv)
+    from kbert.tasks.pretraining.compare_runs import comparison_plot, comparison_table, read_curve
+
+    with plain_errors():
+        are_different = len({run.name for run in arguments.runs}) == len(arguments.runs)
+        curves = {run.name if are_different else str(run): read_curve(run, arguments.score) for run in arguments.runs}
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        table = comparison_table(curves)
+        (arguments.output / "comparison.md").write_text(table + "\n", encoding="utf-8")
+        (arguments.output / "comparison.svg").write_text(comparison_plot(curves), encoding="utf-8")
+    print(table)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,38 @@
+"""Two histories beside each other."""
+
+import json
+import xml.etree.ElementTree
+
+import pytest
+from helpers.run_recipe import run_recipe
+
+
+def write(path, records):
+    path.mkdir()
+    (path / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_table_and_plot(tmp_path, capsys):
+    loss = "val_mlm_cross_entropy"
+    write(
+        tmp_path / "slow",
+        [{"step": 0, loss: 8.0}, *({"step": n, "seconds": 1800, loss: 8.0 - n} for n in (1, 2, 3, 4))],
+    )
+    write(tmp_path / "a<b", [{"step": 1, "seconds": 1800}, {"step": 2, "seconds": 1800, loss: 4.5}])
+    run_recipe("compare_pretraining", "--runs", tmp_path / "slow", tmp_path / "a<b", "--output", tmp_path / "out")
+    table = (tmp_path / "out" / "comparison.md").read_text()
+    assert table.strip() in capsys.readouterr().out
+    assert table.splitlines()[0] == "| hours | slow | a<b |"
+    assert table.splitlines()[2:] == [
+        "| 0.25 | 8.000 | – |", "| 0.50 | 7.000 | – |", "| 0.75 | 7.000 | – |", "| 1.00 | 6.000 | 4.500 |",
+        "| 1.25 | 6.000 | – |", "| 1.50 | 5.000 | – |", "| 1.75 | 5.000 | – |", "| 2.00 | 4.000 | – |",
+    ]  # fmt: skip
+    drawn = xml.etree.ElementTree.parse(tmp_path / "out" / "comparison.svg")
+    lines = [part for part in drawn.iter() if part.tag.endswith("polyline")]
+    assert [len(line.get("points").split()) for line in lines] == [5, 1]
+
+
+def test_a_run_without_the_score_is_named(tmp_path):
+    write(tmp_path / "run", [{"step": 1, "seconds": 1.0}])
+    with pytest.raises(SystemExit, match="history.jsonl: expected lines with 'val_mlm_cross_entropy'"):
+        run_recipe("compare_pretraining", "--runs", tmp_path / "run", "--output", tmp_path / "out")

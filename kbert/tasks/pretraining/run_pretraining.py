@@ -64,6 +64,8 @@ def run_pretraining(
     if dry_run:
         metrics = estimate_pretraining(settings, tokenizer, model, hardware)
         return PretrainingRun(metrics, [], model, tokenizer, model_settings)
+    # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
+    is_extendable = settings.hours is None and len(stages) == 1
     run = None
     if output is not None:
         run = open_run(
@@ -73,7 +75,7 @@ def run_pretraining(
             hardware,
             inputs=settings.inputs(),
             recipe="pretrain.py",
-            schedule=make_schedule if settings.hours is None else None,
+            schedule=make_schedule if is_extendable else None,
         )
     _LOGGER.info("%s", hardware.describe())
     evaluation = evaluations[stages[-1].number]
@@ -127,8 +129,8 @@ def run_pretraining(
         def save(path, made_by):
             save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
 
-        is_extendable = settings.schedule == "constant" and settings.hours is None
-        run.finish(metrics, save, keep_checkpoint=is_extendable, keep_every=keep_every)
+        keep_last = is_extendable and settings.schedule == "constant"
+        run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every)
     return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
 
 

@@ -82,6 +82,11 @@ def test_what_a_run_from_a_model_says(by_steps):
     assert [phase["batch_size"] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
 
 
+def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
+    with pytest.raises(FileExistsError, match="a finished run with other settings .*steps: 8 there, 10 now"):
+        kbert.pretrain(records, init=make_model(), steps=10, warmup_steps=2, keep_every=4, output=by_steps.path, **PLAN)
+
+
 def test_milestones_stay_and_are_models(by_steps):
     assert sorted(path.name for path in (by_steps.path / "checkpoints").iterdir()) == [
         "description", "step-0000000004", "step-0000000008"]  # fmt: skip

@@ -43,7 +43,7 @@ def compile_model(model, settings, hardware, steps_per_execution=None):
         hardware: `kbert.training.hardware.Hardware`.
         steps_per_execution: int, instead of that of the settings.
     """
-    named = settings.to_dict()
+    named = vars(settings)
     options = {"layer_decay": settings.layer_decay}
     if settings.accumulate > 1:
         options["gradient_accumulation_steps"] = settings.accumulate

@@ -92,7 +92,7 @@ def run_pretraining(
         describe_run(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
     budget, forecast = None, []
     if settings.hours is not None:
-        budget = TimeBudget(3600 * settings.hours, make_clock_rate(settings.to_dict()))
+        budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
         tokens = stages[0].batch_size * stages[0].phase.sequence_length
         forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
     logs = pathlib.Path(log_dir) if log_dir else run.path / "logs" if run else None

@@ -40,7 +40,6 @@ def test_rows_for_a_file(pipeline, answers):
     assert rows[1]["probabilities"] == answers["probabilities"][1].tolist()
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_stored_and_read_again(pipeline, answers, tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "model")
     again = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model"))

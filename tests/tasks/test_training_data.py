@@ -1,5 +1,6 @@
 """Every task's training data: a run taken up at a step sees the batches that it would have seen."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -29,11 +30,21 @@ def init(tmp_path_factory):
     return write_tiny_directory(tmp_path_factory.mktemp("home") / "init")
 
 
+@pytest.fixture(scope="module")
+def prepared(init):
+    """Function from a key of TASKS to the run of that task."""
+
+    def prepare(name):
+        task, rows, length = TASKS[name]
+        return Finetuning(init, task, rows, sequence_length=length, batch_size=4, seed=3)
+
+    return functools.cache(prepare)
+
+
 @pytest.mark.parametrize("by_length", [False, True])
 @pytest.mark.parametrize("name", TASKS)
-def test_batches_from_a_step_on_are_those_of_the_whole_run(init, name, by_length):
-    task, rows, length = TASKS[name]
-    work = Finetuning(init, task, rows, sequence_length=length, batch_size=4, group_by_length=by_length, seed=3)
+def test_batches_from_a_step_on_are_those_of_the_whole_run(prepared, name, by_length):
+    work, length = prepared(name), TASKS[name][2]
     data = work.task.training_data(
         work.pipeline, work.train, batch_size=4, seed=3, padding="longest", group_by_length=by_length
     )

@@ -6,16 +6,20 @@
     python recipes/benchmark.py encode --size base --batch-size 8
     python recipes/benchmark.py serve --model all-MiniLM-L6-v2 --peers   # the exported model, strings to embeddings
     KERAS_BACKEND=jax python recipes/benchmark.py train --size base --batch-size 256 --precision mixed_bfloat16
+    python recipes/benchmark.py all --peers --model all-MiniLM-L6-v2     # the table of docs/performance.md
 
-Figures are medians of the steady state. With --peers the systems are measured in turn, round by round, in this process,
-so that their ratio holds even if the load of the machine varies. FLOPs are counted by one formula for all of them
-(kbert/training/flops.py). On JAX `train` runs without TensorFlow; on a known GPU or TPU it prints the model FLOPs
-utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
+Figures are medians of the steady state. With --peers the systems are measured in turn, round by round, so that their
+ratio holds even if the load of the machine varies. Peers run in the precision of --precision, each in the setting in
+which a trial found it fastest: keras-hub with or without XLA; transformers on torch, in a process of its own, with
+autocast or a model in the lower precision, with the default or a tuned allocator. FLOPs are counted by one formula for
+all of them (kbert/training/flops.py). On JAX `train` runs without TensorFlow; on a known GPU or TPU it prints the model
+FLOPs utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
 """
 
 import argparse
 import importlib
 import json
+import sys
 
 from flags import command, directory, file, plain_errors, positive_int, rate
 
@@ -31,7 +35,7 @@ PARTS = {  # name → module of kbert.benchmarks, function
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("part", choices=PARTS)
+    add("part", choices=[*PARTS, "all"])
     add("--size", default="mini", choices=("tiny", "mini", "small", "medium", "base", "large"), help="(default: mini)")
     add("--batch-size", type=positive_int, default=32, metavar="N", help="(default: 32)")
     add("--sequence-length", type=positive_int, default=128, metavar="N", help="(default: 128)")
@@ -48,7 +52,7 @@ def parse_arguments(argv):
     add("--data", default="synthetic", choices=["synthetic", "real"], help=data)
     add("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
     add("--seconds", type=float, default=5.0, help="time for one round of one system (default: 5)")
-    add("--rounds", type=positive_int, default=3, metavar="N", help="(default: 3)")
+    add("--rounds", type=positive_int, default=5, metavar="N", help="(default: 5)")
     add("--peers", action="store_true", help="also measure other libraries that are installed")
     add("--json", action="store_true", help="print the result as one JSON object on the last line")
     return parser.parse_args(argv)
@@ -62,6 +66,9 @@ def main(argv=None):
         from kbert.training.flops import device_name, matmul_peak, nominal_peak, peak_memory_bytes
 
         settings = BenchmarkSettings(**arguments)
+        if part == "all":
+            print_table(settings, as_json)
+            return
         module, function = PARTS[part]
         measure = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)
         result = {"part": part, **measure(settings)}
@@ -74,12 +81,23 @@ def main(argv=None):
             result["model_flops_utilisation"] = result["gflops_per_second"] * 1e9 / nominal
     result["peak_memory_mib"] = round(peak_memory_bytes() / 2**20)
     for name, speed in result.get("peers", {}).items():
-        print(f"{name:28s} {speed:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / speed:.2f} times as fast")
+        compared = f"{speed:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / speed:.2f} times as fast"
+        print(f"{name:28s} {compared}   {result.get('peer_settings', {}).get(name, '')}")
     if as_json:
         print(json.dumps(result))
     else:
         for name, value in result.items():
             print(f"{name:30s} {value:,.4g}" if isinstance(value, float) else f"{name:30s} {value}")
+
+
+def print_table(settings, as_json):
+    """Measures all rows of the table, and prints it."""
+    from kbert.benchmarks.table import measure_table, table_lines
+
+    table = measure_table([sys.executable, __file__], settings)
+    print("\n".join(table_lines(table)))
+    if as_json:
+        print(json.dumps(table))
 
 
 if __name__ == "__main__":

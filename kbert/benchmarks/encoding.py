@@ -1,17 +1,14 @@
 """The encoder's forward pass."""
 
-import logging
-
 import tensorflow as tf
 
 from kbert.benchmarks.batches import batches
-from kbert.benchmarks.race import race, summary
+from kbert.benchmarks.peers import fastest_peers
+from kbert.benchmarks.race import race, summary, timed
 from kbert.config import BertConfig
 from kbert.models.encoder import BertEncoder
 from kbert.training.flops import inference_flops_per_token
 from kbert.training.hardware import choose_hardware
-
-_LOGGER = logging.getLogger("kbert")
 
 
 def encode(settings):
@@ -21,19 +18,27 @@ def encode(settings):
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens per second, GFLOP/s and the settings.
+        dict of tokens per second, GFLOP/s and the settings, with `settings.peers` those of the peers too.
     """
     config = BertConfig.from_size(settings.size)
     hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
     inputs = next(batches(settings, config).as_numpy_iterator())[0]
     inputs = {name: inputs[name] for name in ("token_ids", "segment_ids", "padding_mask")}
     tokens = inputs["padding_mask"].size, int(inputs["padding_mask"].sum())  # nominal, real
-    systems = {"kbert": _forward(BertEncoder(config), inputs, hardware.jit_compile, tokens)}
-    if settings.peers:
-        systems |= _encoder_peers(config, inputs, hardware.jit_compile, tokens)
-    result = summary(race(systems, settings.seconds, settings.rounds))
+
+    def hub_runner(jit_compile):
+        return _forward(_hub_backbone(config), inputs, jit_compile, tokens)
+
+    def torch_runner(peer):
+        return lambda seconds: [(tokens[0] / t, tokens[1] / t) for t in peer.seconds(seconds=seconds)]
+
+    kbert = {"kbert": _forward(BertEncoder(config), inputs, hardware.jit_compile, tokens)}
+    name = "keras_hub.BertBackbone"
+    with fastest_peers("encode", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
+        result = summary(race(kbert | peers, settings.seconds, settings.rounds))
     flops = inference_flops_per_token(config, settings.sequence_length)
-    return result | {"gflops_per_second": result["tokens_per_second"] * flops / 1e9, **settings.of_model()}
+    speed = {"gflops_per_second": result["tokens_per_second"] * flops / 1e9}
+    return result | speed | {"peer_settings": chosen} | settings.of_model()
 
 
 def _forward(model, inputs, jit_compile, tokens):
@@ -44,44 +49,16 @@ def _forward(model, inputs, jit_compile, tokens):
         compiled(tensors)["sequence_output"].numpy()
         return tokens
 
-    return work
+    return timed(work)
 
 
-def _encoder_peers(config, inputs, jit_compile, tokens):
+def _hub_backbone(config):
     import keras_hub
 
-    hub = keras_hub.models.BertBackbone(
+    return keras_hub.models.BertBackbone(
         vocabulary_size=config.vocabulary_size,
         num_layers=config.num_layers,
         num_heads=config.num_heads,
         hidden_dim=config.hidden_dim,
         intermediate_dim=config.intermediate_dim,
     )
-    peers = {"keras_hub.BertBackbone": _forward(hub, inputs, jit_compile, tokens)}
-    try:
-        import torch
-        import transformers
-    except ImportError:
-        _LOGGER.info("transformers on torch is not installed: pip install torch transformers")
-        return peers
-    model = transformers.BertModel(
-        transformers.BertConfig(
-            vocab_size=config.vocabulary_size,
-            hidden_size=config.hidden_dim,
-            num_hidden_layers=config.num_layers,
-            num_attention_heads=config.num_heads,
-            intermediate_size=config.intermediate_dim,
-        )
-    ).eval()
-    tensors = {
-        "input_ids": torch.tensor(inputs["token_ids"], dtype=torch.long),
-        "token_type_ids": torch.tensor(inputs["segment_ids"], dtype=torch.long),
-        "attention_mask": torch.tensor(inputs["padding_mask"]),
-    }
-
-    def work():
-        with torch.inference_mode():
-            model(**tensors).last_hidden_state.numpy()
-        return tokens
-
-    return peers | {"transformers.BertModel": work}

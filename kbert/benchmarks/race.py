@@ -1,4 +1,8 @@
-"""Measures several systems in turn, in one process, so that varying load affects all of them alike."""
+"""Measures several systems in turn, so that varying load affects all of them alike; each peer at its best setting.
+
+A runner is a function of seconds that works for so long, one unit of work at least, and returns (nominal tokens/s, real
+tokens/s) for each unit.
+"""
 
 import logging
 import statistics
@@ -7,40 +11,72 @@ import time
 _LOGGER = logging.getLogger("kbert")
 
 
-def race(systems, seconds, rounds):
+def race(runners, seconds, rounds):
     """Runs each system for `seconds`, one after the other, `rounds` times.
 
     Args:
-        systems: name → function that does one unit of work and returns (nominal tokens, real tokens).
-        seconds: time for one system in one round; at least one unit of work is done.
+        runners: name → runner.
+        seconds: time for one system in one round.
         rounds: how often each system is measured.
 
     Returns:
-        name → (nominal tokens/s, real tokens/s), the medians over all units of work. The first unit of each system
+        name → (nominal tokens/s, real tokens/s), the medians over all units of work. A first call of each system
         (tracing, compilation, allocation) is not counted.
 
     Example::
 
-        race({"kbert": lambda: (tokens, tokens)}, seconds=1.0, rounds=3)["kbert"]
+        race({"kbert": timed(lambda: (tokens, tokens))}, seconds=1.0, rounds=3)["kbert"]
     """
-    rates = {name: [] for name in systems}
-    for name, work in systems.items():
+    rates = {name: [] for name in runners}
+    for name, run in runners.items():
         _LOGGER.info("warming up %s", name)
-        work()
+        run(0.0)
     for number in range(rounds):
-        for name, work in systems.items():
-            start = now = time.perf_counter()
-            while now - start < seconds:
-                nominal, real = work()
-                before, now = now, time.perf_counter()
-                rates[name].append((nominal / (now - before), real / (now - before)))
-            speed = f"{_median(rates[name], 0):14,.0f} tokens/s"
-            _LOGGER.info("round %d/%d  %-28s %s", number + 1, rounds, name, speed)
-    return {name: (_median(samples, 0), _median(samples, 1)) for name, samples in rates.items()}
+        for name, run in runners.items():
+            rates[name] += run(seconds)
+            _LOGGER.info(
+                "round %d/%d  %-28s %14.0f tokens/s", number + 1, rounds, name, statistics.median(column(rates[name]))
+            )
+    return {name: tuple(statistics.median(column(samples, i)) for i in (0, 1)) for name, samples in rates.items()}
 
 
-def _median(samples, column):
-    return statistics.median(sample[column] for sample in samples)
+def fastest_setting(name, runners, seconds):
+    """The setting in which a system is fastest, after a trial of each of them.
+
+    Args:
+        name: of the system, for the log.
+        runners: setting → runner.
+        seconds: for the trial of one of them.
+
+    Returns:
+        str, a key of `runners`.
+    """
+    speeds = {}
+    for setting, run in runners.items() if len(runners) > 1 else ():
+        run(0.0)
+        speeds[setting] = statistics.median(column(run(seconds)))
+        _LOGGER.info("trial  %s, %s: %.0f tokens/s", name, setting, speeds[setting])
+    return max(speeds, key=speeds.get) if speeds else next(iter(runners))
+
+
+def timed(work):
+    """A runner of a function that does one unit of work and returns (nominal tokens, real tokens)."""
+
+    def run(seconds):
+        rates = []
+        start = now = time.perf_counter()
+        while not rates or now - start < seconds:
+            nominal, real = work()
+            before, now = now, time.perf_counter()
+            rates.append((nominal / (now - before), real / (now - before)))
+        return rates
+
+    return run
+
+
+def column(samples, index=0):
+    """One of the two rates of each unit of work."""
+    return [sample[index] for sample in samples]
 
 
 def summary(rates):

@@ -26,7 +26,7 @@ class BenchmarkSettings:
         model: path of the encoder that is exported and served.
         seconds: float, the time for one round of one system.
         rounds: int.
-        peers: bool, whether to measure other installed libraries as well.
+        peers: bool, whether to measure other installed libraries as well, each at its best setting.
 
     Raises:
         ValueError: `data="real"` without `corpus` or `records`, or a count below 1.
@@ -49,7 +49,7 @@ class BenchmarkSettings:
     data: str = "synthetic"
     model: str | os.PathLike | None = None
     seconds: float = 5.0
-    rounds: int = 3
+    rounds: int = 5
     peers: bool = False
 
     def __post_init__(self):

@@ -1,23 +1,20 @@
 """Pre-training steps through `model.fit`."""
 
 import itertools
-import logging
-import statistics
 import time
 
 import keras
 import numpy as np
 
 from kbert.benchmarks.batches import STEPS, UNCOUNTED, batches
-from kbert.benchmarks.race import summary
+from kbert.benchmarks.peers import fastest_peers
+from kbert.benchmarks.race import race, summary
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.training.flops import training_flops_per_token
 from kbert.training.hardware import choose_hardware
-
-_LOGGER = logging.getLogger("kbert")
 
 
 class _StepTimes(keras.callbacks.Callback):
@@ -31,13 +28,6 @@ class _StepTimes(keras.callbacks.Callback):
             float(logs["loss"])
             self.ends.append(time.perf_counter())
 
-    def median(self):
-        """Seconds of a step: of JAX's the mean, as waiting for each would leave the device idle between them."""
-        if keras.backend.backend() != "tensorflow":
-            return (self.ends[1] - self.ends[0]) / STEPS
-        times = [b - a for a, b in itertools.pairwise(self.ends[UNCOUNTED - 1 :])]
-        return statistics.median(times)
-
 
 def train(settings):
     """Pre-training steps through `model.fit`: forward, backward, clipping and the optimizer.
@@ -46,7 +36,7 @@ def train(settings):
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens per second, GFLOP/s and the settings.
+        dict of tokens per second, GFLOP/s and the settings, with `settings.peers` those of the peers too.
     """
     dropout = (
         {} if settings.dropout is None else dict.fromkeys(("hidden_dropout", "attention_dropout"), settings.dropout)
@@ -57,31 +47,40 @@ def train(settings):
     model.compile(AdamW(WarmupLinearDecay(1e-4, 10_000, 1_000_000)), jit_compile=hardware.jit_compile)
     dataset = batches(settings, config)
     real_share = np.mean([batch[0]["padding_mask"].mean() for batch in dataset.as_numpy_iterator()])
-    models = {"kbert": (model, dataset)}
-    if settings.peers:
-        models["keras_hub.BertMaskedLM"] = (_hub_masked_lm(config, hardware), dataset.map(_without_next_sentence))
     tokens = settings.batch_size * settings.sequence_length
-    rates = _step_rates(models, tokens, settings)
+
+    def rates(times):
+        return [(tokens / seconds, real_share * tokens / seconds) for seconds in times]
+
+    def hub_runner(jit_compile):
+        hub = _hub_masked_lm(config, jit_compile)
+        return lambda seconds: rates(_step_times(hub, dataset.map(_without_next_sentence)))
+
+    def torch_runner(peer):
+        return lambda seconds: rates(peer.seconds(units=STEPS if seconds else UNCOUNTED))
+
+    kbert = {"kbert": lambda seconds: rates(_step_times(model, dataset))}
+    name = "keras_hub.BertMaskedLM"
+    with fastest_peers("train", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
+        result = summary(race(kbert | peers, settings.seconds, settings.rounds))
     flops = training_flops_per_token(config, settings.sequence_length, settings.max_predictions)
-    result = summary({name: (rate, rate * real_share) for name, rate in rates.items()})
-    return result | {"gflops_per_second": result["tokens_per_second"] * flops / 1e9, **settings.of_model()}
+    speed = {"gflops_per_second": result["tokens_per_second"] * flops / 1e9}
+    return result | speed | {"peer_settings": chosen} | settings.of_model()
 
 
-def _step_rates(models, tokens, settings):
-    """Median nominal tokens/s of each model's steady steps; the models take turns."""
-    rates = {name: [] for name in models}
-    for number in range(settings.rounds + 1):
-        for name, (model, dataset) in models.items():
-            times = _StepTimes()
-            model.fit(dataset, verbose=0, callbacks=[times])
-            if number:  # the first round traces and allocates
-                rates[name].append(tokens / times.median())
-                speed = f"{rates[name][-1]:14,.0f} tokens/s"
-                _LOGGER.info("round %d/%d  %-28s %s", number, settings.rounds, name, speed)
-    return {name: statistics.median(samples) for name, samples in rates.items()}
+def _step_times(model, dataset):
+    """Seconds of each steady step of one call of `fit`.
+
+    Of JAX's only the mean, as waiting for each would leave the device idle between them.
+    """
+    times = _StepTimes()
+    model.fit(dataset, verbose=0, callbacks=[times])
+    if keras.backend.backend() != "tensorflow":
+        return [(times.ends[1] - times.ends[0]) / STEPS]
+    return [b - a for a, b in itertools.pairwise(times.ends[UNCOUNTED - 1 :])]
 
 
-def _hub_masked_lm(config, hardware):
+def _hub_masked_lm(config, jit_compile):
     import keras_hub
 
     backbone = keras_hub.models.BertBackbone(
@@ -96,7 +95,7 @@ def _hub_masked_lm(config, hardware):
         optimizer=keras.optimizers.AdamW(1e-4, global_clipnorm=1.0),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         weighted_metrics=[keras.metrics.SparseCategoricalAccuracy()],
-        jit_compile=hardware.jit_compile,
+        jit_compile=jit_compile,
     )
     return model
 

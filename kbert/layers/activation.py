@@ -24,12 +24,19 @@ def activation_function(name: str) -> Callable:
 
 def _gelu(approximate):
     def gelu(x, training=False):
-        # In inference TensorFlow's own form, which its graph optimiser can fuse with the matmul before it.
-        if training and is_worth_compiling(x):
+        if (training or approximate) and _is_worth_fusing(x):
             return _fused_gelu(approximate)((x,))
-        return ops.gelu(x, approximate=approximate)
+        return ops.gelu(x, approximate=approximate)  # of which TensorFlow fuses the erf form with the matmul before it
 
     return gelu
+
+
+def _is_worth_fusing(x):
+    if not is_worth_compiling(x):
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()  # where every shape of a batch would be compiled
 
 
 @functools.cache

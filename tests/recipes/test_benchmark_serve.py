@@ -38,12 +38,23 @@ def test_loading_in_a_process_of_its_own(model, tmp_path):
 
 
 def test_a_peer_that_answers_otherwise_is_no_peer():
-    one, two = (lambda texts: [[1.0, 0.0]] * len(texts)), (lambda texts: [[0.0, 1.0]] * len(texts))
+    one, two = (lambda texts: (0.1, [[1.0, 0.0]] * len(texts))), (lambda texts: (0.1, [[0.0, 1.0]] * len(texts)))
+    near = lambda texts: (0.1, [[1.0, 0.01]] * len(texts))  # noqa: E731
     serving._check_equal({"kbert": one, "transformers": one})
+    serving._check_equal({"kbert": one, "transformers": near}, "mixed_bfloat16")
+    with pytest.raises(ValueError, match="answer differently"):
+        serving._check_equal({"kbert": one, "transformers": near})
     with pytest.raises(ValueError, match="answer differently"):
         serving._check_equal({"kbert": one, "transformers": two})
     with pytest.raises(ValueError, match="expected `model`"):
         serving.serve(BenchmarkSettings())
+
+
+def test_the_ratios_are_to_the_fastest_setting_for_each_kind_of_request():
+    figures = [(6.0, 20.0, 300.0), (9.0, 30.0, 60.0), (12.0, 24.0, 75.0)]
+    names = "short_p50_ms", "long_p50_ms", "mixed_texts_per_second"
+    timings = {name: dict(zip(names, row, strict=True)) for name, row in zip(("kbert", "a", "b"), figures, strict=True)}
+    assert serving._ratios(timings) == {"short_p50": 1.5, "long_p50": 1.2, "mixed_throughput": 4.0}
 
 
 def test_mixed_texts():

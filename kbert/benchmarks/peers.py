@@ -1,0 +1,43 @@
+"""The peers of a model benchmark, each in the setting in which it is fastest."""
+
+import contextlib
+
+from kbert.benchmarks.race import fastest_setting
+from kbert.benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
+
+
+@contextlib.contextmanager
+def fastest_peers(work, settings, config, hub_name, hub_runner, torch_runner):
+    """Context of ({name: runner}, {name: setting}): keras-hub with or without XLA, torch in each of its settings.
+
+    Args:
+        work: "train" or "encode".
+        settings: `BenchmarkSettings`; without `peers` there are none.
+        config: `BertConfig`.
+        hub_name: str, the class of keras-hub.
+        hub_runner: function of `jit_compile` → runner (`kbert.benchmarks.race`).
+        torch_runner: function of a `TorchPeer` → runner.
+    """
+    runners, chosen, processes = {}, {}, []
+    if not settings.peers:
+        yield runners, chosen
+        return
+    sizes = {name: getattr(settings, name) for name in ("batch_size", "sequence_length", "max_predictions")}
+    try:
+        hub = {f"XLA {'on' if jit else 'off'}": hub_runner(jit) for jit in (False, True)}
+        chosen[hub_name] = fastest_setting(hub_name, hub, settings.seconds)
+        runners[hub_name] = hub[chosen[hub_name]]
+        torch = {}
+        for setting in torch_settings(settings.precision):
+            processes.append(TorchPeer(work, setting, config=torch_config(config), **sizes))
+            torch[setting] = torch_runner(processes[-1])
+        if torch:
+            chosen[NAME] = fastest_setting(NAME, torch, settings.seconds)
+            runners[NAME] = torch[chosen[NAME]]
+            for process in processes:
+                if process.job["setting"] != chosen[NAME]:
+                    process.close()
+        yield runners, chosen
+    finally:
+        for process in processes:
+            process.close()

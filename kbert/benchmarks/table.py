@@ -1,0 +1,107 @@
+"""The table of docs/performance.md: every row a benchmark in a process of its own, as precisions and devices are."""
+
+import datetime
+import json
+import logging
+import os
+import platform
+import subprocess
+
+from kbert.versions import versions
+
+_LOGGER = logging.getLogger("kbert")
+_PACKAGES = ("keras", "tensorflow", "keras-hub", "torch", "transformers")
+_MODELS = [
+    (part, size, rows, precision)
+    for part in ("train", "encode")
+    for size, rows in (("mini", 32), ("base", 8))
+    for precision in ("float32", "mixed_bfloat16")
+]
+
+
+def measure_table(command, settings) -> dict:
+    """Measures the models of the table, and serving if there is a `settings.model`.
+
+    Args:
+        command: list of strings, the program that runs one benchmark: ``[python, recipes/benchmark.py]``.
+        settings: `BenchmarkSettings`: seconds, rounds, peers and model apply to every row.
+
+    Returns:
+        dict of ``rows`` (the results of the benchmarks), ``versions``, ``date``, ``processor`` and ``cores``.
+
+    Raises:
+        RuntimeError: a benchmark failed.
+    """
+    common = ["--seconds", str(settings.seconds), "--rounds", str(settings.rounds), "--json"]
+    common += ["--peers"] if settings.peers else []
+    rows = []
+    for part, size, batch, precision in _MODELS:
+        rows.append(
+            _run([*command, part, "--size", size, "--batch-size", str(batch), "--precision", precision, *common])
+        )
+    for precision in ("float32", "mixed_bfloat16") if settings.model else ():
+        serve = ["serve", "--model", str(settings.model), "--sequence-length", "256", "--precision", precision]
+        rows.append(_run([*command, *serve, *common]))
+    processor, cores = _processor()
+    date = datetime.date.today().isoformat()
+    return {"rows": rows, "versions": versions(_PACKAGES), "date": date, "processor": processor, "cores": cores}
+
+
+def table_lines(table) -> list[str]:
+    """The results of `measure_table` as lines of Markdown."""
+    about = ", ".join(f"{name} {version}" for name, version in table["versions"].items())
+    lines = [
+        f"{table['date']}, {table['cores']} cores of {table['processor']}; {about}.",
+        "",
+        "| work | kbert | share of the matmul peak | peers, at their best setting | kbert is |",
+        "|---|---|---|---|---|",
+    ]
+    return lines + [_serving_line(row) if row["part"] == "serve" else _model_line(row) for row in table["rows"]]
+
+
+def _model_line(row):
+    ours = row["tokens_per_second"]
+    peers = row.get("peers", {})
+    cells = (
+        f"{row['part']} {row['size']}, {row['batch_size']} × {row['sequence_length']}, {row['precision']}",
+        f"{ours:,.0f} tokens/s",
+        f"{row['share_of_matmul_peak']:.0%}",
+        "; ".join(f"{name} ({row['peer_settings'][name]}) {rate:,.0f}" for name, rate in peers.items()),
+        "; ".join(f"{ours / rate:.2f} times as fast" for rate in peers.values()),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _serving_line(row):
+    def figures(of):
+        short, long, mixed = of["short_p50_ms"], of["long_p50_ms"], of["mixed_texts_per_second"]
+        return f"{short:.1f} ms short, {long:.1f} ms long, {mixed:.0f} texts/s"
+
+    peers = row.get("transformers", {})
+    cells = (
+        f"serve {row['model']}, {row['precision']}",
+        figures(row),
+        "",
+        "; ".join(f"transformers on torch ({name}) {figures(one)}" for name, one in peers.items()),
+        ", ".join(f"{ratio:.2f} times as fast ({name})" for name, ratio in row.get("ratios", {}).items()),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _run(command):
+    _LOGGER.info("%s", " ".join(command[1:]))
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _processor():
+    """(name, number of cores) as Linux tells them, or as Python does."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            fields = dict(line.split(":", 1) for line in file if ":" in line)
+        name = next(value.strip() for key, value in fields.items() if key.strip() == "model name")
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return name, os.cpu_count()

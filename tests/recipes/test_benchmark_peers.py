@@ -1,0 +1,129 @@
+"""benchmark.py --peers: each peer in its best setting, torch in a process of its own; the table."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from helpers.run_recipe import import_recipe
+from helpers.tiny_bert import tiny_config
+
+from kbert.benchmarks.race import fastest_setting, race, timed
+from kbert.benchmarks.settings import BenchmarkSettings
+from kbert.benchmarks.table import measure_table, table_lines
+from kbert.benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
+
+JOB = {"batch_size": 2, "sequence_length": 9, "max_predictions": 3}
+
+
+def at(*rates):
+    """A runner of the given rates, one for each call."""
+    left = iter(rates)
+    return lambda seconds: [(rate, rate / 2) for rate in next(left)]
+
+
+def test_the_race_takes_medians_and_does_not_count_the_first_call():
+    rates = race({"kbert": at([1.0], [5.0, 7.0], [6.0, 100.0]), "peer": at([9.0], [2.0], [4.0])}, 1.0, rounds=2)
+    assert rates == {"kbert": (6.5, 3.25), "peer": (3.0, 1.5)}
+
+
+def test_the_fastest_setting():
+    assert fastest_setting("peer", {"XLA off": at([9.0], [3.0]), "XLA on": at([1.0], [4.0])}, 1.0) == "XLA on"
+    assert fastest_setting("peer", {"the only one": at()}, 1.0) == "the only one"  # needs no trial
+
+
+def test_a_timed_function_is_called_at_least_once():
+    assert [(nominal > 0, nominal / real) for nominal, real in timed(lambda: (4, 2))(0.0)] == [(True, 2.0)]
+
+
+def test_torch_runs_in_the_precision_of_the_policy():
+    pytest.importorskip("transformers")
+    assert torch_settings("float32") == ["float32, tuned allocator", "float32, default allocator"]
+    assert len(torch_settings("mixed_bfloat16")) == 4
+    assert all("bfloat16" in setting for setting in torch_settings("mixed_bfloat16"))
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("setting", ["float32", "autocast bfloat16", "bfloat16 model"])
+def test_the_work_of_torch(setting):
+    torch, worker = pytest.importorskip("torch"), pytest.importorskip("kbert.benchmarks.torch_worker")
+    job = JOB | {"setting": f"{setting}, tuned allocator", "config": torch_config(tiny_config())}
+    types = []
+    handle = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, inputs, output: types.append(output.dtype) if isinstance(module, torch.nn.Linear) else None
+    )
+    try:
+        for prepare in (worker._encode, worker._train):
+            times = worker._answer(prepare(job), {"units": 2})["seconds"]
+            assert len(times) == 2 and min(times) > 0
+    finally:
+        handle.remove()
+    assert set(types) == {torch.float32 if setting == "float32" else torch.bfloat16}
+
+
+@pytest.mark.parity
+def test_torch_in_a_process_of_its_own():
+    pytest.importorskip("transformers")
+    peer = TorchPeer("encode", "float32, tuned allocator", config=torch_config(tiny_config()), **JOB)
+    try:
+        assert len(peer.seconds(units=3)) == 3
+    finally:
+        peer.close()
+    lost = TorchPeer("no such work", "float32, default allocator")
+    with pytest.raises(RuntimeError, match="float32, default allocator: its process ended with status 1"):
+        lost.seconds(units=1)
+
+
+ROW = """
+import json, sys
+part, more = sys.argv[1], sys.argv[2:]
+row = {"part": part, "precision": more[more.index("--precision") + 1], "batch_size": 8, "sequence_length": 128}
+if part == "serve":
+    row |= {"model": "mini-lm", "short_p50_ms": 9.0, "long_p50_ms": 30.0, "mixed_texts_per_second": 350.0,
+            "transformers": {"tuned": {"short_p50_ms": 9.9, "long_p50_ms": 33.0, "mixed_texts_per_second": 70.0}},
+            "ratios": {"short_p50": 1.1}}
+else:
+    row |= {"size": more[1], "tokens_per_second": 3000.0, "share_of_matmul_peak": 0.5,
+            "peers": {"hub": 2000.0}, "peer_settings": {"hub": "XLA on"}}
+assert "--peers" in more and more[more.index("--rounds") + 1] == "2"
+print("a line before the result")
+print(json.dumps(row))
+"""
+
+
+def test_the_table_has_a_row_for_every_benchmark():
+    settings = BenchmarkSettings(peers=True, rounds=2, model="mini-lm")
+    table = measure_table([sys.executable, "-c", ROW], settings)
+    lines = table_lines(table)
+    assert len(table["rows"]) == len(lines) - 4 == 10 and table["cores"] > 0 and "keras" in table["versions"]
+    assert "| train mini, 8 × 128, float32 | 3,000 tokens/s | 50% | hub (XLA on) 2,000 | 1.50 times as fast |" in lines
+    assert lines[-1].startswith("| serve mini-lm, mixed_bfloat16 | 9.0 ms short, 30.0 ms long, 350 texts/s |")
+    assert lines[-1].endswith("(tuned) 9.9 ms short, 33.0 ms long, 70 texts/s | 1.10 times as fast (short_p50) |")
+    with pytest.raises(RuntimeError, match="ended with status 1"):
+        measure_table([sys.executable, "-c", "raise SystemExit(1)"], settings)
+
+
+def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
+    from kbert.benchmarks import peers
+
+    class Torch:
+        def __init__(self, work, setting, **job):
+            self.job, self.speed = {"setting": setting}, 2.0 if "tuned" in setting else 1.0
+
+        def seconds(self, **request):
+            return [1.0 / self.speed]
+
+        def close(self):
+            closed.append(self.job["setting"])
+
+    closed = []
+    monkeypatch.setattr(peers, "TorchPeer", Torch)
+    monkeypatch.setattr(peers, "torch_settings", lambda precision: [f"{precision}, tuned", f"{precision}, default"])
+    arguments = ["encode", "--size", "tiny", "--batch-size", "2", "--sequence-length", "8", "--seconds", "0.05"]
+    import_recipe("benchmark").main([*arguments, "--rounds", "1", "--peers", "--json"])
+    printed = capsys.readouterr().out
+    result = json.loads(printed.splitlines()[-1])
+    assert result["peer_settings"][NAME] == "float32, tuned" and result["peers"][NAME] == pytest.approx(32.0)
+    assert result["peer_settings"]["keras_hub.BertBackbone"] in ("XLA on", "XLA off")
+    assert closed == ["float32, default", "float32, tuned", "float32, default"]  # the slower one before the race
+    assert np.isfinite(result["share_of_matmul_peak"]) and "float32, tuned" in printed

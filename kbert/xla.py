@@ -24,7 +24,7 @@ def is_worth_compiling(tensor, elements=2**16) -> bool:
         return False  # JAX compiles the whole step
     import tensorflow as tf
 
-    size = tensor.shape.num_elements()
+    size = tensor.shape.num_elements() if tf.is_tensor(tensor) else None
     if size is None or size < elements:
         return False
     return _has_xla() and not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)

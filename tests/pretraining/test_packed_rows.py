@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import B, assert_equal, batches, dataset_of, rows
+from helpers.pretraining_batches import HELD_OUT, B, assert_equal, batches, dataset_of, rows
 from helpers.tiny_corpus import VOCABULARY
 
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
+from kbert.pretraining.real_shares import real_shares
 
 S, P = 90, 14
 PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}
@@ -155,6 +156,21 @@ def test_statistics_count_parts(records, tokenizer):
     assert packed["padding_share"] < 0.1 < plain["padding_share"]
     assert f"{packed['parts_per_sequence']:.2f} pairs a row" in format_report(packed)
     assert "pairs a row" not in format_report(plain)
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_real_shares_are_those_of_the_batches(corpus, tokenizer, next_sentence):
+    """Of text in one pool, whose batches are all of them."""
+    options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}
+    shares = real_shares(corpus, tokenizer, **options)
+    for name, is_packed in (("plain", False), ("packed", True)):
+        epoch = dataset_of(corpus, tokenizer, batch_size=1, epochs=1, pool_sentences=10**6, packed=is_packed, **options)
+        assert 1 - dataset_statistics(epoch, tokenizer, 10**6)["padding_share"] == pytest.approx(shares[name])
+
+
+def test_real_shares_of_records_are_those_of_a_shard(records, tokenizer):
+    shares = real_shares(records, tokenizer, sequence_length=S, max_predictions=P)
+    assert 0.9 < shares["packed"] <= 1 and 0 < shares["plain"] < 0.8
 
 
 def test_bad_arguments(records, tokenizer):

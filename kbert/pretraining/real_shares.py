@@ -1,0 +1,63 @@
+"""How full rows of a corpus are, packed and not, without making them.
+
+Shapes: S sequence, P predictions, K parts of a packed row.
+"""
+
+import os
+
+import tensorflow as tf
+
+from kbert.corpus.pool import text_pools
+from kbert.corpus.reading_errors import reading_errors
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import is_records
+from kbert.pretraining.masking import TokenMasking
+from kbert.pretraining.packed_rows import count_rows, default_num_parts, row_of_pairs
+from kbert.pretraining.pairs import sentence_pairs
+from kbert.pretraining.sources import text_documents
+
+
+def real_shares(
+    source,
+    tokenizer,
+    *,
+    sequence_length=128,
+    max_predictions=20,
+    num_parts=None,
+    seed=0,
+    held_out=0.01,
+    next_sentence=True,
+    format="auto",
+    language="en",
+) -> dict[str, float]:
+    """The share of tokens that are not padding, from the lengths of the pairs of the first pool.
+
+    Args:
+        source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, format, language:
+            as of `kbert.pretraining.dataset.pretraining_dataset`.
+
+    Returns:
+        dict: `plain`, of rows of one pair; `packed`, of packed rows; both a function of the arguments alone.
+
+    Raises:
+        ValueError: as `pretraining_dataset`.
+
+    Example::
+
+        real_shares("records", tokenizer, sequence_length=512, max_predictions=80)  # {"plain": 0.8, "packed": 0.99}
+    """
+    special = 3 if next_sentence else 2
+    if isinstance(source, str | os.PathLike) and is_records(source):
+        pool = Records(source).index(0)
+    else:
+        documents = text_documents(source, format, language, seed, 1, False, held_out)
+        with reading_errors():
+            [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
+    table = sentence_pairs(pool, seed, 0, sequence_length - special, next_sentence=next_sentence)
+    masking = TokenMasking(tokenizer, max_predictions)
+    num_parts = num_parts or default_num_parts(sequence_length)
+    rows = count_rows(row_of_pairs(masking, table, sequence_length, num_parts, next_sentence))
+    pairs = tf.size(table.keys)
+    tokens = tf.reduce_sum(table.a_length + table.b_length) + special * pairs
+    plain, packed = (float(tokens) / max(1, int(number) * sequence_length) for number in (pairs, rows))
+    return {"plain": plain, "packed": packed}

@@ -73,6 +73,8 @@ def parse_arguments(argv):
     add("--no-next-sentence", action="store_false", dest="next_sentence", help=no_next_sentence)
     add("--left-to-right", action="store_true", help='left-only attention, the "LTR" of section 5.1')
     add("--dropout", metavar="X", type=rate, help="instead of 0.1")
+    packed = "several short pairs in a row, or never (default: where it leaves out a twentieth of the rows)"
+    add("--packed", action=argparse.BooleanOptionalAction, help=packed)
     held_out = "of a --corpus' documents, for evaluation only (default: 0.01)"
     add("--held-out", type=rate, default=0.01, metavar="SHARE", help=held_out)
     add("--evaluation-batches", type=positive_int, default=50, metavar="N", help="(default: 50)")

@@ -49,6 +49,7 @@ def run(output, steps):
         warmup_steps=-(-3 * steps // 10),  # shorter, and a run this short may stay on its first plateau
         dropout=0,
         held_out=0.03,
+        packed=False,
         output=output / "pretrained",
     )
     print("\n4. Fine-tuning, and the same from random weights", flush=True)

@@ -86,7 +86,7 @@ def pretraining_dataset(
             with each. A pair has the same masks as in a row of its own. Pairs are combined within a pool, best fit,
             longest first, and never truncated further; a row takes a part only if its masks fit into P, too. Rows come
             in a random order, with `evaluation` as well.
-        num_parts: K, the maximum number of parts in a packed row; None: S / 16.
+        num_parts: K, the maximum number of parts in a packed row; None: S / 16, at least 4.
         held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text. Records
             have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
@@ -137,6 +137,10 @@ def pretraining_dataset(
     special = 3 if next_sentence else 2
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
+    if packed and data_service is not None:
+        raise ValueError(
+            "`data_service` makes plain rows alone: Python assigns pairs to packed ones. Received: packed=True"
+        )
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is of packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
     rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}

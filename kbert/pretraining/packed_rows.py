@@ -10,12 +10,12 @@ from kbert.pretraining.part_assignment import assign_rows
 from kbert.pretraining.plain_rows import mask_pairs
 from kbert.stateless_random import permutation
 
-_TOKENS_PER_PART = 16  # a row of parts that are shorter on average is not filled
+_TOKENS_PER_PART, _FEWEST = 16, 4  # a row of parts that are shorter on average is not filled
 
 
 def default_num_parts(sequence_length):
-    """K where nothing is given: a part for every 16 tokens of a row."""
-    return max(1, sequence_length // _TOKENS_PER_PART)
+    """K where nothing is given: a part for every 16 tokens of a row, and at least 4."""
+    return max(_FEWEST, sequence_length // _TOKENS_PER_PART)
 
 
 def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True):

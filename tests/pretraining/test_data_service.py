@@ -39,6 +39,7 @@ def test_pretraining_from_a_service_is_the_trainers_own(records):
         "sequence_length": 16,
         "max_predictions": 2,
         "dropout": 0.0,
+        "packed": False,
     }
     settings |= {"dropout": 0.0, "evaluation_batches": 1, "checkpoint_every": 2, "log_every": 1}
     own, served = (kbert.pretrain(records, **settings, data_service=address) for address in (None, service.address))

@@ -36,6 +36,7 @@ def pretrain(
     next_sentence=True,
     left_to_right=False,
     dropout=None,
+    packed=None,
     held_out=0.01,
     evaluation_batches=50,
     seed=0,
@@ -95,6 +96,9 @@ def pretrain(
         next_sentence: bool; False is the "No NSP" ablation of section 5.1.
         left_to_right: bool, left-only attention, the "LTR" of section 5.1.
         dropout: float, instead of 0.1.
+        packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
+            and less time where pairs are short. None: where it leaves out a twentieth of the rows, and not with
+            `data_service`. The model of the run is for plain rows in any case.
         held_out: float, the share of a corpus' documents that are only for evaluation; records have their own.
         evaluation_batches: int.
         seed: int, decides new weights, dropout, pairs, masks and order.

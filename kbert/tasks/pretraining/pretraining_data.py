@@ -21,7 +21,7 @@ def make_dataset(settings, tokenizer, stage=None, **which):
     The first phase has the seed of the run, each later one the next seed: other pairs, masks and order.
 
     Args:
-        settings: `PretrainingSettings`.
+        settings: `PretrainingSettings` with `packed` decided.
         tokenizer: `kbert.BertTokenizer`.
         stage: `PlannedStage`; None: the first.
         **which: further arguments of `pretraining_dataset`. By default a batch is what a step reads at once: a part of
@@ -38,6 +38,8 @@ def make_dataset(settings, tokenizer, stage=None, **which):
         held_out=settings.held_out,
         next_sentence=settings.next_sentence,
         whole_word=settings.whole_word,
+        packed=settings.packed,
+        num_parts=settings.num_parts if settings.packed else None,
         **which,
     )
 

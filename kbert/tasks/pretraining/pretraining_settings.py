@@ -1,5 +1,6 @@
 """The settings of a pre-training, which must be the same when it is resumed."""
 
+import copy
 import dataclasses
 import hashlib
 import math
@@ -7,6 +8,7 @@ import os
 
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import is_records
+from kbert.pretraining.packed_rows import default_num_parts
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
 from kbert.tasks.pretraining.plan import PlannedStage, plan_stages
@@ -58,6 +60,7 @@ class PretrainingSettings:
     next_sentence: bool
     left_to_right: bool
     dropout: float | None
+    packed: bool | None
     held_out: float
     evaluation_batches: int
     seed: int
@@ -159,6 +162,17 @@ class PretrainingSettings:
             )
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"pretrain: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")
+
+    @property
+    def num_parts(self) -> int:
+        """K of packed rows, the same for all phases."""
+        return default_num_parts(self.sequence_length)
+
+    def with_packing(self, packed) -> "PretrainingSettings":
+        """The same settings with `packed` decided."""
+        decided = copy.copy(self)
+        decided._set(packed=packed)
+        return decided
 
     def stages(self) -> list[PlannedStage]:
         """The parts of the run, in order."""

@@ -13,6 +13,7 @@ from kbert.tasks.pretraining.estimate import describe_plan, estimate_pretraining
 from kbert.tasks.pretraining.pretraining_data import describe_data, make_evaluations, stage_dataset
 from kbert.tasks.pretraining.pretraining_optimizer import compile_model, make_clock_rate, make_schedule
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
+from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
 from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
@@ -54,6 +55,9 @@ def run_pretraining(
         raise ValueError("pretrain: `hours` is for one machine: several have several clocks. Give `steps`.")
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
+    settings = choose_packing(settings, tokenizer, data_service)
+    with hardware.scope():
+        trained = model_of_rows(model, settings)
     for block in model.encoder.blocks:
         block.rematerialize = settings.rematerialize
     stages = settings.stages()
@@ -62,7 +66,7 @@ def run_pretraining(
     evaluations = make_evaluations(settings, tokenizer)
     model_settings = _model_settings(model, settings, tokenizer)
     if dry_run:
-        metrics = estimate_pretraining(settings, tokenizer, model, hardware)
+        metrics = estimate_pretraining(settings, tokenizer, trained, hardware)
         return PretrainingRun(metrics, [], model, tokenizer, model_settings)
     # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
@@ -87,7 +91,7 @@ def run_pretraining(
         raise
     real = [1 - one["padding_share"] for one in statistics]
     _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))
-    compile_model(model, settings, hardware)
+    compile_model(trained, settings, hardware)
     if run is not None and run.is_chief:
         describe_run(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
     budget, forecast = None, []
@@ -99,7 +103,7 @@ def run_pretraining(
     windows = checkpoint_every // log_every
     shown = evaluations[stages[0].number]
     history = fit_steps(
-        model,
+        trained,
         lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, data_service),
         settings.steps,
         run.path if run else None,
@@ -112,9 +116,9 @@ def run_pretraining(
         budget=budget,
         callbacks=[ConsoleProgress(), *forecast, *_tensorboard(logs, tokenizer, shown, windows), *callbacks],
     )
-    scores = model.evaluate(evaluation, return_dict=True, verbose=0)
+    scores = trained.evaluate(evaluation, return_dict=True, verbose=0)
     last = history[-1] if history else {}  # only the chief keeps it
-    metrics = readable_logs(scores, model) | {
+    metrics = readable_logs(scores, trained) | {
         "unigram": unigram,
         "pipeline": statistics[0] if len(statistics) == 1 else statistics,
         "steps": settings.steps or last.get("step"),

@@ -1,0 +1,61 @@
+"""Whether a pre-training packs its rows, and the model that takes them."""
+
+import logging
+
+from kbert.pretraining.real_shares import real_shares
+
+_LOGGER = logging.getLogger("kbert")
+_LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
+
+
+def choose_packing(settings, tokenizer, data_service=None):
+    """The settings with `packed` decided: if nothing was given, where it saves rows.
+
+    It is decided by the lengths of the pairs of the first shard of records, or of the first pool of text: a function of
+    the settings and the corpus, so that a run that is resumed decides the same.
+
+    Args:
+        settings: `PretrainingSettings`.
+        tokenizer: `kbert.BertTokenizer`.
+        data_service: of `pretraining_dataset`, which cannot pack rows, or None.
+
+    Raises:
+        ValueError: as `pretraining_dataset`.
+    """
+    if settings.packed is not None:
+        return settings
+    if data_service is not None:
+        return settings.with_packing(False)
+    plain, packed, total = 0.0, 0.0, 0.0
+    for phase in {stage.number: stage.phase for stage in settings.stages()}.values():
+        shares = real_shares(
+            settings.source,
+            tokenizer,
+            sequence_length=phase.sequence_length,
+            max_predictions=phase.max_predictions,
+            num_parts=settings.num_parts,
+            seed=settings.seed,
+            held_out=settings.held_out,
+            next_sentence=settings.next_sentence,
+        )
+        tokens = phase.share * phase.batch_size * phase.sequence_length
+        plain, packed, total = plain + tokens * shares["plain"], packed + tokens * shares["packed"], total + tokens
+    pays = packed >= _LEAST_GAIN * plain > 0
+    _LOGGER.info(
+        "%s rows: %.1f%% of a plain row is text, %.1f%% of a packed one",
+        "packed" if pays else "plain",
+        100 * plain / total,
+        100 * packed / total,
+    )
+    return settings.with_packing(pays)
+
+
+def model_of_rows(model, settings):
+    """The `BertPretrainer` to train on the rows of these settings: the model itself, or a view that shares its layers.
+
+    Args:
+        model: `BertPretrainer`.
+        settings: `PretrainingSettings` with `packed` decided.
+    """
+    wanted = settings.num_parts if settings.packed else None
+    return model if model.encoder.num_parts == wanted else model.with_parts(wanted)

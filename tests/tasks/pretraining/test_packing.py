@@ -1,0 +1,87 @@
+"""Packed rows in `kbert.pretrain`: where they are chosen, and that the model of the run is one for plain rows."""
+
+import dataclasses
+import inspect
+import logging
+
+import keras
+import numpy as np
+import pytest
+from helpers.tiny_corpus import make_documents, make_tokenizer
+
+import kbert
+from kbert.corpus.write_records import write_records
+from kbert.files import read_json
+from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
+from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
+
+SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home") / "records"
+    write_records(make_documents(60), make_tokenizer(), path, shard_tokens=300, held_out=0.2)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(3)
+    config = kbert.BertConfig(
+        vocabulary_size=make_tokenizer().vocabulary_size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12,
+        max_sequence_length=64,
+    )  # fmt: skip
+    return kbert.BertPretrainer(config)
+
+
+def settings_of(source, **given):
+    defaults = {name: one.default for name, one in inspect.signature(kbert.pretrain).parameters.items()} | SHORT | given
+    fields = {field.name for field in dataclasses.fields(PretrainingSettings)} - {"source"}
+    return PretrainingSettings(source=source, **{name: defaults[name] for name in fields})
+
+
+def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):
+    with caplog.at_level(logging.INFO, "kbert"):
+        chosen = choose_packing(settings_of(records), make_tokenizer())
+        assert chosen.packed is True and chosen.to_dict() == settings_of(records, packed=True).to_dict()
+        # No two pairs of at least 5 tokens fit into 8.
+        assert choose_packing(settings_of(records, sequence_length=8), make_tokenizer()).packed is False
+    first, second = (
+        record.getMessage() for record in caplog.records if "of a plain row is text" in record.getMessage()
+    )
+    assert first.startswith("packed rows: ") and second.startswith("plain rows: ")
+    caplog.clear()
+    assert choose_packing(settings_of(records), make_tokenizer(), "host:1").packed is False  # which cannot pack
+    for given in (True, False):
+        settings = settings_of(records, packed=given)
+        assert choose_packing(settings, make_tokenizer()) is settings
+    assert not caplog.records
+
+
+def test_phases_have_one_layout(records):
+    """A long phase of short pairs decides for a little one of full rows, and all have the parts of the longest rows."""
+    phases = {"sequence_length": None, "phases": ["8:0.1", "112:0.9"]}
+    chosen = choose_packing(settings_of(records, **phases), make_tokenizer())
+    assert chosen.packed is True and chosen.num_parts == 7
+    assert choose_packing(settings_of(records, sequence_length=None, phases=["8:1"]), make_tokenizer()).packed is False
+
+
+def test_the_model_of_rows(records, model):
+    assert model_of_rows(model, settings_of(records, packed=False)) is model
+    view = model_of_rows(model, settings_of(records, packed=True))
+    assert view.encoder.num_parts == 4 and model_of_rows(view, settings_of(records, packed=True)) is view
+    assert model_of_rows(view, settings_of(records, packed=False)).encoder.num_parts is None
+
+
+def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
+    before = model.get_weights()
+    run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
+    assert read_json(tmp_path / "run" / "settings.json")["packed"] is True
+    assert run.metrics["pipeline"]["parts_per_sequence"] > 1.05 and run.metrics["pipeline"]["padding_share"] < 0.2
+    assert run.model is model and sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, model.get_weights(), strict=True))
+    assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
+    again = kbert.load_pretrained(tmp_path / "run")
+    for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)

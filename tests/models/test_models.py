@@ -157,7 +157,8 @@ def test_task_models_share_the_encoder_they_are_given():
     assert classifier.encoder is pretrainer.encoder
     batch = plain_batch()
     before = np.array(pretrainer.encoder(batch)["pooled_output"])
-    classifier.compile("sgd", loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)})
+    loss = {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+    classifier.compile("sgd", loss=loss, run_eagerly=True)
     classifier.fit(batch, {"logits": labels_of(BATCH, 3)}, verbose=0)
     assert not np.array_equal(before, pretrainer.encoder(batch)["pooled_output"])
 
@@ -165,7 +166,7 @@ def test_task_models_share_the_encoder_they_are_given():
 def test_one_output_takes_labels_without_a_key():
     model = BertClassifier(config(), num_labels=3)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("sgd", loss=loss, metrics=["accuracy"])
+    model.compile("sgd", loss=loss, metrics=["accuracy"], run_eagerly=True)
     assert model.fit(plain_batch(), labels_of(BATCH, 3), verbose=0).history["accuracy"]
 
 

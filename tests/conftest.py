@@ -90,6 +90,7 @@ def _forget():
     grown = _memory() > _collected_at[0] + _GROWTH
     keras.backend.clear_session(free_memory=grown)
     if grown:
+        gc.freeze()  # else the next collection looks at what has survived again, up to a minute in a large process
         if hasattr(_LIBC, "malloc_trim"):  # glibc: what `keep_freed_memory` keeps
             _LIBC.malloc_trim(0)
         _collected_at[0] = _memory()

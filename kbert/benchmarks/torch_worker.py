@@ -13,9 +13,6 @@ import json
 import sys
 import time
 
-import torch
-import transformers
-
 
 def main():
     job = json.loads(sys.argv[1])
@@ -40,6 +37,8 @@ def _answer(work, request):
 
 def _prepared(model, job):
     """The model in its precision, and the context in which it runs."""
+    import torch
+
     words = job["setting"].replace(",", "").split()  # "autocast bfloat16, ...", "bfloat16 model, ...", "float32, ..."
     if words[0] == "autocast":
         dtype = getattr(torch, words[1])
@@ -49,6 +48,8 @@ def _prepared(model, job):
 
 def _tensors(job):
     """A synthetic batch: no padding; predictions at evenly spread positions."""
+    import torch
+
     shape, vocabulary = (job["batch_size"], job["sequence_length"]), job["config"]["vocab_size"]
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(vocabulary, shape, generator=generator)
@@ -57,6 +58,9 @@ def _tensors(job):
 
 
 def _encode(job):
+    import torch
+    import transformers
+
     model, context = _prepared(transformers.BertModel(transformers.BertConfig(**job["config"])).eval(), job)
     tensors = _tensors(job)
 
@@ -68,6 +72,9 @@ def _encode(job):
 
 
 def _train(job):
+    import torch
+    import transformers
+
     model, context = _prepared(transformers.BertForMaskedLM(transformers.BertConfig(**job["config"])).train(), job)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     tensors = _tensors(job)
@@ -87,6 +94,9 @@ def _train(job):
 
 
 def _serve(job):
+    import torch
+    import transformers
+
     tokenizer = transformers.AutoTokenizer.from_pretrained(job["model"])
     model, context = _prepared(transformers.AutoModel.from_pretrained(job["model"]).eval(), job)
 

@@ -14,6 +14,7 @@ COLUMNS = ("--text-column", "text", "--label-column", "label")
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
     "audit_saved_model": ("<nothing>",),
     "benchmark": ("input", "--vocab", "<vocab.txt>", "--records", "<records>"),
+    "compare_pretraining": ("--runs", "<pretraining>", "--output", "<new>"),
     "convert_checkpoint": ("--from", "<init>", "--to", "kbert", "--output", "<new>"),
     "convert_triviaqa": ("--questions", "<questions.json>", "--evidence", "<evidence>", "--output", "<new.json>"),
     "embed_sentences": ("--model", "<init>", "--input", "<texts.txt>", "--output", "<new>"),
@@ -43,9 +44,11 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "predict": ("--model", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),
     "prepare_records": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>"),
     "pretrain": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>", *SHORT, "--held-out", 0.2),
+    "pretrain_on_batches": ("--batches", "<batches>", "--init", "<init>", "--output", "<new>", "--steps", 1),
     "query_server": ("--question", "who", "--context-file", "<texts.txt>", "--model", "squad"),
     "quickstart": ("--output", "<new>", "--steps", 1),
     "submit_glue": ("--data", "<glue>", "--constant", "SST-2", "--output", "<new>"),
+    "write_batches": ("--records", "<records>", "--output", "<new>", *SHORT),
 }  # fmt: skip
 MORE = {  # other flags that take a path
     "pretrain": [("--records", "<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
@@ -56,7 +59,7 @@ MORE = {  # other flags that take a path
     "benchmark": [("serve", "--model", "<init>"), ("input", "--vocab", "<vocab.txt>", "--corpus", "<corpus.txt>")],
     "convert_checkpoint": [("--from", "<init>", "--to", "kbert", "--vocab", "<vocab.txt>", "--output", "out")],
 }
-NO_PATHS = {"flags"}
+NO_PATHS = {"flags", "serve_data"}
 CASES = [
     (recipe, command, place)
     for recipe, first in COMMANDS.items()
@@ -94,6 +97,9 @@ def home(tmp_path_factory):
     write_toy_glue(path / "glue")
     run_recipe("prepare_records", "--corpus", path / "corpus.txt", "--vocab", path / "init" / "vocab.txt", "--output",
                path / "records", "--held-out", 0.2, "--sequence-length", 16)  # fmt: skip
+    run_recipe("write_batches", "--records", path / "records", "--output", path / "batches", *SHORT)
+    (path / "pretraining").mkdir()
+    (path / "pretraining" / "history.jsonl").write_text('{"step": 1, "val_mlm_cross_entropy": 2.0, "seconds": 1.0}\n')
     return path
 
 

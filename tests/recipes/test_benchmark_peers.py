@@ -8,6 +8,7 @@ import pytest
 from helpers.run_recipe import import_recipe
 from helpers.tiny_bert import tiny_config
 
+from kbert.benchmarks import torch_worker
 from kbert.benchmarks.race import fastest_setting, race, timed
 from kbert.benchmarks.settings import BenchmarkSettings
 from kbert.benchmarks.table import measure_table, table_lines
@@ -46,15 +47,16 @@ def test_torch_runs_in_the_precision_of_the_policy():
 @pytest.mark.parity
 @pytest.mark.parametrize("setting", ["float32", "autocast bfloat16", "bfloat16 model"])
 def test_the_work_of_torch(setting):
-    torch, worker = pytest.importorskip("torch"), pytest.importorskip("kbert.benchmarks.torch_worker")
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
     job = JOB | {"setting": f"{setting}, tuned allocator", "config": torch_config(tiny_config())}
     types = []
     handle = torch.nn.modules.module.register_module_forward_hook(
         lambda module, inputs, output: types.append(output.dtype) if isinstance(module, torch.nn.Linear) else None
     )
     try:
-        for prepare in (worker._encode, worker._train):
-            times = worker._answer(prepare(job), {"units": 2})["seconds"]
+        for prepare in (torch_worker._encode, torch_worker._train):
+            times = torch_worker._answer(prepare(job), {"units": 2})["seconds"]
             assert len(times) == 2 and min(times) > 0
     finally:
         handle.remove()

@@ -50,11 +50,25 @@ def test_the_estimate_is_a_lower_bound(model, monkeypatch):
     assert 2**28 < batch_memory.machine_memory() < 2**50
 
 
-def test_memory_that_runs_out_is_named(model, tmp_path):
-    """The allocation of 4,000 TB fails on every machine."""
-    dataset = batches(3, 16).map(lambda inputs, labels: (
-        inputs | {"token_ids": inputs["token_ids"] + tf.cast(tf.reduce_sum(tf.zeros((10**8, 10**7))), tf.int32)}, labels
-    ))  # fmt: skip
+def _out_of_memory(ids):
+    raise MemoryError("OOM when allocating tensor with shape[100000000,10000000]")  # as TensorFlow's kernels say it
+
+
+def _allocate(ids):
+    """The allocation of 4,000 TB fails on every machine, after TensorFlow has tried it several times for 10 s."""
+    return ids + tf.cast(tf.reduce_sum(tf.zeros((10**8, 10**7))), tf.int32)
+
+
+@pytest.mark.parametrize(
+    "map_ids",
+    [
+        lambda ids: tf.ensure_shape(tf.numpy_function(_out_of_memory, [ids], tf.int32), ids.shape),
+        pytest.param(_allocate, marks=pytest.mark.slow),
+    ],
+    ids=["error", "allocation"],
+)
+def test_memory_that_runs_out_is_named(model, tmp_path, map_ids):
+    dataset = batches(3, 16).map(lambda inputs, labels: (inputs | {"token_ids": map_ids(inputs["token_ids"])}, labels))
     with pytest.raises(ValueError, match=r"Memory was not enough for a batch of 3 rows of 16 tokens. Make the"):
         fit_steps(model, lambda start_step: dataset, 2, tmp_path)
 

@@ -30,6 +30,7 @@ def test_the_batches_of_a_service_are_the_trainers_own(records, tokenizer):
         assert number == 5
 
 
+@pytest.mark.slow  # the batches are equal: the test above
 def test_pretraining_from_a_service_is_the_trainers_own(records):
     service = DataService(host="localhost")
     settings = {

@@ -5,8 +5,10 @@ import sys
 import threading
 
 import pytest
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
 from kbert.beam import SharedDirectory, delete_shared, load_once, run_beam
+from kbert.corpus import write_records_with_beam as module
 
 
 def test_files_of_a_worker_appear_whole(tmp_path):
@@ -82,3 +84,16 @@ def test_without_beam_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(RuntimeError, match=r"pip install 'kbert\[beam\]'"):
         run_beam("DirectRunner", [], None)
+
+
+def test_a_file_counts_as_tokenised_when_all_of_it_is_there(tmp_path, monkeypatch):
+    """A worker that is killed when the last file appears leaves none that lacks the others."""
+    files, there = [str(write_lines(tmp_path / "a.txt", make_documents(20)))], []
+    arguments = {"shard_tokens": 100, "shuffle_shards": 1, "held_out": 0.1, "seed": 0}
+    job = module._Job(files, make_tokenizer(), "auto", "en", arguments, {"settings": {}})
+    job.shared = module.SharedDirectory(tmp_path / "shared")
+    job.shared.open()
+    monkeypatch.setattr(job.shared, "write", lambda name, content: there.append((name, job.shared.exists(tokens))))
+    tokens = "file-000000.tokens"
+    module._tokenize_file(job, 0)
+    assert there == [("file-000000.documents", True)]

@@ -165,22 +165,22 @@ def _tokenize_file(job, number):
             yield 0, position, document
 
     kept, tokens = [], []  # sentences and tokens of each document that are left after tokenising
-    with (
-        shared.reporting(number),
-        shared.writing(_name(number, "tokens")) as token_file,
-        shared.writing(_name(number, "lengths")) as length_file,
-    ):
-        for _, *texts in text_chunks(numbered()):
-            pool = TokenPool(*(tensor.numpy() for tensor in tokenize(*map(tf.constant, texts))))
-            documents = dict(zip(pool.document_ids.tolist(), pool_documents(pool), strict=True))
-            for document in texts[-1].tolist():
-                ids, lengths = documents.get(document, ((), ()))
-                kept.append(len(lengths))
-                tokens.append(len(ids))
-            token_file.write(pool.token_ids.astype(_little(writer.token_type)).tobytes())
-            length_file.write(pool.sentence_lengths.astype("<i4").tobytes())
+    with shared.reporting(number):
+        with (
+            shared.writing(_name(number, "tokens")) as token_file,
+            shared.writing(_name(number, "lengths")) as lengths_file,
+        ):
+            for _, *texts in text_chunks(numbered()):
+                pool = TokenPool(*(tensor.numpy() for tensor in tokenize(*map(tf.constant, texts))))
+                documents = dict(zip(pool.document_ids.tolist(), pool_documents(pool), strict=True))
+                for document in texts[-1].tolist():
+                    ids, lengths = documents.get(document, ((), ()))
+                    kept.append(len(lengths))
+                    tokens.append(len(ids))
+                token_file.write(pool.token_ids.astype(_little(writer.token_type)).tobytes())
+                lengths_file.write(pool.sentence_lengths.astype("<i4").tobytes())
         counts = np.array([sentences, sizes, held, kept, tokens], "<i8")  # [5, d]
-        shared.write(_name(number, "documents"), counts.tobytes())
+        shared.write(_name(number, "documents"), counts.tobytes())  # with which the others are taken for complete
     return number
 
 

@@ -12,7 +12,7 @@ from kbert.training.history import History
 from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
-from kbert.training.stages import Stage, Stages
+from kbert.training.stages import Stage, Stages, common_steps
 from kbert.training.step_recorder import StepRecorder
 from kbert.training.step_saver import StepSaver
 from kbert.training.training_state import batches_per_step, is_chief
@@ -103,7 +103,7 @@ def fit_steps(
     """
     _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
     make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
-    multiple = max(1, model.steps_per_execution // batches_per_step(model))
+    multiple = common_steps(model.steps_per_execution, batches_per_step(model))
     stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, multiple)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:

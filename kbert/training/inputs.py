@@ -12,10 +12,11 @@ from kbert.files import read_json, sha256
 from kbert.weights.formats.kbert.read import is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit
+from kbert.weights.step_checkpoint import ARRAYS
 from kbert.weights.step_paths import is_step_checkpoint
 
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
-_MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint")
+_MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)
 _WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
 
 

@@ -46,8 +46,13 @@ class StepCheckpoint(Checkpoint):
 
     def _load_weights(self, model):
         _, values = read_step_checkpoint(self.path)
-        here = [(tuple(variable.shape), variable.dtype) for variable in model.variables]
-        if (there := [(value.shape, value.dtype.name) for value in values[: len(here)]]) != here:
+        variables, weights = model.variables, {id(weight) for weight in model.weights}
+        here = [(tuple(variable.shape), variable.dtype) for variable in variables]
+        there = [
+            (value.shape, value.dtype.name if id(variable) in weights else variable.dtype)  # seeds of JAX are uint32
+            for variable, value in zip(variables, values, strict=False)
+        ]
+        if there != here:
             wrong = next(
                 (pair for pair in zip(here, there, strict=False) if pair[0] != pair[1]), (len(here), len(there))
             )
@@ -55,10 +60,11 @@ class StepCheckpoint(Checkpoint):
                 f"{self.path} is of another model than {DESCRIPTION}/{CONFIG} beside it. Expected: {wrong[0]}. "
                 f"Received: {wrong[1]}"
             )
-        for variable, value in zip(model.variables, values, strict=False):
+        for variable, value in zip(variables, values, strict=False):
             if np.issubdtype(value.dtype, np.floating) and not np.all(np.isfinite(value)):
                 raise ValueError(f"{self.path}: {variable.path} holds values that are not finite.")
-            variable.assign(value)
+            if id(variable) in weights:
+                variable.assign(value)
 
 
 def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:

@@ -25,6 +25,8 @@ from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory
 from kbert.weights.formats.kbert.write import write_kbert_directory
+from kbert.weights.step_checkpoint import describe_run
+from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY, _WARMUP = 100, 10_000  # steps
@@ -101,11 +103,16 @@ def pretrain_on_batches(
     with hardware.scope():
         model = _starting_model(training, size, init, dropout)
         model.compile(AdamW(schedule), jit_compile=hardware.jit_compile)
-    run = None
+    manifest, vocabulary, run = training.manifest, read_vocabulary(pathlib.Path(directory) / VOCABULARY), None
+    model_settings = ModelSettings(
+        task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]
+    )
     if output is not None:
         inputs = {"batches": pathlib.Path(directory) / MANIFEST, "init": init}
         inputs = {name: path for name, path in inputs.items() if path is not None}
         run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
+        if run.is_chief:
+            describe_run(run.path / CHECKPOINTS, model, model_settings, vocabulary)
     windows = checkpoint_every // log_every
     history = fit_steps(
         model,
@@ -124,12 +131,7 @@ def pretrain_on_batches(
         "tokens_per_second": history[-1]["tokens_per_second"] if history else None,
         "minutes": (time.perf_counter() - start) / 60,
     }
-    manifest = training.manifest
-    model_settings = ModelSettings(
-        task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]
-    )
     if run is not None:
-        vocabulary = read_vocabulary(pathlib.Path(directory) / VOCABULARY)
 
         def save(path, made_by):
             def write(partial):

@@ -2,6 +2,7 @@
 exactly."""
 
 import functools
+import shutil
 
 import keras
 import numpy as np
@@ -10,13 +11,14 @@ from helpers.tiny_corpus import make_documents, make_tokenizer
 
 import kbert
 from kbert.corpus.write_records import write_records
-from kbert.files import read_json
+from kbert.files import read_json, write_json
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.tasks.pretraining import run_pretraining
 from kbert.training.inputs import identify_inputs
 from kbert.training.time_budget import TimeBudget
+from kbert.weights.step_checkpoint import ARRAYS, read_step_checkpoint
 from kbert.weights.step_paths import find_step_checkpoint
 
 PLAN = {
@@ -99,6 +101,22 @@ def test_milestones_stay_and_are_models(by_steps):
     assert not np.array_equal(middle.encoder.get_weights()[0], last.encoder.get_weights()[0])
     with pytest.raises(FileNotFoundError, match="no checkpoint of step 6. It has: 4, 8"):
         kbert.load_pretrained(f"{by_steps.path}@6")
+
+
+def test_a_checkpoint_of_jax_is_a_model_on_tensorflow(by_steps, tmp_path):
+    """There the seeds of dropout have another type, and the values are NumPy's."""
+    there, here = by_steps.path / "checkpoints", tmp_path / "checkpoints"
+    shutil.copytree(there / "description", here / "description")
+    manifest, values = read_step_checkpoint(there / "step-0000000008")
+    values = [value.astype("uint32") if value.dtype == "int64" else value for value in values]
+    for variable, value in zip(manifest["variables"], values, strict=True):
+        variable["dtype"] = value.dtype.name
+    (here / "step-0000000008").mkdir()
+    np.savez(here / "step-0000000008" / ARRAYS, *values)
+    write_json(here / "step-0000000008" / "manifest.json", manifest)
+    assert_same(kbert.load_pretrained(f"{tmp_path}@8").encoder, by_steps.model.encoder)
+    files = identify_inputs({"init": find_step_checkpoint(f"{tmp_path}@8")})["init"]
+    assert sorted(name.rpartition("/")[2] for name in files) == ["manifest.json", ARRAYS]
 
 
 class Second(keras.callbacks.Callback):

@@ -135,9 +135,9 @@ class PretrainingSettings:
             # Without bias correction the first hundreds of updates are several times too large: after too short a
             # warm-up the run stays on the plateau of token frequencies (docs/log.md).
             steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_SHARE))
-            self._set(
-                warmup_steps=steps if self.warmup_share is None else max(1, math.ceil(self.steps * self.warmup_share))
-            )
+            if self.warmup_share is not None:
+                steps = max(1, math.ceil(self.steps * self.warmup_share))
+            self._set(warmup_steps=steps, warmup_share=None)  # with these steps, not the share, a run can be extended
         if self.warmup_steps > self.steps:
             raise ValueError(
                 f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"

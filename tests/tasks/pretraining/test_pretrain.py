@@ -140,6 +140,17 @@ def test_settings_are_complete_and_identify_objects():
             PretrainingSettings(**fields | change)
 
 
+def test_a_share_of_warmup_is_stored_as_steps(tmp_path):
+    """A run with it is extended by the steps that the error message names."""
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
+    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
+    fields |= {"steps_per_execution": 1, "schedule": "constant", "evaluation_batches": 1, "seed": 0, "steps": 1000}
+    share, steps = (PretrainingSettings(**fields | given) for given in ({"warmup_share": 0.05}, {"warmup_steps": 50}))
+    assert share.to_dict() == steps.to_dict()
+    small = [PretrainingSettings(**fields | {"settings": "small-budget", "warmup_steps": n}) for n in (None, 50)]
+    assert small[0].to_dict() == small[1].to_dict()
+
+
 def test_named_settings_are_stored_as_what_they_mean():
     fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
     fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}

@@ -19,6 +19,7 @@ from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.model_of_task import model_of_task
 from kbert.tasks.task import Task
+from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import estimate_training
@@ -101,6 +102,7 @@ class Finetuning:
             self.hardware = choose_hardware(
                 self.options.strategy, self.options.precision, logical_cpus=self.options.logical_cpus
             )
+            check_accumulation(self.options.accumulate, self.hardware)
             settings = self.task.settings(self.train)
             if self.dev is not None:
                 self.task.check_dev(self.dev, settings)

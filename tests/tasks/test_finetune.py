@@ -341,5 +341,7 @@ def test_accumulated_batches_are_the_batch(init):
         np.testing.assert_allclose(one, other, atol=2e-5)  # also the rates are those of the updates
     with pytest.raises(ValueError, match="multiple of `accumulate`. Received: 8 and 3"):
         kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=3)
+    with pytest.raises(ValueError, match="`accumulate` is for one device of TensorFlow"):
+        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=2, strategy="mirrored")
     with pytest.raises(ValueError, match="`layer_decay` must be in"):
         kbert.finetune(init, TASK, ROWS, **QUICK, layer_decay=1.5)

@@ -9,6 +9,7 @@ import keras
 
 from kbert.inspection.masked_examples import MaskedExamples
 from kbert.pipelines.settings import ModelSettings
+from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import describe_plan, estimate_pretraining
 from kbert.tasks.pretraining.pretraining_data import describe_data, make_evaluations, stage_dataset
 from kbert.tasks.pretraining.pretraining_optimizer import compile_model, make_clock_rate, make_schedule
@@ -51,8 +52,7 @@ def run_pretraining(
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
     hardware = choose_hardware(settings.strategy, settings.precision, logical_cpus=settings.logical_cpus)
-    if settings.hours is not None and hardware.name == "multiworker":
-        raise ValueError("pretrain: `hours` is for one machine: several have several clocks. Give `steps`.")
+    check_run(settings, hardware, log_every, data_service)
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
     settings = choose_packing(settings, tokenizer, data_service)

@@ -1,0 +1,36 @@
+"""What a pre-training cannot do on this machine, found before anything is written."""
+
+import keras
+
+from kbert.training.accumulation import check_accumulation
+from kbert.training.jax_devices import check_divides
+
+
+def check_run(settings, hardware, log_every, data_service) -> None:
+    """Raises ValueError if the hardware, the intervals or the data service do not go with the settings.
+
+    Args:
+        settings: `PretrainingSettings`.
+        hardware: `kbert.training.hardware.Hardware`.
+        log_every: int, steps.
+        data_service: of `kbert.pretrain`, or None.
+    """
+    if settings.hours is not None and hardware.name == "multiworker":
+        raise ValueError("pretrain: `hours` is for one machine: several have several clocks. Give `steps`.")
+    if settings.hours is not None and keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "pretrain: `hours` needs the TensorFlow backend, as others keep the learning rate for a window of steps. "
+            f"Give `steps`. Received: the backend {keras.backend.backend()}"
+        )
+    check_accumulation(settings.accumulate, hardware)
+    if log_every * settings.accumulate % settings.steps_per_execution:
+        raise ValueError(
+            "pretrain: --log-every (by default the divisor of --checkpoint-every nearest to 100) must be a multiple of "
+            f"--steps-per-execution. Received: {log_every} and {settings.steps_per_execution}"
+        )
+    if data_service is not None and (settings.packed or not settings.reads_records):
+        what = "packed rows" if settings.packed else "text"
+        raise ValueError(f"pretrain: a data service makes plain rows of records. Received: data_service, and {what}")
+    for stage in settings.stages():
+        for rows in (stage.batch_size, stage.phase.batch_size):  # of training, and of evaluation
+            check_divides(rows // settings.accumulate)

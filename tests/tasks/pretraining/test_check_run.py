@@ -1,0 +1,71 @@
+"""What a pre-training is refused for before anything is written."""
+
+import dataclasses
+import types
+
+import pytest
+
+import kbert
+from kbert.tasks.pretraining import check_run as module
+from kbert.tasks.pretraining.check_run import check_run
+from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
+from kbert.training.hardware import Hardware
+
+ONE = Hardware(object(), "one", 1, "float32", False, ())
+TWO = Hardware(object(), "mirrored", 2, "float32", False, ())
+JAX = Hardware(None, "mirrored", 2, "float32", True, ())
+
+
+def settings_of(**given):
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
+    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
+    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 1000}
+    return PretrainingSettings(**fields | given)
+
+
+def test_what_goes_together():
+    check_run(settings_of(), TWO, 100, None)
+    check_run(settings_of(accumulate=4, steps_per_execution=8), ONE, 50, None)
+    check_run(settings_of(accumulate=4), JAX, 100, None)
+    check_run(settings_of(steps=None, hours=1.0), TWO, 100, None)
+
+
+@pytest.mark.parametrize(
+    "given, hardware, service, message",
+    [
+        ({"accumulate": 2}, TWO, None, "for one device of TensorFlow.*Received: accumulate=2 .*'mirrored'"),
+        (
+            {"steps_per_execution": 8},
+            ONE,
+            None,
+            "--log-every .*a multiple of --steps-per-execution. Received: 100 and 8",
+        ),
+        ({"packed": True}, ONE, "host:1", "plain rows of records. Received: data_service, and packed rows"),
+        ({}, ONE, "host:1", "plain rows of records. Received: data_service, and text"),
+        (
+            {"steps": None, "hours": 1.0},
+            dataclasses.replace(TWO, name="multiworker"),
+            None,
+            "`hours` is for one machine",
+        ),
+    ],
+)
+def test_what_does_not(given, hardware, service, message):
+    with pytest.raises(ValueError, match=message):
+        check_run(settings_of(**given), hardware, 100, service)
+
+
+def test_on_jax_all_batches_are_checked_and_the_clock_is_refused(monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "check_divides", asked.append)
+    check_run(settings_of(batch_size=20, batch_size_ramp="8:0.5", accumulate=2), JAX, 100, None)
+    assert set(asked) == {4, 8, 10}
+    monkeypatch.setattr(module.keras, "backend", types.SimpleNamespace(backend=lambda: "jax"))
+    with pytest.raises(ValueError, match="needs the TensorFlow backend.*Received: the backend jax"):
+        check_run(settings_of(steps=None, hours=1.0), JAX, 100, None)
+
+
+def test_nothing_is_left_behind(tmp_path):
+    with pytest.raises(ValueError, match="--steps-per-execution"):
+        kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=8, steps_per_execution=8, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

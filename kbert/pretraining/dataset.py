@@ -20,7 +20,7 @@ from kbert.keras_compat import with_known_length
 from kbert.pretraining.data_service import from_service
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, packed_rows, row_of_pairs
-from kbert.pretraining.pairs import PairTable, count_pairs, sentence_pairs
+from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens, sentence_pairs
 from kbert.pretraining.plain_rows import plain_rows
 from kbert.pretraining.sources import record_pools, text_documents
 from kbert.stateless_random import fold_in, permutation
@@ -134,9 +134,7 @@ def pretraining_dataset(
     for name, value in (("short_sequence_rate", short_sequence_rate), ("random_next_rate", random_next_rate)):
         if not 0 <= value <= 1:
             raise ValueError(f"`{name}` must be in [0, 1]. Received: {value!r}")
-    special = 3 if next_sentence else 2
-    if sequence_length < special + 2:
-        raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
+    max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if packed and data_service is not None:
         raise ValueError(
             "`data_service` makes plain rows alone: Python assigns pairs to packed ones. Received: packed=True"
@@ -148,7 +146,7 @@ def pretraining_dataset(
     masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
-    pairing = (sequence_length - special, short_sequence_rate, random_next_rate, next_sentence)
+    pairing = (max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     parts = num_parts or default_num_parts(sequence_length)
 
     def find_rows(table):

@@ -38,6 +38,18 @@ class PairTable(NamedTuple):
     keys: tf.Tensor
 
 
+def max_pair_tokens(sequence_length, next_sentence=True) -> int:
+    """The tokens of a row that are left for a pair, besides [CLS] and [SEP].
+
+    Raises:
+        ValueError: fewer than two.
+    """
+    special = 3 if next_sentence else 2
+    if sequence_length < special + 2:
+        raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
+    return sequence_length - special
+
+
 def sentence_pairs(
     pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5, next_sentence=True
 ) -> PairTable:

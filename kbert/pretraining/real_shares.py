@@ -13,7 +13,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.packed_rows import count_rows, default_num_parts, row_of_pairs
-from kbert.pretraining.pairs import sentence_pairs
+from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.sources import text_documents
 
 
@@ -46,18 +46,18 @@ def real_shares(
 
         real_shares("records", tokenizer, sequence_length=512, max_predictions=80)  # {"plain": 0.8, "packed": 0.99}
     """
-    special = 3 if next_sentence else 2
+    max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if isinstance(source, str | os.PathLike) and is_records(source):
         pool = Records(source).index(0)
     else:
         documents = text_documents(source, format, language, seed, 1, False, held_out)
         with reading_errors():
             [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
-    table = sentence_pairs(pool, seed, 0, sequence_length - special, next_sentence=next_sentence)
+    table = sentence_pairs(pool, seed, 0, max_tokens, next_sentence=next_sentence)
     masking = TokenMasking(tokenizer, max_predictions)
     num_parts = num_parts or default_num_parts(sequence_length)
     rows = count_rows(row_of_pairs(masking, table, sequence_length, num_parts, next_sentence))
     pairs = tf.size(table.keys)
-    tokens = tf.reduce_sum(table.a_length + table.b_length) + special * pairs
+    tokens = tf.reduce_sum(table.a_length + table.b_length) + (sequence_length - max_tokens) * pairs
     plain, packed = (float(tokens) / max(1, int(number) * sequence_length) for number in (pairs, rows))
     return {"plain": plain, "packed": packed}

@@ -59,6 +59,11 @@ def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):
     assert not caplog.records
 
 
+def test_too_short_rows_are_named(records):
+    with pytest.raises(ValueError, match="`sequence_length` must be at least 5 here. Received: 4"):
+        choose_packing(settings_of(records, sequence_length=4), make_tokenizer())
+
+
 def test_phases_have_one_layout(records):
     """A long phase of short pairs decides for a little one of full rows, and all have the parts of the longest rows."""
     phases = {"sequence_length": None, "phases": ["8:0.1", "112:0.9"]}

@@ -4,8 +4,9 @@
     python recipes/write_batches.py --records records --steps 10000 --batch-size 256 --output batches
     KERAS_BACKEND=jax python recipes/pretrain_on_batches.py --batches batches --size base --output runs/base
 
-The batches are those that pretrain.py with the same settings trains on, in the same order, with the pairs and masks of
-every epoch. --output appears whole or not at all: the .npz files, their hashes in batches.json, and vocab.txt.
+The batches are those that pretrain.py with the same settings trains on (with --packed or --no-packed, which it decides
+itself by default), in the same order, with the pairs and masks of every epoch. --output appears whole or not at all:
+the .npz files, their hashes in batches.json, and vocab.txt.
 """
 
 import argparse
@@ -26,6 +27,7 @@ def parse_arguments(argv):
     add("--whole-word", action="store_true", help="mask whole words (Google's release of May 2019)")
     no_next_sentence = 'the "No NSP" ablation of section 5.1'
     add("--no-next-sentence", action="store_false", dest="next_sentence", help=no_next_sentence)
+    add("--packed", action="store_true", help="several short pairs in a row, as pretrain.py --packed")
     add("--evaluation-batches", type=positive_int, default=50, metavar="N", help="(default: 50)")
     add("--batches-per-file", type=positive_int, default=100, metavar="N", help="(default: 100)")
     replace = {"help": "replace the batches that are there"}

@@ -14,12 +14,15 @@ QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--
 @pytest.fixture(scope="module")
 def batches(records, tmp_path_factory):  # noqa: F811
     directory = tmp_path_factory.mktemp("written") / "batches"
-    run_recipe("write_batches", "--records", records, "--output", directory, "--steps", 4, *QUICK, "--whole-word")
+    run_recipe(
+        "write_batches", "--records", records, "--output", directory, "--steps", 4, *QUICK, "--whole-word", "--packed"
+    )
     return directory
 
 
 def test_writes_and_trains(batches, tmp_path, capsys):
-    assert read_json(batches / "batches.json")["whole_word"] is True
+    manifest = read_json(batches / "batches.json")
+    assert manifest["whole_word"] is manifest["packed"] is True and "inputs/part_ids" in manifest["arrays"]
     arguments = ("--batches", batches, "--output", tmp_path / "run", "--checkpoint-every", 2, "--dropout", 0)
     run_recipe("pretrain_on_batches", *arguments, "--json")
     printed = capsys.readouterr().out

@@ -46,7 +46,7 @@ def write_batches(
         evaluation_batches: int, of the held-out documents.
         batches_per_file: int.
         overwrite: bool, replace another directory of batches.
-        **options: further arguments of `pretraining_dataset`: next_sentence, whole_word ...
+        **options: further arguments of `pretraining_dataset`: packed, next_sentence, whole_word ...
 
     Returns:
         dict: the manifest.

@@ -90,7 +90,8 @@ def main(argv=None):
         if find_export(args.model) is None:
             load = functools.partial(load_pipeline, args.model, args.precision, **options)
         elif options or args.precision != "auto":
-            raise ValueError(f"{args.model} is a SavedModel, whose settings are fixed. Received: {sorted(options)}")
+            received = sorted(options) + ["precision"] * (args.precision != "auto")
+            raise ValueError(f"{args.model} is a SavedModel, whose settings are fixed. Received: {received}")
         else:
             load = functools.partial(ExportedPipeline, args.model)
         reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")

@@ -127,3 +127,5 @@ def test_the_recipe_answers_with_an_export(models, tmp_path):
     assert [row["text"] for row in rows] == TEXTS and {row["label"] for row in rows} <= {"bad", "good"}
     with pytest.raises(SystemExit, match=r"exported is a SavedModel, whose settings are fixed. Received: \['top_k'"):
         run_recipe("predict", *flags, "--output", tmp_path / "no.jsonl", "--top-k", 3)
+    with pytest.raises(SystemExit, match=r"settings are fixed. Received: \['precision'\]"):
+        run_recipe("predict", *flags, "--output", tmp_path / "no.jsonl", "--precision", "float32")

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from kbert.files import explain_full_disk
-from kbert.training.training_state import is_chief
+from kbert.training.training_state import is_chief, updates_done
 
 
 class MaskedExamples(keras.callbacks.Callback):
@@ -48,7 +48,7 @@ class MaskedExamples(keras.callbacks.Callback):
             return
         import tensorflow as tf
 
-        step = (logs or {}).get("step", int(self.model.optimizer.iterations.numpy()))
+        step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
         table = self.table()
         with explain_full_disk(self.log_dir):
             writer = tf.summary.create_file_writer(str(self.log_dir / "examples"))

@@ -12,7 +12,7 @@ import keras
 from kbert.files import explain_full_disk
 from kbert.training.log_names import readable_logs
 from kbert.training.progress import clock
-from kbert.training.training_state import is_chief, optimizer_logs
+from kbert.training.training_state import is_chief, optimizer_logs, updates_done
 
 _LOGGER = logging.getLogger("kbert")
 _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "time_share", "seconds_left")
@@ -111,7 +111,7 @@ def _complete(logs, model):
     """The logs, with step and learning rate also where plain `model.fit` made them."""
     if "step" in logs:
         return logs
-    step = int(model.optimizer.iterations.numpy())
+    step = updates_done(model.optimizer)
     return {"step": step} | readable_logs(logs, model) | optimizer_logs(model.optimizer)
 
 

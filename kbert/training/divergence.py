@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from kbert.training.training_state import updates_done
+
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
 
 
@@ -63,7 +65,7 @@ def _gradients(optimizer, end):
     first = int(optimizer.first_non_finite.numpy())
     if not first:
         return []
-    last = end - (int(optimizer.iterations.numpy()) - first)
+    last = end - (updates_done(optimizer) - first)
     return [((last, last), "a finite gradient. Received: one whose norm is infinite or NaN")]
 
 

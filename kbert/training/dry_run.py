@@ -4,6 +4,7 @@ Shapes: B batch, S sequence.
 """
 
 import itertools
+import math
 import time
 
 import keras
@@ -51,7 +52,7 @@ def estimate_training(model, dataset, steps) -> dict:
     with memory_errors(measured, length):
         seconds = _seconds_per_step(model, batch, measured) * rows / measured
     each = batches_per_step(model)
-    trainable = sum(weight.value.shape.num_elements() for weight in model.trainable_weights)
+    trainable = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return {
         "parameters": model.count_params(),
         "trainable_parameters": trainable,

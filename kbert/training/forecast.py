@@ -5,6 +5,8 @@ import time
 
 import keras
 
+from kbert.training.training_state import updates_done
+
 _LOGGER = logging.getLogger("kbert")
 _MEASURED_STEPS = 10  # after the first
 
@@ -28,7 +30,7 @@ class Forecast(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if self._logged:
             return
-        step = int(self.model.optimizer.iterations.numpy())
+        step = updates_done(self.model.optimizer)
         if self._first is None:
             self._first = step, self._now()
         elif (done := step - self._first[0]) >= _MEASURED_STEPS:

@@ -11,11 +11,17 @@ def optimizer_logs(optimizer) -> dict:
     rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         each = optimizer.gradient_accumulation_steps or 1  # Keras asks schedules by batches
-        rate = rate(max(int(optimizer.iterations.numpy()) * each - 1, 0))
+        rate = rate(max(updates_done(optimizer) * each - 1, 0))
     logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
     if hasattr(optimizer, "gradient_norm"):
         logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())
     return logs
+
+
+def updates_done(optimizer) -> int:
+    """How often an optimizer has updated the weights."""
+    updates = optimizer.iterations
+    return int(updates.numpy() if hasattr(updates, "numpy") else updates)  # of JAX, where gradients accumulate
 
 
 def is_chief(model) -> bool:

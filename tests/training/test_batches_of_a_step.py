@@ -2,10 +2,14 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 
+from kbert.optim.accumulated_schedule import AccumulatedSchedule
+from kbert.optim.schedule import WarmupLinearDecay
 from kbert.training.resume import fit_steps
+from kbert.training.training_state import optimizer_logs
 
 NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 
@@ -51,3 +55,13 @@ def test_several_steps_in_one_execution_are_the_same_steps(tmp_path):
     at_once, found = train(tmp_path / "at_once", keras.optimizers.SGD(0.2), batches(2 * tiny.B), steps_per_execution=2)
     assert [record["step"] for record in at_once] == [record["step"] for record in plain] == [2, 4]
     assert_close(found, expected)
+
+
+def test_updates_are_counted_where_they_are_an_array():
+    """On JAX the iterations of an optimizer that accumulates gradients are computed, and have no `numpy`."""
+
+    class Optimizer:
+        iterations, gradient_accumulation_steps = np.int64(3), 2
+        _learning_rate = AccumulatedSchedule(WarmupLinearDecay(1.0, 0, 10), 2)
+
+    assert optimizer_logs(Optimizer())["learning_rate"] == pytest.approx(0.8)  # of the third update

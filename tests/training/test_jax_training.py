@@ -130,6 +130,6 @@ def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(batches, st
     unfinished = kbert.load_pretrained(f"{output}-killed@5")
     assert unfinished.task == "pretraining"
     for found, expected in zip(unfinished.get_weights(), loaded.get_weights(), strict=True):
-        np.testing.assert_allclose(found, expected, atol=0.01)  # the last step has a rate below 0.002
+        np.testing.assert_allclose(found, expected, atol=0.02)  # a step later; the first five changed some by 0.1
     kbert.export(kbert.build_pipeline(loaded), tmp_path / "exported")
     assert (tmp_path / "exported" / "1" / "saved_model.pb").is_file()

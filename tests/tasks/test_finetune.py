@@ -13,6 +13,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 import kbert
 from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.task import Evaluation
+from kbert.training.hardware import Hardware
 
 TASK = kbert.tasks.Classification()
 QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, checkpoint_every=4, steps=12, evaluate_every=3)
@@ -341,7 +342,12 @@ def test_accumulated_batches_are_the_batch(init):
         np.testing.assert_allclose(one, other, atol=2e-5)  # also the rates are those of the updates
     with pytest.raises(ValueError, match="multiple of `accumulate`. Received: 8 and 3"):
         kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=3)
-    with pytest.raises(ValueError, match="`accumulate` is for one device of TensorFlow"):
-        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=2, strategy="mirrored")
     with pytest.raises(ValueError, match="`layer_decay` must be in"):
         kbert.finetune(init, TASK, ROWS, **QUICK, layer_decay=1.5)
+
+
+def test_replicas_do_not_accumulate(init, monkeypatch):
+    two = Hardware(object(), "mirrored", 2, "float32", False, ())
+    monkeypatch.setattr("kbert.tasks.finetuning.choose_hardware", lambda *arguments, **options: two)
+    with pytest.raises(ValueError, match="`accumulate` is for one device of TensorFlow.*Received: accumulate=2"):
+        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=2)

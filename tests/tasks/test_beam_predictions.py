@@ -5,6 +5,7 @@ import json
 import os
 
 import pytest
+from helpers.paths import ROOT
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -50,7 +51,8 @@ def run(load, source, output, **arguments):
     )
 
 
-def test_two_processes_answer_as_one(models, source, tmp_path):
+def test_two_processes_answer_as_one(models, source, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "tests"))))  # the workers import this file
     loads, shared = tmp_path / "loads", tmp_path / "shared"
     loads.mkdir()
     load = functools.partial(load_and_count, models, loads)

@@ -41,9 +41,10 @@ def find_step_checkpoint(source) -> pathlib.Path | None:
     """
     path, found = pathlib.Path(source), _AT_STEP.fullmatch(str(source))
     if path.is_dir():
-        unfinished = (path / "settings.json").is_file() and not (path / "model").exists()
+        # A run that is being extended still has the model of its first end.
+        unfinished = (path / "settings.json").is_file() and not (path / "metrics.json").exists()
         saved = checkpoint_paths(path / CHECKPOINTS)
-        if unfinished and not saved and (path / CHECKPOINTS).is_dir():
+        if unfinished and not saved and (path / CHECKPOINTS).is_dir() and not (path / "model").exists():
             raise FileNotFoundError(f"Expected a model. Received: {path}, an unfinished run without a checkpoint")
         return saved[-1] if unfinished and saved else None
     if path.exists() or found is None or not pathlib.Path(found[1]).is_dir():

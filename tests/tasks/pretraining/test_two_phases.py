@@ -103,6 +103,16 @@ def test_milestones_stay_and_are_models(by_steps):
         kbert.load_pretrained(f"{by_steps.path}@6")
 
 
+def test_what_a_run_means_while_it_is_extended(tmp_path):
+    """Its last checkpoint, not the model of its first end; once it is finished its model."""
+    for name in ("model", "checkpoints/step-0000000004", "checkpoints/step-0000000006"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "settings.json").touch()
+    assert find_step_checkpoint(tmp_path) == tmp_path / "checkpoints/step-0000000006"
+    (tmp_path / "metrics.json").touch()
+    assert find_step_checkpoint(tmp_path) is None
+
+
 def test_a_checkpoint_of_jax_is_a_model_on_tensorflow(by_steps, tmp_path):
     """There the seeds of dropout have another type, and the values are NumPy's."""
     there, here = by_steps.path / "checkpoints", tmp_path / "checkpoints"

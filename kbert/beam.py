@@ -68,13 +68,13 @@ def import_beam():
     """The module apache_beam.
 
     Raises:
-        RuntimeError: it is not installed; the message names the extra.
+        RuntimeError: it is not installed; the message says how to install it.
     """
     try:
         import apache_beam
     except ImportError as error:
         raise RuntimeError(
-            f"A runner needs Apache Beam, which is not installed ({error}): pip install 'kbert[beam]', in a virtual "
+            f"A runner needs Apache Beam, which is not installed ({error}): pip install apache-beam, in a virtual "
             "environment of its own."
         ) from None
     return apache_beam

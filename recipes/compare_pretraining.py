@@ -1,7 +1,7 @@
 """Compare pre-trainings by their held-out loss against hours of training: a table and a plot.
 
     for settings in paper small-budget; do
-        python recipes/pretrain.py --records records --size mini --settings $settings --batch-size 32 --hours 2 \\
+        python recipes/pretrain.py --records records --size mini --settings $settings --hours 2 \\
             --output runs/mini-$settings
     done
     python recipes/compare_pretraining.py --runs runs/mini-paper runs/mini-small-budget --output runs/comparison

@@ -82,7 +82,7 @@ def test_each_process_loads_once():
 
 def test_without_beam_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(RuntimeError, match=r"pip install 'kbert\[beam\]'"):
+    with pytest.raises(RuntimeError, match=r"pip install apache-beam"):
         run_beam("DirectRunner", [], None)
 
 

@@ -36,7 +36,7 @@ class GrpcTransport:
         try:
             import grpc
         except ImportError:
-            raise ValueError('grpc:// needs grpcio: pip install "kbert[serving]"') from None
+            raise ValueError("grpc:// needs grpcio: pip install grpcio") from None
         self._errors, self._codes, self.url = grpc.RpcError, grpc.StatusCode, url
         scheme, _, address = url.partition("://")
         options = [(f"grpc.max_{way}_message_length", MAX_MESSAGE) for way in ("receive", "send")]

@@ -108,7 +108,7 @@ def test_a_runner_prepares_the_same_records(arguments, tmp_path):
 
 def test_a_runner_needs_beam_and_beams_flags_a_runner(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(SystemExit, match=r"error: A runner needs Apache Beam, .*pip install 'kbert\[beam\]'"):
+    with pytest.raises(SystemExit, match=r"error: A runner needs Apache Beam, .*pip install apache-beam"):
         run_recipe("prepare_records", *arguments, "--runner", "DirectRunner")
     assert not (tmp_path / "records").exists()
     for flags in (("--", "--direct_num_workers=2"), ("--shared", "x")):

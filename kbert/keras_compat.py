@@ -204,13 +204,16 @@ def _tensor_spec(spec):
 def quick_collections():
     """Leaves what exists now out of garbage collections: Keras makes one for every layer that it quantises.
 
-    Keras 3.15, `Layer.__delattr__`; each takes a third of a second where TensorFlow is loaded.
+    Keras 3.15, `Layer.__delattr__`; each takes a third of a second where TensorFlow is loaded. A program that has
+    frozen its objects itself, as servers do before they fork, keeps them frozen.
     """
+    is_frozen = gc.get_freeze_count() > 0
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
 
 
 def strategy_scope(model):

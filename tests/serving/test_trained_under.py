@@ -16,7 +16,7 @@ import kbert
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 with hardware.scope():
-    model = kbert.BertClassifier(tiny_config())
+    model = kbert.BertClassifier(tiny_config(initializer_stddev=0.3))
     model.compile(kbert.AdamW(0.01), jit_compile=hardware.jit_compile)
 pipeline = kbert.build_pipeline(model, tiny_tokenizer())
 batch = pipeline.preprocessor(TEXTS)

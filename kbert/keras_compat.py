@@ -10,6 +10,7 @@ the same positions on all replicas), the losses (Keras divides by the number of 
 import contextlib
 import gc
 import logging
+import threading
 
 import keras
 
@@ -202,18 +203,29 @@ def _tensor_spec(spec):
 
 @contextlib.contextmanager
 def quick_collections():
-    """Leaves what exists now out of garbage collections: Keras makes one for every layer that it quantises.
+    """Makes the garbage collections that are asked for in this context once, at its end.
 
-    Keras 3.15, `Layer.__delattr__`; each takes a third of a second where TensorFlow is loaded. A program that has
-    frozen its objects itself, as servers do before they fork, keeps them frozen.
+    Keras 3.15, `Layer.__delattr__`: asks for one with every layer that it quantises, and each takes a third of a second
+    where TensorFlow is loaded. Nothing is frozen (`gc.freeze`) for the time: where a program has frozen objects itself,
+    as servers do before they fork, what is alive now could not be told from those, and would never be collected.
     """
-    is_frozen = gc.get_freeze_count() > 0
-    gc.freeze()
+    with _postponing:
+        _postponed.append(gc.collect)
+        gc.collect = _postpone
     try:
         yield
     finally:
-        if not is_frozen:
-            gc.unfreeze()
+        with _postponing:
+            gc.collect = _postponed.pop()
+        gc.collect()
+
+
+_postponing = threading.Lock()
+_postponed = []  # what gc.collect was before each context that is open, in any thread
+
+
+def _postpone(generation=2):
+    return 0
 
 
 def strategy_scope(model):

@@ -1,10 +1,13 @@
-"""What Keras and TensorFlow keep private is used in one file."""
+"""What Keras and TensorFlow keep private is used in one file, whose changes to other modules do not last."""
 
 import ast
+import gc
 import re
 
 import pytest
 from helpers.paths import ROOT
+
+from kbert.keras_compat import quick_collections
 
 PRIVATE = re.compile(
     r"_(flatten_layers|trainable_variables|learning_rate|get_variable_index|convert_input_args|"
@@ -25,3 +28,18 @@ def test_private_api_is_used_in_keras_compat_only(path):
             assert node.attr in OWN.get(name, ()), f"{name}:{node.lineno} uses {node.attr}"
         module = getattr(node, "module", None) or ""
         assert not module.startswith(("keras.src", "tensorflow.python")), f"{name}:{node.lineno} imports {module}"
+
+
+def test_contexts_that_overlap_as_those_of_threads_do_leave_collections_as_they_were(monkeypatch):
+    made = []
+    first, second = quick_collections(), quick_collections()
+    monkeypatch.setattr(gc, "collect", lambda: made.append("one"))
+    collect = gc.collect
+    first.__enter__()
+    second.__enter__()
+    assert gc.collect() == gc.collect(1) == gc.collect(generation=1) == 0 and not made
+    first.__exit__(None, None, None)
+    gc.collect()
+    assert not made, "the second is still open"
+    second.__exit__(None, None, None)
+    assert made == ["one"] and gc.collect is collect

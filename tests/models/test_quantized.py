@@ -1,5 +1,8 @@
 """Models quantised to int8: near the original's numbers, saved, loaded and exported with the same ones."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -104,3 +107,17 @@ def test_what_a_quantised_model_cannot(tmp_path):
     for format in ("huggingface", "google", "kerashub"):
         with pytest.raises(ValueError, match=f'format="{format}" cannot hold a quantised model'):
             kbert.save_pretrained(model, tmp_path / "other", format=format, tokenizer=tiny_tokenizer())
+
+
+def test_one_collection_and_nothing_is_frozen(monkeypatch):
+    """Where a program has frozen objects, as this one has (conftest), they stay so and the model does not join them."""
+    made, collect, frozen = [], gc.collect, gc.get_freeze_count()
+    monkeypatch.setattr(gc, "collect", lambda *generation: made.append(generation) or collect(*generation))
+    model = MODELS["classification"]()
+    watched = weakref.ref(model)
+    model.quantize("int8")
+    assert len(made) == 1, "Keras asks for one with each layer"
+    assert 0 < gc.get_freeze_count() <= frozen
+    del model
+    gc.collect()
+    assert watched() is None

@@ -1,0 +1,126 @@
+/** Attention and layers: every head's habits, one head's weights, and how long the hidden states are. */
+
+import { choice, textBox } from "./controls.js";
+import { drawAttention } from "./attention_lines.js";
+import { element, rovingFocus, scrollable, short, table } from "./dom.js";
+import { TEXT, TEXT_PAIR } from "./sample_texts.js";
+import { truncationNote } from "./tokens.js";
+import { errorNote } from "./view_panel.js";
+
+const STATISTICS = [
+  ["entropy", "entropy: how widely a head looks, in nats"],
+  ["distance", "distance: how far away it looks, in tokens"],
+  ["to_cls", "share that goes to [CLS]"],
+  ["to_sep", "share that goes to [SEP]"],
+  ["next", "share that goes to the next token"],
+  ["previous", "share that goes to the previous token"],
+];
+
+function form(session) {
+  const shared = session.texts;
+  const text = textBox("Text", { name: "text", value: TEXT, shared });
+  const pair = textBox("Second text (may be empty)", { name: "text_pair", value: TEXT_PAIR, shared });
+  return {
+    nodes: [text.node, pair.node],
+    refresh: () => [text, pair].forEach((box) => box.refresh()),
+    body: () => ({ text: text.value, text_pair: pair.value.trim() ? pair.value : null, layer: 0, head: 0 }),
+  };
+}
+
+/** A button for each head, one row a layer, and one for the mean of each layer's heads. */
+function headGrid(answer, choose) {
+  const { layers, heads, statistics } = answer;
+  const order = Array.from({ length: layers }, (_, number) => layers - 1 - number); // the lowest layer at the bottom
+  const buttons = new Map();
+  const press = (layer, head) => {
+    buttons.forEach((button, key) => button.setAttribute("aria-pressed", String(key === `${layer} ${head}`)));
+    choose(layer, head);
+  };
+  const cell = (layer, head) => {
+    const name = `layer ${layer + 1}, ${head === null ? "mean of its heads" : `head ${head + 1}`}`;
+    const button = element("button", { type: "button", class: "head", "aria-pressed": "false", dataset: { layer, head: head ?? "mean", name } });
+    button.addEventListener("click", () => press(layer, head));
+    buttons.set(`${layer} ${head}`, button);
+    return element("td", {}, button);
+  };
+  const numbers = Array.from({ length: heads }, (_, head) => head);
+  const rows = order.map((layer) =>
+    element("tr", {}, element("th", { scope: "row" }, `layer ${layer + 1}`), [...numbers, null].map((head) => cell(layer, head))),
+  );
+  const names = ["", ...numbers.map((head) => `head ${head + 1}`), "mean"];
+  const grid = table(names, rows);
+  grid.classList.add("heads");
+
+  function fill(statistic) {
+    const all = statistics.flat().map((head) => head[statistic]);
+    const largest = Math.max(...all, 1e-9);
+    for (const button of buttons.values()) {
+      const { layer, head, name } = button.dataset;
+      const ofLayer = statistics[layer].map((one) => one[statistic]);
+      const value = head === "mean" ? ofLayer.reduce((sum, one) => sum + one, 0) / heads : ofLayer[head];
+      button.textContent = value.toFixed(2);
+      button.style.setProperty("--share", (value / largest).toFixed(3));
+      button.setAttribute("aria-label", `${name}: ${statistic} ${value.toFixed(2)}`);
+    }
+  }
+  rovingFocus(grid, [...buttons.values()], heads + 1);
+  return { node: scrollable("Layers and heads", grid), fill, press };
+}
+
+/** Norms of the hidden states: a row for each layer, the embeddings at the bottom. */
+function hiddenNorms(answer) {
+  const norms = answer.hidden_norms;
+  const largest = Math.max(...norms.flat(), 1e-9);
+  const rows = norms
+    .map((row, layer) => {
+      const cells = row.map((norm) => element("td", { class: "heat number", style: { "--share": (norm / largest).toFixed(3) } }, short(norm)));
+      return element("tr", {}, element("th", { scope: "row" }, layer ? `layer ${layer}` : "embeddings"), cells);
+    })
+    .reverse();
+  const names = ["", ...answer.tokens.map(({ token }) => token)];
+  return element("details", {}, element("summary", {}, "Norms of the hidden states, layer by layer"), scrollable("Norms", table(names, rows)));
+}
+
+function show(answer, context) {
+  const place = element("div", { class: "attention-place" });
+  const title = element("h4", { "aria-live": "polite" });
+  let running = null;
+  let looked = null; // the token that is pinned, kept from head to head
+
+  function draw(probabilities) {
+    const drawing = drawAttention(answer.tokens, probabilities, looked, (index) => (looked = index));
+    place.replaceChildren(drawing);
+  }
+
+  async function choose(layer, head) {
+    title.textContent = `Layer ${layer + 1}, ${head === null ? "mean of its heads" : `head ${head + 1}`}`;
+    running?.abort();
+    const mine = (running = new AbortController());
+    try {
+      const more = await context.ask({ layer, head }, mine.signal);
+      if (!mine.signal.aborted) draw(more.probabilities);
+    } catch (error) {
+      if (!mine.signal.aborted) place.replaceChildren(errorNote(error));
+    }
+  }
+
+  const grid = headGrid(answer, choose);
+  const statistic = choice("What the numbers of the heads are", { name: "statistic", choices: STATISTICS, value: "entropy" });
+  statistic.select.addEventListener("change", () => grid.fill(statistic.value));
+  grid.fill(statistic.value);
+  grid.node.querySelector('[data-layer="0"][data-head="0"]')?.setAttribute("aria-pressed", "true");
+  title.textContent = "Layer 1, head 1";
+  draw(answer.probabilities);
+  return [truncationNote(answer), statistic.node, grid.node, title, place, hiddenNorms(answer)];
+}
+
+export default {
+  name: "attention",
+  title: "Attention and layers",
+  tab: "Attention",
+  what: "In every layer each head lets a token gather from the others; point at a token to see where it looks, and choose a head in the table.",
+  source: "the paper, section 3, model architecture; Vaswani et al. 2017, section 3.2",
+  needs: "A kbert directory shows its attention; a SavedModel gives only answers.",
+  form,
+  show,
+};

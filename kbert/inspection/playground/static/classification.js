@@ -1,0 +1,33 @@
+/** Classification and regression: the label of a text or pair with the probability of each, or a score. */
+
+import { textBox } from "./controls.js";
+import { element, short } from "./dom.js";
+import { TEXT, TEXT_PAIR } from "./sample_texts.js";
+import { bars } from "./tokens.js";
+
+function form(session) {
+  const shared = session.texts;
+  const text = textBox("Text", { name: "text", value: TEXT, shared });
+  const pair = textBox("Second text, where the model takes pairs", { name: "text_pair", value: TEXT_PAIR, shared });
+  return {
+    nodes: [text.node, pair.node],
+    refresh: () => [text, pair].forEach((box) => box.refresh()),
+    body: () => ({ text: text.value, text_pair: pair.value.trim() ? pair.value : null }),
+  };
+}
+
+function show(answer) {
+  if (answer.label === undefined) return [element("p", { class: "summary" }, "Score: ", element("b", {}, short(answer.score)))];
+  const rows = answer.probabilities.map(({ label, probability }) => [label, probability]);
+  return [element("p", { class: "summary" }, "Label: ", element("b", { dir: "auto" }, answer.label)), bars(rows, { label: "Labels" })];
+}
+
+export default {
+  name: "classification",
+  title: "Classification",
+  what: "The hidden state of [CLS] decides the label of a text or pair, or its score.",
+  source: "the paper, section 4.1",
+  needs: "A model fine-tuned for it does (task classification or regression).",
+  form,
+  show,
+};

@@ -1,0 +1,105 @@
+/** Labelled form controls. Each has a `node` for the page and a `value`; the form hears their `input` events. */
+
+import { element, uniqueId } from "./dom.js";
+
+/** A box for text; `shared` (a Map) keeps what was typed under `name` for the other views that have such a box. */
+export function textBox(label, { name, rows = 2, value = "", hint = "", shared = null }) {
+  const id = uniqueId(name);
+  const hintId = hint ? uniqueId("hint") : null;
+  const area = element("textarea", { id, name, rows, spellcheck: "false", "aria-describedby": hintId });
+  area.value = shared?.get(name) ?? value;
+  area.addEventListener("input", () => shared?.set(name, area.value));
+  const node = element("div", { class: "field wide" }, element("label", { for: id }, label), area);
+  if (hint) node.append(element("p", { id: hintId, class: "hint" }, hint));
+  return {
+    node,
+    area,
+    get value() {
+      return area.value;
+    },
+    /** Takes over what another view was given in the meantime. */
+    refresh() {
+      if (shared?.has(name)) area.value = shared.get(name);
+    },
+  };
+}
+
+/** A slider with its value beside it. */
+export function slider(label, { name, min = 0, max = 1, step = 0.01, value, format = (number) => number.toFixed(2) }) {
+  const id = uniqueId(name);
+  const input = element("input", { id, name, type: "range", min, max, step });
+  input.value = value;
+  const output = element("output", { for: id });
+  const show = () => {
+    output.textContent = format(input.valueAsNumber);
+    input.setAttribute("aria-valuetext", output.textContent);
+  };
+  input.addEventListener("input", show);
+  show();
+  return {
+    node: element("div", { class: "field" }, element("label", { for: id }, label), input, output),
+    input,
+    get value() {
+      return input.valueAsNumber;
+    },
+    set value(number) {
+      input.value = number;
+      show();
+    },
+  };
+}
+
+/** A whole number; an empty box is null where `optional`. */
+export function wholeNumber(label, { name, min = 0, max = null, value = "", optional = false, hint = "" }) {
+  const id = uniqueId(name);
+  const input = element("input", { id, name, type: "number", min, max, step: 1, placeholder: hint });
+  input.value = value;
+  return {
+    node: element("div", { class: "field" }, element("label", { for: id }, label), input),
+    input,
+    get value() {
+      return Number.isNaN(input.valueAsNumber) ? (optional ? null : min) : Math.trunc(input.valueAsNumber);
+    },
+    set value(number) {
+      input.value = number;
+    },
+  };
+}
+
+/** A seed with a button that takes the next one. */
+export function seedBox(label = "Seed") {
+  const seed = wholeNumber(label, { name: "seed", value: 0 });
+  const button = element("button", { type: "button", name: "resample" }, "Resample");
+  button.addEventListener("click", () => {
+    seed.value = seed.value + 1;
+    seed.input.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  seed.node.append(button);
+  return seed;
+}
+
+/** On or off. */
+export function toggle(label, { name, value = false }) {
+  const input = element("input", { type: "checkbox", name, checked: value });
+  return {
+    node: element("div", { class: "field" }, element("label", { class: "toggle" }, input, " ", label)),
+    input,
+    get value() {
+      return input.checked;
+    },
+  };
+}
+
+/** One of several; `choices` is a list of [value, label]. */
+export function choice(label, { name, choices, value }) {
+  const id = uniqueId(name);
+  const options = choices.map(([key, text]) => element("option", { value: key, selected: key === value }, text));
+  const select = element("select", { id, name }, options);
+  return {
+    node: element("div", { class: "field" }, element("label", { for: id }, label), select),
+    select,
+    get value() {
+      return select.value;
+    },
+  };
+}

@@ -1,0 +1,90 @@
+/** The playground's page: `render()` builds it, on its own or in TensorBoard's frame. */
+
+import { listModels } from "./api.js";
+import attention from "./attention.js";
+import classification from "./classification.js";
+import { element } from "./dom.js";
+import entities from "./entities.js";
+import fillMask from "./fill_mask.js";
+import inputRepresentation from "./input_representation.js";
+import masking from "./masking.js";
+import nextSentence from "./next_sentence.js";
+import questionAnswering from "./question_answering.js";
+import { Session, modelChooser } from "./session.js";
+import { appearance } from "./theme.js";
+import { errorNote, viewPanel } from "./view_panel.js";
+
+const VIEWS = [masking, nextSentence, inputRepresentation, attention, fillMask, questionAnswering, entities, classification];
+
+/** Builds the whole page in the document's body. */
+export async function render() {
+  addStyle();
+  document.documentElement.lang = "en";
+  const header = element(
+    "header",
+    {},
+    element("h1", {}, "kbert playground"),
+    element("p", {}, "What BERT is trained on and what it answers, by the very code that trains it."),
+    appearance(),
+  );
+  const main = element("main", {});
+  document.body.replaceChildren(header, main);
+  try {
+    const session = new Session(await listModels());
+    main.append(...page(session));
+  } catch (error) {
+    main.append(errorNote(error));
+  }
+  document.documentElement.dataset.ready = "yes";
+}
+
+/** index.html has the style already; the document that TensorBoard makes has none. */
+function addStyle() {
+  if (document.querySelector("link[rel=stylesheet]")) return;
+  const meta = element("meta", { name: "viewport", content: "width=device-width, initial-scale=1" });
+  document.head.append(meta, element("link", { rel: "stylesheet", href: new URL("style.css", import.meta.url).href }));
+}
+
+function page(session) {
+  const panels = new Map(); // made when they are first seen
+  const place = element("div", { class: "panels" });
+  const tabs = VIEWS.map((view) =>
+    element("button", { type: "button", role: "tab", id: `tab-${view.name}`, "aria-controls": "panel", dataset: { tab: view.name } }, view.tab ?? view.title),
+  );
+  let open = null;
+
+  function show(name) {
+    const view = VIEWS.find((one) => one.name === name) ?? VIEWS[0];
+    if (!panels.has(view.name)) panels.set(view.name, viewPanel(view, session));
+    open = panels.get(view.name);
+    tabs.forEach((tab) => {
+      const selected = tab.dataset.tab === view.name;
+      tab.setAttribute("aria-selected", String(selected));
+      tab.setAttribute("tabindex", selected ? "0" : "-1");
+    });
+    place.setAttribute("aria-labelledby", `tab-${view.name}`);
+    place.replaceChildren(open.node);
+    open.open();
+  }
+
+  const choose = (name) => {
+    window.history.replaceState(null, "", `${window.location.pathname}${window.location.search}#${name}`);
+    show(name);
+  };
+  const list = element("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, tabs);
+  tabs.forEach((tab) => tab.addEventListener("click", () => choose(tab.dataset.tab)));
+  list.addEventListener("keydown", (event) => {
+    const here = tabs.indexOf(event.target);
+    const moves = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: tabs.length - 1 };
+    if (here < 0 || !(event.key in moves)) return;
+    event.preventDefault();
+    const next = tabs[(moves[event.key] + tabs.length) % tabs.length];
+    choose(next.dataset.tab);
+    next.focus();
+  });
+  window.addEventListener("hashchange", () => show(window.location.hash.slice(1)));
+  Object.assign(place, { id: "panel" }).setAttribute("role", "tabpanel");
+  show(window.location.hash.slice(1));
+  const keys = "Tab moves from control to control; the arrow keys move among tabs, tokens and heads; Ctrl+Enter runs.";
+  return [modelChooser(session, () => open.open()), list, place, element("footer", {}, keys)];
+}

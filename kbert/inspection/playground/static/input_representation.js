@@ -1,0 +1,85 @@
+/** Input representation: token, segment and position of each token, and the three embeddings that are added. */
+
+import { textBox } from "./controls.js";
+import { element, short } from "./dom.js";
+import { TEXT, TEXT_PAIR } from "./sample_texts.js";
+import { strip } from "./strip.js";
+import { tokenButtons, truncationNote } from "./tokens.js";
+import { errorNote } from "./view_panel.js";
+
+const PARTS = [
+  ["token", "token embedding", ""],
+  ["segment", "segment embedding", "+ "],
+  ["position", "position embedding", "+ "],
+  ["sum", "sum", "= "],
+  ["normalized", "after LayerNorm", "→ "],
+];
+
+function form(session) {
+  const shared = session.texts;
+  const text = textBox("Text", { name: "text", value: TEXT, shared });
+  const pair = textBox("Second text (may be empty)", { name: "text_pair", value: TEXT_PAIR, shared });
+  return {
+    nodes: [text.node, pair.node],
+    refresh: () => [text, pair].forEach((box) => box.refresh()),
+    body: () => ({ text: text.value, text_pair: pair.value.trim() ? pair.value : null }),
+  };
+}
+
+function strips({ vectors, norms }) {
+  const largest = Math.max(...PARTS.map(([name]) => Math.max(...vectors[name].map(Math.abs))), 1e-9);
+  const rows = PARTS.map(([name, title, sign]) =>
+    element(
+      "figure",
+      { class: "strip", dataset: { part: name } },
+      element("figcaption", {}, element("b", {}, sign, title), ` norm ${short(norms[name])}`),
+      strip(vectors[name], largest, `${title}: ${vectors[name].length} numbers`),
+    ),
+  );
+  const words = "Each bar is one number of the vector, above the line if positive and below if negative; all five have one scale.";
+  return [...rows, element("p", { class: "hint" }, words)];
+}
+
+function details({ position, token, id, segment }) {
+  const cells = { position, token, id, segment: `${segment} (${segment ? "B" : "A"})` };
+  const items = Object.entries(cells).map(([name, value]) => [element("dt", {}, name), element("dd", { dir: "auto" }, value)]);
+  return element("dl", { class: "facts" }, items);
+}
+
+function show(answer, context) {
+  const place = element("div", { class: "strips", "aria-live": "polite" });
+  let running = null;
+
+  async function choose(index) {
+    const token = answer.tokens[index];
+    running?.abort();
+    const mine = (running = new AbortController());
+    place.replaceChildren(details(token));
+    if (!answer.vectors_available) {
+      place.append(element("p", { class: "note" }, "Without a model there are no embeddings: tokens and ids only."));
+      return;
+    }
+    try {
+      const more = await context.ask({ position: token.position }, mine.signal);
+      if (!mine.signal.aborted) place.replaceChildren(details(token), ...strips(more));
+    } catch (error) {
+      if (!mine.signal.aborted) place.replaceChildren(details(token), errorNote(error));
+    }
+  }
+
+  const below = ({ id, segment, position }) => `id ${id}\nsegment ${segment ? "B" : "A"}\nposition ${position}`;
+  const buttons = tokenButtons(answer.tokens, "Tokens: choose one", choose, below);
+  const hint = "Choose a token to see its vectors. The line below a token is solid for segment A, dashed for B.";
+  return [truncationNote(answer), buttons.node, element("p", { class: "hint" }, hint), place];
+}
+
+export default {
+  name: "input_representation",
+  title: "Input representation",
+  tab: "Input",
+  what: "What enters the encoder is the sum of three embeddings for each token: of the token, of its segment and of its position.",
+  source: "the paper, section 3, figure 2",
+  needs: "",
+  form,
+  show,
+};

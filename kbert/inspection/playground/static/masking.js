@@ -1,0 +1,119 @@
+/** Masked language model: which tokens are chosen, what they become, and what a model makes of them. */
+
+import { seedBox, slider, textBox, toggle, wholeNumber } from "./controls.js";
+import { count, element, percent, scrollable, short, table } from "./dom.js";
+import { TEXT, TEXT_PAIR } from "./sample_texts.js";
+import { bars, kindMark, kindName, tokenText, truncationNote } from "./tokens.js";
+
+function form(session) {
+  const shared = session.texts;
+  const text = textBox("Text", { name: "text", value: TEXT, shared });
+  const pair = textBox("Second text (may be empty)", { name: "text_pair", value: TEXT_PAIR, shared });
+  const rate = slider("Share of tokens that are chosen", { name: "mask_rate", value: 0.15, max: 0.99 });
+  const mask = slider("… of these, replaced by [MASK]", { name: "mask_token_rate", value: 0.8 });
+  const random = slider("… of these, replaced by a random token", { name: "random_token_rate", value: 0.1 });
+  const rest = element("output", { class: "rest" });
+  const showRest = () => (rest.textContent = `… of these, kept as they are: ${Math.abs(1 - mask.value - random.value).toFixed(2)}`);
+  // The three shares make 1 together: the other one gives way.
+  mask.input.addEventListener("input", () => {
+    random.value = Math.min(random.value, Math.round(100 * (1 - mask.value)) / 100);
+    showRest();
+  });
+  random.input.addEventListener("input", () => {
+    mask.value = Math.min(mask.value, Math.round(100 * (1 - random.value)) / 100);
+    showRest();
+  });
+  showRest();
+  const wholeWord = toggle("Whole words: all pieces of a word together", { name: "whole_word" });
+  const most = wholeNumber("At most so many", { name: "max_predictions", min: 1, optional: true, hint: "no limit" });
+  const seed = seedBox();
+  const restField = element("div", { class: "field" }, rest);
+  const parts = [text, pair, rate, mask, random];
+  return {
+    nodes: [...parts.map((part) => part.node), restField, wholeWord.node, most.node, seed.node],
+    refresh: () => [text, pair].forEach((box) => box.refresh()),
+    body: () => ({
+      text: text.value,
+      text_pair: pair.value.trim() ? pair.value : null,
+      mask_rate: rate.value,
+      mask_token_rate: mask.value,
+      random_token_rate: random.value,
+      whole_word: wholeWord.value,
+      seed: seed.value,
+      max_predictions: most.value,
+    }),
+  };
+}
+
+/** The line that the model reads, with what was done to each chosen token. */
+function line(tokens) {
+  const spans = tokens.map((one) => {
+    if (one.kind === "not chosen") return tokenText(one.token, one.segment);
+    const read = one.token === one.corrupted ? one.token : [element("s", {}, one.token), " ", one.corrupted];
+    const title = `position ${one.position}: ${kindName(one.kind)}`;
+    const mark = element("span", { "aria-hidden": "true" }, kindMark(one.kind), " ");
+    return element("span", { class: `token chosen segment-${one.segment}`, dataset: { kind: one.kind }, title }, mark, read);
+  });
+  return element("p", { class: "tokens", "aria-label": "What the model reads" }, spans);
+}
+
+function summary({ counts, loss }) {
+  const { chosen, candidates, masked, random, kept } = counts;
+  const parts = `${chosen} of ${count(candidates, "candidate")} chosen: ${masked} [MASK], ${random} random, ${kept} kept.`;
+  const mean = loss === null || loss === undefined ? "" : ` Mean loss of these predictions: ${short(loss)}.`;
+  return element("p", { class: "summary" }, parts, mean);
+}
+
+function row(one, withModel) {
+  const chosen = one.kind !== "not chosen";
+  const verdict = one.predictions?.length ? (one.predictions[0].token === one.label ? "✓" : "✗") : "";
+  const prediction = one.predictions
+    ? [
+        bars(one.predictions.map(({ token, probability }) => [token, probability]), { right: one.label, label: "Predictions" }),
+        one.label_probability === null || one.label_probability === undefined
+          ? null
+          : element("p", { class: "hint" }, `the original has ${percent(one.label_probability)}`),
+      ]
+    : null;
+  return element(
+    "tr",
+    { dataset: { kind: one.kind } },
+    element("td", { class: "number" }, one.position),
+    element("td", { dir: "auto" }, one.token),
+    element("td", { dir: "auto" }, one.corrupted),
+    element("td", {}, chosen ? `${kindMark(one.kind)} ${kindName(one.kind)}` : ""),
+    element("td", { dir: "auto" }, one.label ?? ""),
+    withModel ? element("td", {}, verdict && element("span", { class: verdict === "✓" ? "good" : "bad" }, verdict), prediction) : null,
+  );
+}
+
+function show(answer) {
+  const withModel = answer.tokens.some((one) => one.predictions);
+  const names = ["position", "original", "corrupted", "what was done", "label", ...(withModel ? ["✓/✗ and predictions"] : [])];
+  const positions = table(
+    names,
+    answer.tokens.map((one) => row(one, withModel)),
+  );
+  const only = element("input", { type: "checkbox", name: "chosen_only", checked: answer.tokens.length > 40 });
+  const toggled = () => positions.classList.toggle("chosen-only", only.checked);
+  only.addEventListener("change", toggled);
+  toggled();
+  return [
+    line(answer.tokens),
+    summary(answer),
+    truncationNote(answer),
+    element("label", { class: "toggle" }, only, " only the chosen positions"),
+    scrollable("Positions", positions),
+  ];
+}
+
+export default {
+  name: "masking",
+  title: "Masking",
+  what:
+    "Some tokens are chosen; most of them become [MASK], some a random token and some stay, and the model has to say what stood there.",
+  source: "the paper, section 3.1, task 1, and appendix A.1",
+  needs: "",
+  form,
+  show,
+};

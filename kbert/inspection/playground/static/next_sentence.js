@@ -1,0 +1,88 @@
+/** Next sentence prediction: how a pair and its label are made from a document, and what a model says of them. */
+
+import { seedBox, slider, textBox } from "./controls.js";
+import { count, element, percent, scrollable } from "./dom.js";
+import { tokenText } from "./tokens.js";
+
+const MOST = 200; // sentences of a document that are listed
+
+function form(session) {
+  const shared = session.texts;
+  const hint = "Paragraphs of prose; left empty, a sample is taken.";
+  const text = textBox("Document", { name: "document", rows: 4, hint, shared });
+  const other = textBox("Another document, for pairs that do not belong together", { name: "other", rows: 3, hint, shared });
+  const length = slider("Longest sequence, in tokens", { name: "max_length", min: 8, max: 512, step: 1, value: 64, format: String });
+  const shortRate = slider("Share of shorter sequences", { name: "short_rate", value: 0.1 });
+  const seed = seedBox();
+  return {
+    nodes: [text, other, length, shortRate, seed].map((part) => part.node),
+    refresh: () => [text, other].forEach((box) => box.refresh()),
+    body: () => ({
+      document: text.value.trim() ? text.value : null,
+      other: other.value.trim() ? other.value : null,
+      seed: seed.value,
+      max_length: length.value,
+      short_rate: shortRate.value,
+    }),
+  };
+}
+
+const asText = (token) => (typeof token === "string" ? token : token.token);
+
+function documents({ sentences, pair }) {
+  const used = (document, sentence) => {
+    if (document === 0 && pair.first.includes(sentence)) return "A";
+    return pair.second.document === document && pair.second.sentences.includes(sentence) ? "B" : "";
+  };
+  return sentences.map((list, number) => {
+    const items = list.slice(0, MOST).map((sentence, index) => {
+      const part = used(number, index);
+      const letter = element("b", { class: "part" }, part);
+      return element("li", { class: part && `part-${part}`, dir: "auto" }, letter, part ? " " : null, sentence);
+    });
+    const more = list.length > MOST ? element("p", { class: "hint" }, `… and ${count(list.length - MOST, "sentence")} more`) : null;
+    const name = number === 0 ? "The document" : sentences.length > 2 ? `Another document, ${number}` : "Another document";
+    return element("details", { open: true }, element("summary", {}, `${name}: ${count(list.length, "sentence")}`), element("ol", { start: 0 }, items), more);
+  });
+}
+
+function dropped({ front, back }) {
+  if (!front.length && !back.length) return element("p", { class: "hint" }, "Nothing had to be truncated.");
+  const list = (name, tokens) =>
+    tokens.length ? element("p", {}, `Truncated at the ${name}: `, tokens.map((token) => [element("s", {}, asText(token)), " "])) : null;
+  return element("div", { class: "dropped" }, list("front", front), list("back", back));
+}
+
+function verdict(answer) {
+  if (!answer.verdict) return null;
+  const probability = answer.verdict.is_next;
+  const said = probability >= 0.5 ? "IsNext" : "NotNext";
+  const right = said === answer.pair.label;
+  const words = `The model says ${said}: ${percent(probability)} for IsNext.`;
+  return element("p", { class: "verdict" }, element("b", { class: right ? "good" : "bad" }, right ? "✓ " : "✗ "), words);
+}
+
+function show(answer) {
+  const { pair, steps } = answer;
+  const tokens = pair.tokens.map((token) => tokenText(asText(token), token.segment ?? 0));
+  return [
+    element("p", { class: "label" }, "Label: ", element("b", {}, pair.label === "IsNext" ? "→ IsNext" : "⇄ NotNext")),
+    verdict(answer),
+    element("p", { class: "tokens", "aria-label": "The pair" }, tokens),
+    dropped(pair.dropped),
+    element("h4", {}, "How it came about"),
+    element("ol", { class: "steps" }, steps.map((step) => element("li", {}, step))),
+    scrollable("Documents", documents(answer)),
+  ];
+}
+
+export default {
+  name: "next_sentence",
+  title: "Next sentence",
+  what:
+    "A document is cut into two segments, A and B; in about half of the pairs B comes from elsewhere, and the model has to tell which.",
+  source: "the paper, section 3.1, task 2, and appendix A.2",
+  needs: "A model with the head of next sentence prediction gives a verdict.",
+  form,
+  show,
+};

@@ -199,11 +199,14 @@ def test_half_precision_logits():
     check(batch, tf.constant(logits).numpy(), logits[:, ::-1].copy(), SpanAnswers(5, 4, 0.0))
 
 
-@pytest.mark.parametrize("arguments, message", [
-    ({"n_best": 0}, "`n_best` must be a positive integer. Received: 0"),
-    ({"max_answer_length": 2.0}, "`max_answer_length` must be a positive integer. Received: 2.0"),
-    ({"null_threshold": float("nan")}, "`null_threshold` must be finite. Received: nan"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"n_best": 0}, "`n_best` must be a positive integer. Received: 0"),
+        ({"max_answer_length": 2.0}, "`max_answer_length` must be a positive integer. Received: 2.0"),
+        ({"null_threshold": float("nan")}, "`null_threshold` must be finite. Received: nan"),
+    ],
+)
 def test_bad_settings(arguments, message):
     with pytest.raises(ValueError, match=message):
         SpanAnswers(**arguments)

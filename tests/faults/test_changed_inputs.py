@@ -34,13 +34,42 @@ def _write_records(path, seed):
 
 
 def _pretrain(path, *source):
-    return ("pretrain", *source, "--steps", 4, "--batch-size", 4, "--sequence-length", 16, "--held-out", 0.2,
-            "--evaluation-batches", 1, "--output", path / "run")  # fmt: skip
+    return (
+        "pretrain",
+        *source,
+        "--steps",
+        4,
+        "--batch-size",
+        4,
+        "--sequence-length",
+        16,
+        "--held-out",
+        0.2,
+        "--evaluation-batches",
+        1,
+        "--output",
+        path / "run",
+    )
 
 
 def _finetune(path):
-    return ("finetune_classifier", "--train", path / "train.csv", "--text-column", "text", "--label-column", "label",
-            "--init", path / "init", "--steps", 4, "--sequence-length", 9, "--output", path / "run")  # fmt: skip
+    return (
+        "finetune_classifier",
+        "--train",
+        path / "train.csv",
+        "--text-column",
+        "text",
+        "--label-column",
+        "label",
+        "--init",
+        path / "init",
+        "--steps",
+        4,
+        "--sequence-length",
+        9,
+        "--output",
+        path / "run",
+    )
 
 
 def _permute(path):
@@ -132,9 +161,7 @@ RESUMING = sorted(path.stem for path in RECIPES.glob("*.py") if _calls(path.stem
 
 
 def test_the_recipes_that_resume_are_known():
-    assert RESUMING == [
-        "embed_sentences", "evaluate", "feature_based_ner", "submit_glue",
-    ]  # fmt: skip
+    assert RESUMING == ["embed_sentences", "evaluate", "feature_based_ner", "submit_glue"]
 
 
 FLAGS = {  # recipe -> (flags that it needs, those among them that are no paths but name what it reads)
@@ -142,7 +169,7 @@ FLAGS = {  # recipe -> (flags that it needs, those among them that are no paths 
     "evaluate": (["--model", "init", "--data", "train.csv", "--text-column", "a", "--label-column", "b"], set()),
     "feature_based_ner": (["--train", "train.csv", "--init", "init"], set()),
     "submit_glue": (["--data", "glue", "--model", "SST-2=init"], {"model"}),
-}  # fmt: skip
+}
 
 
 def _is_read(value):

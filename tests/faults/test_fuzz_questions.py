@@ -11,11 +11,24 @@ from kbert.tasks.span.triviaqa import triviaqa_questions
 
 CONTEXT = "Ada \U0001f600 wrote it. Ada Lovelace, née Byron, wrote it in 1843."
 ANSWERS = [{"text": "Ada Lovelace", "answer_start": 16}, {"text": "Ada", "answer_start": 0}]
-SQUAD = {"version": "2.0", "data": [{"title": "Ada", "paragraphs": [{"context": CONTEXT, "qas": [
-    {"id": "a", "question": "Who?", "answers": ANSWERS, "is_impossible": False},
-    {"id": "b", "question": "Why?", "answers": [], "is_impossible": True},
-    {"id": 3, "question": "When?", "answers": [{"text": "1843", "answer_start": 54}]},
-]}]}]}  # fmt: skip
+SQUAD = {
+    "version": "2.0",
+    "data": [
+        {
+            "title": "Ada",
+            "paragraphs": [
+                {
+                    "context": CONTEXT,
+                    "qas": [
+                        {"id": "a", "question": "Who?", "answers": ANSWERS, "is_impossible": False},
+                        {"id": "b", "question": "Why?", "answers": [], "is_impossible": True},
+                        {"id": 3, "question": "When?", "answers": [{"text": "1843", "answer_start": 54}]},
+                    ],
+                }
+            ],
+        }
+    ],
+}
 QUESTIONS = (
     f'id,question,context,answer,answer_start\n1,Who?,"{CONTEXT}",Ada,0\n2,Why?,"{CONTEXT}",,\n3,When?,it 1843,1843,3\n'
 )
@@ -23,13 +36,26 @@ SWAG = """sent1,sent2,ending0,ending1,ending2,ending3,label
 A drum line,They,pass by.,sing.,sleep.,fall.,0
 He,She,a,b,c,d,3
 """
-DREAM = [[["W: Hello.", "M: Good bye."], [{"question": "Who?", "choice": ["W", "M", "both"], "answer": "both"}], "1-1"],
-         [["W: Is it 5?"], [{"question": "When?", "choice": ["5", "6", "7"], "answer": "5"}], "1-2"]]  # fmt: skip
-QUIZ = "".join(json.dumps({"prompt": p, "choices": c, "label": y}) + "\n"
-               for p, c, y in [("sky", ["blue", "red"], "blue"), ("", ["a", "b", "c"], 2)])  # fmt: skip
+DREAM = [
+    [["W: Hello.", "M: Good bye."], [{"question": "Who?", "choice": ["W", "M", "both"], "answer": "both"}], "1-1"],
+    [["W: Is it 5?"], [{"question": "When?", "choice": ["5", "6", "7"], "answer": "5"}], "1-2"],
+]
+QUIZ = "".join(
+    json.dumps({"prompt": p, "choices": c, "label": y}) + "\n"
+    for p, c, y in [("sky", ["blue", "red"], "blue"), ("", ["a", "b", "c"], 2)]
+)
 QUIZ_CSV = "prompt,a,b,c,label\nsky,blue,red,,blue\n2 + 2,3,4,5,1\n"
-TRIVIA = {"Data": [{"Question": "Who?", "QuestionId": "q1", "Answer": {"Value": "Ada", "Aliases": ["Lovelace"]},
-                    "EntityPages": [{"Filename": "Ada.txt"}], "SearchResults": [{"Filename": "x.txt"}]}]}  # fmt: skip
+TRIVIA = {
+    "Data": [
+        {
+            "Question": "Who?",
+            "QuestionId": "q1",
+            "Answer": {"Value": "Ada", "Aliases": ["Lovelace"]},
+            "EntityPages": [{"Filename": "Ada.txt"}],
+            "SearchResults": [{"Filename": "x.txt"}],
+        }
+    ]
+}
 COUNTS = [40, pytest.param(2_000, marks=pytest.mark.slow)]
 READERS = {
     "squad": (read_squad, "dev.json", json.dumps(SQUAD)),

@@ -67,12 +67,21 @@ def make_model(task):
     import transformers
 
     config = transformers.BertConfig(
-        vocab_size=SIZES["vocabulary_size"], hidden_size=SIZES["hidden_dim"], num_hidden_layers=SIZES["num_layers"],
-        num_attention_heads=SIZES["num_heads"], intermediate_size=SIZES["intermediate_dim"],
-        max_position_embeddings=SIZES["max_sequence_length"], type_vocab_size=2, hidden_act="gelu_new",
-        layer_norm_eps=1e-12, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        num_labels={"classification": LABELS}.get(task, 1), pad_token_id=None, attn_implementation="eager",
-    )  # fmt: skip
+        vocab_size=SIZES["vocabulary_size"],
+        hidden_size=SIZES["hidden_dim"],
+        num_hidden_layers=SIZES["num_layers"],
+        num_attention_heads=SIZES["num_heads"],
+        intermediate_size=SIZES["intermediate_dim"],
+        max_position_embeddings=SIZES["max_sequence_length"],
+        type_vocab_size=2,
+        hidden_act="gelu_new",
+        layer_norm_eps=1e-12,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels={"classification": LABELS}.get(task, 1),
+        pad_token_id=None,
+        attn_implementation="eager",
+    )
     heads = {"multiple_choice": transformers.BertForMultipleChoice}
     model = heads.get(task, transformers.BertForSequenceClassification)(config).train()
     import torch

@@ -69,9 +69,13 @@ def ask(program, directory, requests, libraries=None):
     libraries = op_libraries() if libraries is None else libraries
     run = subprocess.run(
         [program, directory, *libraries],
-        input="\n".join(lines) + "\n", capture_output=True, text=True, check=False, timeout=300,
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
         env={"TF_CPP_MIN_LOG_LEVEL": "3"},
-    )  # fmt: skip
+    )
     if run.returncode:
         raise RuntimeError(run.stderr)
     return _answers(run.stdout, [list(signatures[name].outputs) for name, _ in requests])

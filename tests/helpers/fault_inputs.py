@@ -33,5 +33,15 @@ def _write(home, number, vocabulary, prepare_records):
         model.set_weights([-value for value in model.get_weights()])
         kbert.save_pretrained(model, home / "init", overwrite=True)
     write_lines(home / "words.txt", [[text for text, _ in sentences(5, start)] for start in range(number, 200, 5)])
-    prepare_records("--corpus", home / "words.txt", "--vocab", home / "init" / "vocab.txt", "--output",
-                    home / "records", "--held-out", 0.2, "--sequence-length", 16)  # fmt: skip
+    prepare_records(
+        "--corpus",
+        home / "words.txt",
+        "--vocab",
+        home / "init" / "vocab.txt",
+        "--output",
+        home / "records",
+        "--held-out",
+        0.2,
+        "--sequence-length",
+        16,
+    )

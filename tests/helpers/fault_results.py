@@ -38,8 +38,11 @@ class Results:
 
     def check(self, reference, history=True):
         """Raises AssertionError if anything differs; history: whether it must be the same too."""
-        different = [name for name in {**self.weights, **reference.weights}
-                     if self.weights.get(name) != reference.weights.get(name)]  # fmt: skip
+        different = [
+            name
+            for name in {**self.weights, **reference.weights}
+            if self.weights.get(name) != reference.weights.get(name)
+        ]
         assert not different, f"other weights: {different}"
         assert self.metrics == reference.metrics, f"other metrics: {self.metrics}, not {reference.metrics}"
         assert self.files == reference.files, f"files: {set(self.files) ^ set(reference.files)}"

@@ -23,16 +23,15 @@ RECIPES = {
     "text": ("pretrain", {"--corpus": "corpus.txt", "--vocab": "vocab.txt"}, (*_PRETRAIN, "--held-out", 0.2)),
     "records": ("pretrain", {"--records": "records", "--init": "init"}, _PRETRAIN),
     "table": (
-        "finetune_classifier", {"--train": "train.csv", "--init": "init"},
+        "finetune_classifier",
+        {"--train": "train.csv", "--init": "init"},
         (*_SHORT, "--text-column", "text", "--label-column", "label"),
     ),
-}  # fmt: skip
+}
 _SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
 _DAMAGES = ("truncated", "flipped", "zeroed", "deleted")
 _ERRORS = ("full disk", "file too large", "I/O error", "not a number")
-KINDS = (
-    "kill", "kill at a time", "power cut", *_SIGNALS, *_DAMAGES, "other input", "two at once", *_ERRORS,
-)  # fmt: skip
+KINDS = ("kill", "kill at a time", "power cut", *_SIGNALS, *_DAMAGES, "other input", "two at once", *_ERRORS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,9 +48,13 @@ class ForkedPython:
         self._logs = [tempfile.NamedTemporaryFile("w+", errors="replace") for _ in range(2)]
         self.returncode = None
         self.pid = _ask(
-            program=None if program is None else str(program), code=code, arguments=[str(a) for a in arguments],
-            environment=dict(os.environ) | environment, directory=os.getcwd(), logs=[log.name for log in self._logs],
-        )["pid"]  # fmt: skip
+            program=None if program is None else str(program),
+            code=code,
+            arguments=[str(a) for a in arguments],
+            environment=dict(os.environ) | environment,
+            directory=os.getcwd(),
+            logs=[log.name for log in self._logs],
+        )["pid"]
 
     def poll(self):
         """The exit status, negative for a signal; None while it runs."""
@@ -95,9 +99,13 @@ def _ask(**request):
         tests, root = os.path.dirname(here), os.path.dirname(os.path.dirname(here))
         environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{tests}", "TF_CPP_MIN_LOG_LEVEL": "3"}
         _server = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__)], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [sys.executable, os.path.abspath(__file__)],
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         atexit.register(_end)
     _server.stdin.write(json.dumps(request) + "\n")
     _server.stdin.flush()

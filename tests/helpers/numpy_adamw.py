@@ -22,8 +22,16 @@ def clip_by_global_norm(gradients, clip_norm):
 class NumpyAdamW:
     """AdamWeightDecayOptimizer of optimization.py; `weights` is a dict of name -> array, in order."""
 
-    def __init__(self, weights, weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6,
-                 exclude=("LayerNorm", "layer_norm", "bias"), bias_correction=False):  # fmt: skip
+    def __init__(
+        self,
+        weights,
+        weight_decay=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        exclude=("LayerNorm", "layer_norm", "bias"),
+        bias_correction=False,
+    ):
         self.weights = {name: np.array(value, "float64") for name, value in weights.items()}
         self.m = {name: np.zeros_like(value) for name, value in self.weights.items()}
         self.v = {name: np.zeros_like(value) for name, value in self.weights.items()}

@@ -56,9 +56,14 @@ class RecipeProcesses:
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
         self._server = subprocess.Popen(
-            [sys.executable, str(HERE / "recipe_server.py")], env=environment, text=True, cwd=self.directory,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [sys.executable, str(HERE / "recipe_server.py")],
+            env=environment,
+            text=True,
+            cwd=self.directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
     def __enter__(self):
         return self
@@ -76,9 +81,13 @@ class RecipeProcesses:
         """
         log = self.directory / f"log-{len(self._logs)}"
         answer = self._ask(
-            recipe=str(ROOT / "recipes" / f"{recipe}.py"), arguments=[str(a) for a in arguments], log=str(log),
-            within=os.path.realpath(output), report=str(self.directory / f"unsynced-{len(self._logs)}"), **fault,
-        )  # fmt: skip
+            recipe=str(ROOT / "recipes" / f"{recipe}.py"),
+            arguments=[str(a) for a in arguments],
+            log=str(log),
+            within=os.path.realpath(output),
+            report=str(self.directory / f"unsynced-{len(self._logs)}"),
+            **fault,
+        )
         self._logs[answer["pid"]] = log
         return answer["pid"]
 

@@ -70,8 +70,13 @@ def prepare(request):
         poison(request["poison"])
     arm = ctypes.CDLL(None).faults_arm
     arm.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_long, ctypes.c_int, ctypes.c_char_p]
-    arm(os.fsencode(request["within"]), ACTIONS[request.get("action")], request.get("moment", 0),
-        request.get("number", 0), os.fsencode(request["report"]))  # fmt: skip
+    arm(
+        os.fsencode(request["within"]),
+        ACTIONS[request.get("action")],
+        request.get("moment", 0),
+        request.get("number", 0),
+        os.fsencode(request["report"]),
+    )
 
 
 def poison(step):

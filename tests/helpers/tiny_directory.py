@@ -15,9 +15,16 @@ def write_tiny_directory(path, task="pretraining", dropout=0.1, **model_argument
 
     keras.utils.set_random_seed(5)
     config = BertConfig(
-        vocabulary_size=len(VOCABULARY), num_layers=1, hidden_dim=15, num_heads=3, intermediate_dim=22,
-        max_sequence_length=16, hidden_dropout=dropout, attention_dropout=dropout, initializer_stddev=0.2,
-    )  # fmt: skip
+        vocabulary_size=len(VOCABULARY),
+        num_layers=1,
+        hidden_dim=15,
+        num_heads=3,
+        intermediate_dim=22,
+        max_sequence_length=16,
+        hidden_dropout=dropout,
+        attention_dropout=dropout,
+        initializer_stddev=0.2,
+    )
     model = {"pretraining": BertPretrainer, "classification": BertClassifier}[task](config, **model_arguments)
     save_pretrained(model, path, tokenizer=BertTokenizer(VOCABULARY))
     return path

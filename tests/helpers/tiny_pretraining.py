@@ -28,9 +28,13 @@ STEPS, WINDOW = 11, 4
 
 def config(**changes):
     fields = {
-        "vocabulary_size": V, "num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20,
+        "vocabulary_size": V,
+        "num_layers": 1,
+        "hidden_dim": 12,
+        "num_heads": 3,
+        "intermediate_dim": 20,
         "max_sequence_length": S,
-    }  # fmt: skip
+    }
     return BertConfig(**(fields | changes))
 
 

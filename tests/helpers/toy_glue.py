@@ -36,8 +36,11 @@ def _write_labelled(path, split, rows):
         "sentence2",
         "score",
     )
-    _write(path / "STS-B" / f"{split}.tsv", header,
-           [(n, "g", "f", "2012test", n, "none", "none", x, OTHER, f"{4.5 * y:.3f}") for n, x, y in rows])  # fmt: skip
+    _write(
+        path / "STS-B" / f"{split}.tsv",
+        header,
+        [(n, "g", "f", "2012test", n, "none", "none", x, OTHER, f"{4.5 * y:.3f}") for n, x, y in rows],
+    )
     header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
     broken = [(99, 1, 2, "cut off here")]
     _write(path / "QQP" / f"{split}.tsv", header, broken + [(n, n, n, x, OTHER, y) for n, x, y in rows] + broken)
@@ -46,15 +49,27 @@ def _write_labelled(path, split, rows):
     header = ("index", "sentence1", "sentence2", "label")
     _write(path / "RTE" / f"{split}.tsv", header, [(n, x, OTHER, entailed[y]) for n, x, y in rows])
     _write(path / "WNLI" / f"{split}.tsv", header, [(n, x, OTHER, y) for n, x, y in rows])
-    start = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse",
-             "sentence1_parse", "sentence2_parse", "sentence1", "sentence2")  # fmt: skip
+    start = (
+        "index",
+        "promptID",
+        "pairID",
+        "genre",
+        "sentence1_binary_parse",
+        "sentence2_binary_parse",
+        "sentence1_parse",
+        "sentence2_parse",
+        "sentence1",
+        "sentence2",
+    )
     for file in ("train",) if split == "train" else ("dev_matched", "dev_mismatched"):
         votes = 1 if split == "train" else 5
         header = (*start, *(f"label{i + 1}" for i in range(votes)), "gold_label")
         kept = rows[:-3] if file == "dev_mismatched" else rows
-        _write(path / "MNLI" / f"{file}.tsv", header,
-               [(n, n, f"{n}e", "fiction", *PARSES, x, OTHER, *["neutral"] * votes, inferred[y])
-                for n, x, y in kept])  # fmt: skip
+        _write(
+            path / "MNLI" / f"{file}.tsv",
+            header,
+            [(n, n, f"{n}e", "fiction", *PARSES, x, OTHER, *["neutral"] * votes, inferred[y]) for n, x, y in kept],
+        )
 
 
 def _write_tests(path, rows):
@@ -63,18 +78,28 @@ def _write_tests(path, rows):
     header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
     _write(path / "MRPC" / "msr_paraphrase_test.txt", header, [(1, n, n, x, OTHER) for n, x in rows], bom=True)
     header = ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2")
-    _write(path / "STS-B" / "test.tsv", header,
-           [(n, "g", "f", "2012test", n, "none", "none", x, OTHER) for n, x in rows])  # fmt: skip
+    _write(
+        path / "STS-B" / "test.tsv", header, [(n, "g", "f", "2012test", n, "none", "none", x, OTHER) for n, x in rows]
+    )
     _write(path / "QQP" / "test.tsv", ("id", "question1", "question2"), [(n, x, OTHER) for n, x in rows] + [(7, "cut")])
     _write(path / "QNLI" / "test.tsv", ("index", "question", "sentence"), [(n, x, OTHER) for n, x in rows])
     pairs = [(n, x, OTHER) for n, x in rows]
     for file in ("RTE/test.tsv", "WNLI/test.tsv", "diagnostic/diagnostic.tsv"):
         _write(path / file, ("index", "sentence1", "sentence2"), pairs)
-    header = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse",
-              "sentence1_parse", "sentence2_parse", "sentence1", "sentence2")  # fmt: skip
+    header = (
+        "index",
+        "promptID",
+        "pairID",
+        "genre",
+        "sentence1_binary_parse",
+        "sentence2_binary_parse",
+        "sentence1_parse",
+        "sentence2_parse",
+        "sentence1",
+        "sentence2",
+    )
     for file in ("test_matched", "test_mismatched"):
-        _write(path / "MNLI" / f"{file}.tsv", header,
-               [(n, n, f"{n}", "fiction", *PARSES, x, OTHER) for n, x in rows])  # fmt: skip
+        _write(path / "MNLI" / f"{file}.tsv", header, [(n, n, f"{n}", "fiction", *PARSES, x, OTHER) for n, x in rows])
 
 
 def _write(path, header, rows, bom=False):

@@ -23,10 +23,21 @@ MODELS = {
     "encoder": lambda: kbert.BertEncoder(ONE),
 }
 VALUES = {  # no defaults, and legal together
-    "labels": ["x", "y"], "sequence_length": 11, "pair": True, "max_masks": 3, "top_k": 2, "pooling": "cls",
-    "normalize": True, "doc_stride": 3, "max_query_length": 5, "n_best": 4, "max_answer_length": 6,
-    "null_threshold": -1.5, "tagging_output": "entities", "window_pooling": "max",
-}  # fmt: skip
+    "labels": ["x", "y"],
+    "sequence_length": 11,
+    "pair": True,
+    "max_masks": 3,
+    "top_k": 2,
+    "pooling": "cls",
+    "normalize": True,
+    "doc_stride": 3,
+    "max_query_length": 5,
+    "n_best": 4,
+    "max_answer_length": 6,
+    "null_threshold": -1.5,
+    "tagging_output": "entities",
+    "window_pooling": "max",
+}
 TAKEN = {
     "classification": {"labels", "pair", "window_pooling", "doc_stride"},
     "regression": {"pair", "window_pooling", "doc_stride"},

@@ -72,8 +72,9 @@ def test_no_run_holds_more_tokens_than_is_said(length, rows):
     lengths = np.random.default_rng(length).integers(1, length + 1, rows)
     lengths[0] = length
     mask = tf.sequence_mask(lengths, length)
-    run_in_length_buckets(spy, dict.fromkeys(("token_ids", "segment_ids"), tf.zeros((rows, length), tf.int32))
-                          | {"padding_mask": mask})  # fmt: skip
+    run_in_length_buckets(
+        spy, dict.fromkeys(("token_ids", "segment_ids"), tf.zeros((rows, length), tf.int32)) | {"padding_mask": mask}
+    )
     assert sum(rows for rows, _ in spy.shapes) == rows and max(longest for _, longest in spy.shapes) == length
     assert all(rows * longest <= 8192 or rows == 1 for rows, longest in spy.shapes)
     largest = max(rows * longest for rows, longest in spy.shapes)

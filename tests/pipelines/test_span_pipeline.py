@@ -91,9 +91,12 @@ def test_defaults():
     assert settings["null_threshold"] is None
     expected = {"sequence_length": 19, "doc_stride": 128, "max_query_length": 64, "n_best": 20, "max_answer_length": 30}
     assert {name: settings[name] for name in expected} == expected
-    assert kbert.build_pipeline(
-        kbert.BertSpanExtractor(tiny_config(max_sequence_length=512)), tiny_tokenizer()
-    ).settings()["sequence_length"] == 384  # fmt: skip
+    assert (
+        kbert.build_pipeline(
+            kbert.BertSpanExtractor(tiny_config(max_sequence_length=512)), tiny_tokenizer()
+        ).settings()["sequence_length"]
+        == 384
+    )
 
 
 def test_windows_in_groups_of_like_length_answer_as_padded_ones(pipeline, answers):

@@ -88,8 +88,10 @@ def test_rows(pipelines, answers):
     assert json.loads(json.dumps(rows)) == rows
     assert [len(row["words"]) for row in rows["tags"]] == [4, 0, 36, 2]
     assert rows["tags"][0]["words"][0] == {
-        "word": "Paris", "tag": answers["tags"]["tags"][0, 0], "score": pytest.approx(answers["tags"]["scores"][0, 0]),
-    }  # fmt: skip
+        "word": "Paris",
+        "tag": answers["tags"]["tags"][0, 0],
+        "score": pytest.approx(answers["tags"]["scores"][0, 0]),
+    }
     for row, count in zip(rows["entities"], answers["entities"]["count"], strict=True):
         assert len(row["entities"]) == count
         assert all(set(one) == {"entity", "type", "start", "end", "score"} for one in row["entities"])

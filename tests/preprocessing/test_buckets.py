@@ -59,9 +59,15 @@ def test_what_is_not_by_token_is_left_alone():
     batch = trim_padding(_batch([2, 5, 17], 40, rows), "bucket", also=("labels",))
     shapes = {name: tuple(tensor.shape) for name, tensor in batch.items()}
     assert shapes == {
-        "padding_mask": (3, 24), "token_ids": (3, 24), "labels": (3, 24), "window_row": (3,), "pairs": (3, 40, 2),
-        "other": (3, 7), "mask_positions": (3, 40), "position_ids": (3, 24),
-    }  # fmt: skip
+        "padding_mask": (3, 24),
+        "token_ids": (3, 24),
+        "labels": (3, 24),
+        "window_row": (3,),
+        "pairs": (3, 40, 2),
+        "other": (3, 7),
+        "mask_positions": (3, 40),
+        "position_ids": (3, 24),
+    }
     with pytest.raises(ValueError, match="`also` must name entries of the batch.*{'label'}"):
         trim_padding(batch, also=("label",))
 
@@ -134,9 +140,8 @@ def test_outputs_loss_and_gradients_are_those_of_padded_batches(task):
     elif task == "multiple_choice":
         padded = {name: tf.reshape(value, (4, 2, 40)) for name, value in padded.items()}
     cut = trim_padding(
-        {name: tf.constant(value) for name, value in padded.items()}, "bucket",
-        also=set(padded) & {"logits", "weights"},
-    )  # fmt: skip
+        {name: tf.constant(value) for name, value in padded.items()}, "bucket", also=set(padded) & {"logits", "weights"}
+    )
     assert cut["token_ids"].shape[-1] == 16
     results = []
     for batch in (padded, cut):

@@ -80,11 +80,14 @@ def test_the_same_in_a_dataset_and_on_symbols():
     assert copy.get_config() == preprocessor.get_config()
 
 
-@pytest.mark.parametrize("arguments, message", [
-    ((4,), "`sequence_length` must be at least 5"),
-    ((9, 0), "`doc_stride` must be a positive integer. Received: 0"),
-    ((9, 1, 1.5), "`max_query_length` must be a positive integer. Received: 1.5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((4,), "`sequence_length` must be at least 5"),
+        ((9, 0), "`doc_stride` must be a positive integer. Received: 0"),
+        ((9, 1, 1.5), "`max_query_length` must be a positive integer. Received: 1.5"),
+    ],
+)
 def test_bad_settings(arguments, message):
     with pytest.raises(ValueError, match=message):
         SpanPreprocessor(tiny_tokenizer(), *arguments)

@@ -84,9 +84,13 @@ def test_fit_evaluate(records, tokenizer, next_sentence):
     from kbert.models.pretrainer import BertPretrainer
 
     config = BertConfig(
-        vocabulary_size=len(VOCABULARY), num_layers=1, hidden_dim=12, num_heads=2, intermediate_dim=20,
+        vocabulary_size=len(VOCABULARY),
+        num_layers=1,
+        hidden_dim=12,
+        num_heads=2,
+        intermediate_dim=20,
         max_sequence_length=S,
-    )  # fmt: skip
+    )
     model = BertPretrainer(config, next_sentence=next_sentence)
     model.compile("adam")
     if next_sentence:

@@ -41,12 +41,14 @@ def examples(some):
                     assert inputs["position_ids"][row, begin:end].tolist() == list(range(len(places)))
                 if nsp is not None and chosen.any():  # else the row fills up a batch
                     assert nsp[1][part - 1] == 1
-                found.append((
-                    inputs["token_ids"][row, begin:end].tobytes(),
-                    inputs["segment_ids"][row, begin:end].tobytes(),
-                    tuple((int(place - begin), int(label)) for place, label in masks if begin <= place < end),
-                    None if nsp is None else int(nsp[0][part - 1]),
-                ))  # fmt: skip
+                found.append(
+                    (
+                        inputs["token_ids"][row, begin:end].tobytes(),
+                        inputs["segment_ids"][row, begin:end].tobytes(),
+                        tuple((int(place - begin), int(label)) for place, label in masks if begin <= place < end),
+                        None if nsp is None else int(nsp[0][part - 1]),
+                    )
+                )
             if nsp is not None:
                 assert not nsp[1][parts.max() :].any() and not nsp[0][parts.max() :].any()
     return found
@@ -58,8 +60,9 @@ def test_structure(straight, records, tokenizer):
     whole = dict.fromkeys(("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids"), [B, S])
     assert shapes == whole | {"mask_positions": [B, P], "mlm_logits": [B, P], "nsp_logits": [B, S // 16]}
     assert {name: spec.shape.as_list() for name, spec in weights.items()} == {
-        "mlm_logits": [B, P], "nsp_logits": [B, S // 16]
-    }  # fmt: skip
+        "mlm_logits": [B, P],
+        "nsp_logits": [B, S // 16],
+    }
     inputs, labels, weights = (
         {name: np.concatenate([batch[i][name] for batch in straight]) for name in straight[0][i]} for i in range(3)
     )

@@ -27,9 +27,15 @@ def held_out(records, tokenizer):
 @pytest.fixture(scope="module")
 def model():
     config = BertConfig(
-        vocabulary_size=len(VOCABULARY), num_layers=2, hidden_dim=12, num_heads=2, intermediate_dim=20,
-        max_sequence_length=S, hidden_dropout=0.0, attention_dropout=0.0,
-    )  # fmt: skip
+        vocabulary_size=len(VOCABULARY),
+        num_layers=2,
+        hidden_dim=12,
+        num_heads=2,
+        intermediate_dim=20,
+        max_sequence_length=S,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+    )
     return BertPretrainer(config)
 
 

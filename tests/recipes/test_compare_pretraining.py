@@ -24,9 +24,15 @@ def test_table_and_plot(tmp_path, capsys):
     assert table.strip() in capsys.readouterr().out
     assert table.splitlines()[0] == "| hours | slow | a<b |"
     assert table.splitlines()[2:] == [
-        "| 0.25 | 8.000 | – |", "| 0.50 | 7.000 | – |", "| 0.75 | 7.000 | – |", "| 1.00 | 6.000 | 4.500 |",
-        "| 1.25 | 6.000 | – |", "| 1.50 | 5.000 | – |", "| 1.75 | 5.000 | – |", "| 2.00 | 4.000 | – |",
-    ]  # fmt: skip
+        "| 0.25 | 8.000 | – |",
+        "| 0.50 | 7.000 | – |",
+        "| 0.75 | 7.000 | – |",
+        "| 1.00 | 6.000 | 4.500 |",
+        "| 1.25 | 6.000 | – |",
+        "| 1.50 | 5.000 | – |",
+        "| 1.75 | 5.000 | – |",
+        "| 2.00 | 4.000 | – |",
+    ]
     drawn = xml.etree.ElementTree.parse(tmp_path / "out" / "comparison.svg")
     lines = [part for part in drawn.iter() if part.tag.endswith("polyline")]
     assert [len(line.get("points").split()) for line in lines] == [5, 1]

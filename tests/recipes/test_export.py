@@ -23,9 +23,18 @@ def test_versions_and_answers(tmp_path, capsys):
         assert "classify: inputs -> classes, scores" in printed and "MODEL_NAME=mine" in printed
     card = json.loads((tmp_path / "saved_models/mine/7/card.json").read_text("utf-8"))
     assert card["metrics"] == {"accuracy": 0.75} and card["precision"] == "float32"
-    settings = {"version": 7, "layers": None, "sequence_length": None, "task": None, "top_k": None,
-                "window_pooling": None, "null_threshold": None, "max_request_bytes": 2**20,
-                "max_request_tokens": 2**17, "precision": "float32"}  # fmt: skip
+    settings = {
+        "version": 7,
+        "layers": None,
+        "sequence_length": None,
+        "task": None,
+        "top_k": None,
+        "window_pooling": None,
+        "null_threshold": None,
+        "max_request_bytes": 2**20,
+        "max_request_tokens": 2**17,
+        "precision": "float32",
+    }
     manifest = json.loads((tmp_path / "run/model/manifest.json").read_text("utf-8"))
     settings |= {"weights_sha256": manifest["files"]["model.weights.h5"]["sha256"], "run": {}}  # saved by no recipe
     assert card["made_by"] == {"recipe": "export.py", "model": "model"} | settings  # no path of this machine

@@ -18,8 +18,18 @@ from kbert.files import sha256
 from kbert.tasks.classification import text_task
 from kbert.weights.formats.kbert.read import read_kbert_directory
 
-QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 2e-3, "--checkpoint-every", 10,
-         "--evaluate-every", 30)  # fmt: skip
+QUICK = (
+    "--batch-size",
+    8,
+    "--sequence-length",
+    9,
+    "--learning-rate",
+    2e-3,
+    "--checkpoint-every",
+    10,
+    "--evaluate-every",
+    30,
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +43,20 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, output, *more):
-    return ("--train", home / "train.csv", "--text-column", "text", "--label-column", "label",
-            "--init", home / "init", "--output", output, *QUICK, *more)  # fmt: skip
+    return (
+        "--train",
+        home / "train.csv",
+        "--text-column",
+        "text",
+        "--label-column",
+        "label",
+        "--init",
+        home / "init",
+        "--output",
+        output,
+        *QUICK,
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +127,23 @@ def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
     rows = [(f'"{a}', b, int(x == y)) for (a, x), (b, y) in zip(ones, twos, strict=True)]  # a lone " is text
     write_table(tmp_path / "pairs.tsv", rows, header=("one", "two", "same"))
     run_recipe(
-        "finetune_classifier", "--train", tmp_path / "pairs.tsv", "--text-column", "one", "--text-pair-column", "two",
-        "--label-column", "same", "--init", home / "init", "--output", tmp_path / "run", *QUICK, "--epochs", 1,
-    )  # fmt: skip
+        "finetune_classifier",
+        "--train",
+        tmp_path / "pairs.tsv",
+        "--text-column",
+        "one",
+        "--text-pair-column",
+        "two",
+        "--label-column",
+        "same",
+        "--init",
+        home / "init",
+        "--output",
+        tmp_path / "run",
+        *QUICK,
+        "--epochs",
+        1,
+    )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
     stored = read_kbert_directory(tmp_path / "run" / "model")
@@ -119,9 +155,24 @@ def test_regression_from_json_lines(home, tmp_path):
     rows = [{"text": text, "stars": 1 if label == "good" else -0.5} for text, label in sentences(61)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run_recipe(
-        "finetune_classifier", "--train", tmp_path / "a.jsonl", "--text-column", "text", "--label-column", "stars",
-        "--regression", "--init", home / "init", "--output", tmp_path / "run", *QUICK, "--steps", 60, "--dropout", 0,
-    )  # fmt: skip
+        "finetune_classifier",
+        "--train",
+        tmp_path / "a.jsonl",
+        "--text-column",
+        "text",
+        "--label-column",
+        "stars",
+        "--regression",
+        "--init",
+        home / "init",
+        "--output",
+        tmp_path / "run",
+        *QUICK,
+        "--steps",
+        60,
+        "--dropout",
+        0,
+    )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert set(metrics["dev"]) == {"examples", "loss", "pearson", "spearman"}
     assert metrics["dev"]["pearson"] > 0.9

@@ -241,15 +241,25 @@ def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
         kbert.build_pipeline(kbert.load_pretrained(tmp_path / "init", labels=["0", "1"])), tmp_path / "windows"
     )
     with pytest.raises(SystemExit, match="error: .*expected a model of whole texts. Received: .* --window-pooling"):
-        run_recipe("submit_glue", "--data", home / "glue", "--model", f"SST-2={tmp_path / 'windows'}",
-                   "--output", tmp_path / "sent")  # fmt: skip
+        run_recipe(
+            "submit_glue",
+            "--data",
+            home / "glue",
+            "--model",
+            f"SST-2={tmp_path / 'windows'}",
+            "--output",
+            tmp_path / "sent",
+        )
 
 
 def test_the_table_of_restarts():
     scores = {
-        "constant_answer": {"accuracy": 0.509}, "train_examples": 67349, "dev": {"accuracy": 0.81234},
-        "deviation": {"accuracy": 0.0042}, "restarts": {"0": {}, "1": {}, "2": {}},
-    }  # fmt: skip
+        "constant_answer": {"accuracy": 0.509},
+        "train_examples": 67349,
+        "dev": {"accuracy": 0.81234},
+        "deviation": {"accuracy": 0.0042},
+        "restarts": {"0": {}, "1": {}, "2": {}},
+    }
     lines = describe_scores(GLUE_TASKS["SST-2"], scores).splitlines()
     assert lines[0].split() == ["SST-2", "accuracy"]
     assert [line.split()[-1] for line in lines[1:5]] == ["93.5", "94.9", "92.7", "88.4"]
@@ -295,9 +305,21 @@ def test_unknown_task_and_directory(home, tmp_path, capsys, flags, message):
 
 def test_real_files(home, shared_data, tmp_path):
     run_recipe(
-        "finetune_glue", "--task", "SST-2", "--data", shared_data / "glue", "--init", home / "init", *QUICK,
-        "--output", tmp_path / "run", "--train-examples", 50, "--steps", 2,
-    )  # fmt: skip
+        "finetune_glue",
+        "--task",
+        "SST-2",
+        "--data",
+        shared_data / "glue",
+        "--init",
+        home / "init",
+        *QUICK,
+        "--output",
+        tmp_path / "run",
+        "--train-examples",
+        50,
+        "--steps",
+        2,
+    )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert metrics["dev"]["examples"] == 872
     assert metrics["constant_answer"]["accuracy"] == pytest.approx(428 / 872)  # of these 50 most are negative

@@ -9,8 +9,7 @@ from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
 
-QUICK = ("--batch-size", 8, "--sequence-length", 12, "--learning-rate", 2e-3, "--dropout", 0,
-         "--evaluate-every", 40)  # fmt: skip
+QUICK = ("--batch-size", 8, "--sequence-length", 12, "--learning-rate", 2e-3, "--dropout", 0, "--evaluate-every", 40)
 
 
 def _questions(count, start=0):
@@ -47,8 +46,23 @@ TABLE = ("--prompt-column", "question", "--choice-columns", "a", "b", "c", "d", 
 
 
 def _arguments(home, output, *more):
-    return ("--train", home / "train.csv", "--dev", home / "dev.csv", *TABLE, "--init", home / "init", "--output",
-            output, *QUICK, "--checkpoint-every", 10, "--steps", 40, *more)  # fmt: skip
+    return (
+        "--train",
+        home / "train.csv",
+        "--dev",
+        home / "dev.csv",
+        *TABLE,
+        "--init",
+        home / "init",
+        "--output",
+        output,
+        *QUICK,
+        "--checkpoint-every",
+        10,
+        "--steps",
+        40,
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +103,16 @@ def test_predict_and_evaluate(run, home, tmp_path, capsys):
 
 @pytest.mark.usefixtures("eagerly")
 def test_swag_and_its_rows(home, tmp_path, capsys):
-    header = ("video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",
-              *(f"ending{i}" for i in range(4)), "label")  # fmt: skip
+    header = (
+        "video-id",
+        "fold-ind",
+        "startphrase",
+        "sent1",
+        "sent2",
+        "gold-source",
+        *(f"ending{i}" for i in range(4)),
+        "label",
+    )
     four = [(p, [*c, "very bad .", "un dull ."][:4], y) for p, c, y in _questions(30)]
     rows = [("v", n, "s", p, "a film", "gold", *c, y) for n, (p, c, y) in enumerate(four)]
     _write_csv(tmp_path / "train.csv", header, rows)
@@ -111,8 +133,19 @@ def test_dream(home, tmp_path):
     ]
     (tmp_path / "dream.json").write_text(json.dumps(dialogues))
     flags = ("--format", "dream", "--train", tmp_path / "dream.json", "--dev", tmp_path / "dream.json")
-    run_recipe("finetune_multiple_choice", *flags, "--init", home / "init", *QUICK, "--steps", 1, "--output",
-               tmp_path / "run", "--bias-correction", "--group-by-length")  # fmt: skip
+    run_recipe(
+        "finetune_multiple_choice",
+        *flags,
+        "--init",
+        home / "init",
+        *QUICK,
+        "--steps",
+        1,
+        "--output",
+        tmp_path / "run",
+        "--bias-correction",
+        "--group-by-length",
+    )
     assert read_json(tmp_path / "run" / "metrics.json")["dev"]["examples"] == 12
     assert read_json(tmp_path / "run" / "settings.json")["bias_correction"] is True
 

@@ -13,8 +13,20 @@ import kbert
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.readers import read_conll
 
-QUICK = ("--batch-size", 8, "--sequence-length", 16, "--learning-rate", 3e-3, "--checkpoint-every", 10, "--dropout", 0,
-         "--evaluate-every", 60)  # fmt: skip
+QUICK = (
+    "--batch-size",
+    8,
+    "--sequence-length",
+    16,
+    "--learning-rate",
+    3e-3,
+    "--checkpoint-every",
+    10,
+    "--dropout",
+    0,
+    "--evaluate-every",
+    60,
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +39,20 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, output, *more):
-    return ("--train", home / "train.txt", "--dev", home / "dev.txt", "--init", home / "init", "--output", output,
-            *QUICK, "--steps", 60, *more)  # fmt: skip
+    return (
+        "--train",
+        home / "train.txt",
+        "--dev",
+        home / "dev.txt",
+        "--init",
+        home / "init",
+        "--output",
+        output,
+        *QUICK,
+        "--steps",
+        60,
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +74,15 @@ def test_it_learns_and_writes_its_predictions(run, home):
     scores = entity_scores(gold.tags, predicted.tags)
     assert scores == {name: metrics["dev"][name] for name in scores}
     assert {path.name for path in run.iterdir()} == {
-        "model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs",
+        "model",
+        "metrics.json",
+        "settings.json",
+        "inputs.json",
+        "history.jsonl",
+        "evaluations.jsonl",
+        "logs",
         "predictions.txt",
-    }  # fmt: skip
+    }
 
 
 def test_what_it_leaves_finds_entities(run, home):
@@ -77,9 +107,22 @@ def test_spans_of_ones_own_and_sentences_alone(home, tmp_path):
         rows.append(json.dumps({"text": " ".join(words), "spans": [span]}))
     (tmp_path / "mine.jsonl").write_text("\n".join(rows))
     run_recipe(
-        "finetune_ner", "--train", tmp_path / "mine.jsonl", "--init", home / "init", "--output", tmp_path / "run",
-        *QUICK, "--steps", 5, "--context", "sentence", "--train-sentences", 30, "--group-by-length",
-    )  # fmt: skip
+        "finetune_ner",
+        "--train",
+        tmp_path / "mine.jsonl",
+        "--init",
+        home / "init",
+        "--output",
+        tmp_path / "run",
+        *QUICK,
+        "--steps",
+        5,
+        "--context",
+        "sentence",
+        "--train-sentences",
+        30,
+        "--group-by-length",
+    )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert (metrics["train_examples"], metrics["train_windows"], metrics["dev"]["sentences"]) == (30, 30, 4)
 

@@ -52,10 +52,37 @@ def home(tmp_path_factory):
 
 
 def arguments(home, output, *more):
-    return ("--data", home, "--version", "2.0", "--init", home / "init", "--output", output, "--batch-size", 8,
-            "--sequence-length", 16, "--doc-stride", 5, "--max-query-length", 3, "--max-answer-length", 4,
-            "--n-best", 5, "--learning-rate", 2e-3, "--checkpoint-every", 10, "--steps", 30, "--evaluate-every", 30,
-            *more)  # fmt: skip
+    return (
+        "--data",
+        home,
+        "--version",
+        "2.0",
+        "--init",
+        home / "init",
+        "--output",
+        output,
+        "--batch-size",
+        8,
+        "--sequence-length",
+        16,
+        "--doc-stride",
+        5,
+        "--max-query-length",
+        3,
+        "--max-answer-length",
+        4,
+        "--n-best",
+        5,
+        "--learning-rate",
+        2e-3,
+        "--checkpoint-every",
+        10,
+        "--steps",
+        30,
+        "--evaluate-every",
+        30,
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +102,15 @@ def test_what_a_run_leaves(home, run):
     scores = read_json(path / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == scores
     assert {entry.name for entry in path.iterdir()} == {
-        "model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs", *FILES,
-    }  # fmt: skip
+        "model",
+        "metrics.json",
+        "settings.json",
+        "inputs.json",
+        "history.jsonl",
+        "evaluations.jsonl",
+        "logs",
+        *FILES,
+    }
     assert (scores["train_examples"], scores["dev_examples"], scores["steps"]) == (30, 14, 30)
     assert scores["train_windows"] > 40
     assert "1 of 31 questions are skipped: their contexts lack the answer (lost …)" in logged
@@ -127,8 +161,17 @@ def test_evaluate(home, run, tmp_path):  # ensembles: test_ensembles.py
 @pytest.mark.usefixtures("eagerly")
 def test_predict(home, run, tmp_path):
     path, *_ = run
-    run_recipe("predict", "--model", path, "--input", home / "dev-v2.0.json", "--output", tmp_path / "a.jsonl",
-               "--batch-size", 4)  # fmt: skip
+    run_recipe(
+        "predict",
+        "--model",
+        path,
+        "--input",
+        home / "dev-v2.0.json",
+        "--output",
+        tmp_path / "a.jsonl",
+        "--batch-size",
+        4,
+    )
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {row["id"]: row["answer"] for row in rows} == read_json(path / "predictions.json")
     for row in rows:

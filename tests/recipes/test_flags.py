@@ -28,9 +28,23 @@ def _parser(flags, *names, **overrides):
 
 def test_every_flag_of_the_design_explains_itself(flags):
     names = [
-        "init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "strategy",
-        "logical-cpus", "precision", "keep", "log-dir", "json", "overwrite", "dry-run",
-    ]  # fmt: skip
+        "init",
+        "output",
+        "epochs",
+        "steps",
+        "batch-size",
+        "learning-rate",
+        "sequence-length",
+        "seed",
+        "strategy",
+        "logical-cpus",
+        "precision",
+        "keep",
+        "log-dir",
+        "json",
+        "overwrite",
+        "dry-run",
+    ]
     parser = _parser(flags, *names, epochs={"default": 3.0})
     help_text = parser.format_help()
     assert all(f"--{name}" in help_text for name in names)

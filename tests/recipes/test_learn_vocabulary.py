@@ -43,9 +43,16 @@ def test_the_order_of_files_changes_nothing(corpus):
     assert first == second
     # Python's hashes differ from process to process.
     run_recipe_alone(
-        "learn_vocabulary", "--corpus", corpus / "a.txt", corpus / "b.txt.gz", "--size", 105, "--output",
-        corpus / "3.txt", PYTHONHASHSEED="7",
-    )  # fmt: skip
+        "learn_vocabulary",
+        "--corpus",
+        corpus / "a.txt",
+        corpus / "b.txt.gz",
+        "--size",
+        105,
+        "--output",
+        corpus / "3.txt",
+        PYTHONHASHSEED="7",
+    )
     assert (corpus / "3.txt").read_bytes() == (corpus / "1.txt").read_bytes()
 
 

@@ -23,9 +23,28 @@ def test_long_texts_by_windows(tmp_path, capsys):
     dev = long_texts(13, 30)
     write_table(tmp_path / "dev.csv", dev)
     columns = ("--text-column", "text", "--label-column", "label")
-    command = ("--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", *columns, "--init", tmp_path / "init",
-               "--sequence-length", 12, "--steps", 5, "--checkpoint-every", 5, "--batch-size", 8, "--window-pooling",
-               "max", "--doc-stride", 5, "--output")  # fmt: skip
+    command = (
+        "--train",
+        tmp_path / "train.csv",
+        "--dev",
+        tmp_path / "dev.csv",
+        *columns,
+        "--init",
+        tmp_path / "init",
+        "--sequence-length",
+        12,
+        "--steps",
+        5,
+        "--checkpoint-every",
+        5,
+        "--batch-size",
+        8,
+        "--window-pooling",
+        "max",
+        "--doc-stride",
+        5,
+        "--output",
+    )
     run_recipe("finetune_classifier", *command, tmp_path / "run")
     logged = capsys.readouterr().err
     assert int(re.search(r"30 examples in (\d+) windows", logged)[1]) > 60 and "step 5, dev: loss" in logged
@@ -42,7 +61,21 @@ def test_pairs_have_no_windows(tmp_path, capsys):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", long_texts(3))
     with pytest.raises(SystemExit):
-        run_recipe("finetune_classifier", "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column",
-                   "label", "--text-pair-column", "text", "--window-pooling", "mean", "--init", tmp_path / "init",
-                   "--output", tmp_path / "run")  # fmt: skip
+        run_recipe(
+            "finetune_classifier",
+            "--train",
+            tmp_path / "train.csv",
+            "--text-column",
+            "text",
+            "--label-column",
+            "label",
+            "--text-pair-column",
+            "text",
+            "--window-pooling",
+            "mean",
+            "--init",
+            tmp_path / "init",
+            "--output",
+            tmp_path / "run",
+        )
     assert "--window-pooling is for single texts" in capsys.readouterr().err

@@ -190,9 +190,13 @@ def test_flags_that_turn_off_what_is_stored(tmp_path):
     long = write_table(tmp_path / "long.csv", text=["good bad paris film never . " * 5])
     answers = {}
     for name, source, *flags in [
-        ("span", asked), ("span", asked, "--null-threshold", "off"), ("span", asked, "--null-threshold", 1e6),
-        ("windows", long), ("windows", long, "--window-pooling", "off"), ("windows", long, "--window-pooling", "mean"),
-    ]:  # fmt: skip
+        ("span", asked),
+        ("span", asked, "--null-threshold", "off"),
+        ("span", asked, "--null-threshold", 1e6),
+        ("windows", long),
+        ("windows", long, "--window-pooling", "off"),
+        ("windows", long, "--window-pooling", "mean"),
+    ]:
         predict((tmp_path,), name, source, tmp_path / "out.jsonl", *flags, "--overwrite")
         answers[(name, *flags)] = read_jsonl(tmp_path / "out.jsonl")
     given, off, high = ([row["answer"] for row in rows] for key, rows in answers.items() if key[0] == "span")

@@ -17,8 +17,24 @@ from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 
 import kbert
 
-QUICK = ("--batch-size", 8, "--sequence-length", 24, "--max-predictions", 4, "--learning-rate", 5e-4, "--held-out", 0.2,
-         "--evaluation-batches", 2, "--log-every", 5, "--checkpoint-every", 10)  # fmt: skip
+QUICK = (
+    "--batch-size",
+    8,
+    "--sequence-length",
+    24,
+    "--max-predictions",
+    4,
+    "--learning-rate",
+    5e-4,
+    "--held-out",
+    0.2,
+    "--evaluation-batches",
+    2,
+    "--log-every",
+    5,
+    "--checkpoint-every",
+    10,
+)
 
 
 RUN = ("--dropout", 0, "--checkpoint-every", 80)
@@ -39,8 +55,18 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, output, *more, steps=20):
-    return ("--corpus", home / "corpus.txt", "--vocab", home / "vocab.txt", "--steps", steps, "--output", output,
-            *QUICK, *more)  # fmt: skip
+    return (
+        "--corpus",
+        home / "corpus.txt",
+        "--vocab",
+        home / "vocab.txt",
+        "--steps",
+        steps,
+        "--output",
+        output,
+        *QUICK,
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +119,21 @@ def test_a_second_run_says_what_is_there(home, run):
 @pytest.mark.usefixtures("eagerly")
 def test_init_goes_on_from_weights_at_another_length(home, run, tmp_path):
     run_recipe(
-        "pretrain", "--corpus", home / "corpus.txt", "--init", run, "--steps", 1, "--output", tmp_path / "on", *QUICK,
-        "--sequence-length", 40, "--learning-rate", 1e-9,
-    )  # fmt: skip
+        "pretrain",
+        "--corpus",
+        home / "corpus.txt",
+        "--init",
+        run,
+        "--steps",
+        1,
+        "--output",
+        tmp_path / "on",
+        *QUICK,
+        "--sequence-length",
+        40,
+        "--learning-rate",
+        1e-9,
+    )
     before, after = _weights(run), _weights(tmp_path / "on")
     assert before.keys() == after.keys()
     for name, value in before.items():
@@ -119,15 +157,19 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
     def of_phases(output):
         given = [*_arguments(home, output, steps=30)]
         at = len(given) - len(QUICK) + length
-        return [str(a) for a in (*given[:at], "--phases", "16:0.4", "24:0.6:4", *given[at + 2 :], "--batch-size-ramp",
-                                 "4:0.2")]  # fmt: skip
+        return [
+            str(a)
+            for a in (*given[:at], "--phases", "16:0.4", "24:0.6:4", *given[at + 2 :], "--batch-size-ramp", "4:0.2")
+        ]
 
     arguments = of_phases(tmp_path / "killed")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, RECIPES / "pretrain.py", *arguments], env=environment, stdout=subprocess.DEVNULL,
+        [sys.executable, RECIPES / "pretrain.py", *arguments],
+        env=environment,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 120
     history = tmp_path / "killed" / "history.jsonl"
     while not (history.exists() and len(history.read_text().splitlines()) >= 3):

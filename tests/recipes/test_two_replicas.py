@@ -38,10 +38,27 @@ def test_pretraining(tmp_path):
     write_lines(tmp_path / "corpus.txt", make_documents(150))
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     outputs = run_both(
-        tmp_path, "pretrain", "--corpus", tmp_path / "corpus.txt", "--vocab", tmp_path / "vocab.txt", "--steps", 10,
-        "--sequence-length", 24, "--max-predictions", 4, "--learning-rate", 5e-4, "--held-out", 0.2,
-        "--evaluation-batches", 2, "--log-every", 5,
-    )  # fmt: skip
+        tmp_path,
+        "pretrain",
+        "--corpus",
+        tmp_path / "corpus.txt",
+        "--vocab",
+        tmp_path / "vocab.txt",
+        "--steps",
+        10,
+        "--sequence-length",
+        24,
+        "--max-predictions",
+        4,
+        "--learning-rate",
+        5e-4,
+        "--held-out",
+        0.2,
+        "--evaluation-batches",
+        2,
+        "--log-every",
+        5,
+    )
     one, two = (read_json(path / "metrics.json") for path in outputs)
     for name in ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
         assert two[name] == pytest.approx(one[name], abs=1e-4), name
@@ -55,10 +72,27 @@ def test_fine_tuning(tmp_path):
     write_table(tmp_path / "train.csv", sentences(61))
     write_table(tmp_path / "dev.csv", sentences(21, start=61))
     outputs = run_both(
-        tmp_path, "finetune_classifier", "--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv",
-        "--text-column", "text", "--label-column", "label", "--init", tmp_path / "init", "--steps", 12,
-        "--sequence-length", 9, "--learning-rate", 2e-3, "--evaluate-every", 12,
-    )  # fmt: skip
+        tmp_path,
+        "finetune_classifier",
+        "--train",
+        tmp_path / "train.csv",
+        "--dev",
+        tmp_path / "dev.csv",
+        "--text-column",
+        "text",
+        "--label-column",
+        "label",
+        "--init",
+        tmp_path / "init",
+        "--steps",
+        12,
+        "--sequence-length",
+        9,
+        "--learning-rate",
+        2e-3,
+        "--evaluate-every",
+        12,
+    )
     one, two = ([json.loads(line) for line in (path / "history.jsonl").open()] for path in outputs)
     assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 12]
     for a, b in zip(one, two, strict=True):

@@ -287,8 +287,13 @@ def test_balanced_classes_weigh_the_same(init):
     factors = class_weights("balanced", work.pipeline, work.train)
     sums = [factors[work.train.labels == n].sum() for n in (0, 1)]
     assert sums == pytest.approx([15, 15])
-    _, _, given = next(iter(work.task.training_data(work.pipeline, work.train, class_weight="balanced", batch_size=30,
-                                                    padding="longest").make_dataset(0)))  # fmt: skip
+    _, _, given = next(
+        iter(
+            work.task.training_data(
+                work.pipeline, work.train, class_weight="balanced", batch_size=30, padding="longest"
+            ).make_dataset(0)
+        )
+    )
     assert sorted(given["logits"].numpy().tolist()) == pytest.approx(sorted(factors.tolist()))
 
 

@@ -92,8 +92,12 @@ def test_a_header_may_be_given(tmp_path):
         ("a.csv", " \n\r\n", None, "a.csv is empty"),
         ("a.jsonl", "\n", None, "a.jsonl is empty"),
         ("a.csv", "text,label\n", None, "a header and no rows"),
-        ("a.csv", "text,label\na,1\n", ["text", "stars"],
-         r"a.csv, line 1: .*\['text', 'stars'\].*\['text', 'label'\].*\['stars'\]"),
+        (
+            "a.csv",
+            "text,label\na,1\n",
+            ["text", "stars"],
+            r"a.csv, line 1: .*\['text', 'stars'\].*\['text', 'label'\].*\['stars'\]",
+        ),
         ("a.jsonl", '{"text": "a"}\n{"txt": "a"}\n', ["text"], r"a.jsonl, line 2: .*\['text'\].*\['txt'\]"),
         ("a.csv", "text,text,label\na,b,1\n", ["text"], "more than once: .'text'"),
         ("a.csv", "text,label\na,1\nb,c,1\n", None, "a.csv, line 3: expected 2 cells .text, label.. Received: 3"),
@@ -106,12 +110,16 @@ def test_a_header_may_be_given(tmp_path):
         ("a.jsonl", '{"text": "a"}\n{"text": }\n', None, "a.jsonl, line 2: not JSON"),
         ("a.jsonl", '{"text": "a"}\n' + "[" * 200_000, None, "a.jsonl, line 2: JSON may be nested 100 levels deep"),
         ("a.jsonl", "[1, 2]\n", None, "a.jsonl, line 1: expected one JSON object"),
-        ("a.jsonl", '{"text": ["a"]}\n', None,
-         r"a.jsonl, line 1: 'text' must be a string or a number. Received: \[\"a\"\]"),
+        (
+            "a.jsonl",
+            '{"text": ["a"]}\n',
+            None,
+            r"a.jsonl, line 1: 'text' must be a string or a number. Received: \[\"a\"\]",
+        ),
         ("a.jsonl", '{"text": null}\n', None, "must be a string or a number. Received: null"),
         ("a.xlsx", "PK", None, "rename it, or give `format`. Received: .*a.xlsx"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named(tmp_path, name, content, columns, message):
     with pytest.raises(ValueError, match=message):
         read_table(_file(tmp_path, name, content), columns)

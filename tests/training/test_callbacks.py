@@ -25,9 +25,16 @@ def scalars(log_dir):
 def run(tmp_path_factory):
     output = tmp_path_factory.mktemp("run")
     history = fit_steps(
-        tiny.model(), tiny.make_dataset, 7, output, window=3, validation_data=tiny.make_dataset(500),
-        validation_steps=2, real_share=0.75, callbacks=[ConsoleProgress(), TensorBoardScalars(output / "logs")],
-    )  # fmt: skip
+        tiny.model(),
+        tiny.make_dataset,
+        7,
+        output,
+        window=3,
+        validation_data=tiny.make_dataset(500),
+        validation_steps=2,
+        real_share=0.75,
+        callbacks=[ConsoleProgress(), TensorBoardScalars(output / "logs")],
+    )
     return output, history
 
 

@@ -202,10 +202,28 @@ def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_pa
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(48))
     done = ForkedPython(
-        RECIPES / "finetune_classifier.py", "--train", tmp_path / "train.csv", "--text-column", "text",
-        "--label-column", "label", "--init", tmp_path / "init", "--steps", "20", "--batch-size", "8",
-        "--sequence-length", "9", "--learning-rate", "1e38", "--checkpoint-every", "10", "--output", tmp_path / "run",
-    ).finish()  # fmt: skip
+        RECIPES / "finetune_classifier.py",
+        "--train",
+        tmp_path / "train.csv",
+        "--text-column",
+        "text",
+        "--label-column",
+        "label",
+        "--init",
+        tmp_path / "init",
+        "--steps",
+        "20",
+        "--batch-size",
+        "8",
+        "--sequence-length",
+        "9",
+        "--learning-rate",
+        "1e38",
+        "--checkpoint-every",
+        "10",
+        "--output",
+        tmp_path / "run",
+    ).finish()
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith(("error", "Traceback", "  File"))]
     assert len(errors) == 1 and re.search(r"^error: Training diverged in step \d+: expected a finite", errors[0])

@@ -18,10 +18,16 @@ from kbert.training.flops import (
 @pytest.mark.parametrize(
     "size, sequence_length, predictions, giga",
     [
-        ("tiny", 128, 20, 0.0064), ("mini", 128, 20, 0.0278), ("small", 128, 20, 0.0935), ("base", 128, 20, 0.546),
-        ("base", 512, 76, 0.588), ("large", 128, 20, 1.880), ("tiny", 128, 128, 0.0263), ("large", 128, 128, 2.044),
+        ("tiny", 128, 20, 0.0064),
+        ("mini", 128, 20, 0.0278),
+        ("small", 128, 20, 0.0935),
+        ("base", 128, 20, 0.546),
+        ("base", 512, 76, 0.588),
+        ("large", 128, 20, 1.880),
+        ("tiny", 128, 128, 0.0263),
+        ("large", 128, 128, 2.044),
     ],
-)  # fmt: skip
+)
 def test_training_flops_are_the_tables(size, sequence_length, predictions, giga):
     flops = training_flops_per_token(BertConfig.from_size(size), sequence_length, predictions)
     np.testing.assert_allclose(flops / 1e9, giga, rtol=0.01)

@@ -142,9 +142,12 @@ def test_on_jax():
         "except ValueError as error: print(error)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env=os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("one 1 float32 True ")
     assert "strategy one: one cpu device (asked for)" in run.stdout

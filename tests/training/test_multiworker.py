@@ -39,8 +39,10 @@ def start(script, *arguments, **environment):
     return subprocess.Popen(
         [sys.executable, str(ROOT / script), *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"} | environment,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finish(processes):
@@ -72,10 +74,27 @@ def test_of_two_workers_the_first_writes_what_the_recipe_leaves(tmp_path):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(48))
     arguments = (
-        "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column", "label",
-        "--init", tmp_path / "init", "--steps", 6, "--batch-size", 8, "--sequence-length", 9, "--dropout", 0,
-        "--learning-rate", 1e-3, "--checkpoint-every", 3,
-    )  # fmt: skip
+        "--train",
+        tmp_path / "train.csv",
+        "--text-column",
+        "text",
+        "--label-column",
+        "label",
+        "--init",
+        tmp_path / "init",
+        "--steps",
+        6,
+        "--batch-size",
+        8,
+        "--sequence-length",
+        9,
+        "--dropout",
+        0,
+        "--learning-rate",
+        1e-3,
+        "--checkpoint-every",
+        3,
+    )
     recipe = "recipes/finetune_classifier.py"
     finish([start(recipe, *arguments, "--output", tmp_path / "one")])
     both = (*arguments, "--output", tmp_path / "two", "--strategy", "multiworker")
@@ -92,10 +111,23 @@ def test_a_directory_that_the_first_refuses_ends_all_with_its_reason(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
     arguments = (
-        "--train", tmp_path / "train.csv", "--text-column", "text", "--label-column", "label", "--init",
-        tmp_path / "init", "--steps", 6, "--sequence-length", 9, "--output", tmp_path / "run", "--strategy",
+        "--train",
+        tmp_path / "train.csv",
+        "--text-column",
+        "text",
+        "--label-column",
+        "label",
+        "--init",
+        tmp_path / "init",
+        "--steps",
+        6,
+        "--sequence-length",
+        9,
+        "--output",
+        tmp_path / "run",
+        "--strategy",
         "multiworker",
-    )  # fmt: skip
+    )
     workers = [start("recipes/finetune_classifier.py", *arguments, TF_CONFIG=config) for config in cluster()]
     for worker in workers:
         _, errors = worker.communicate(timeout=300)

@@ -167,9 +167,17 @@ def test_a_loss_that_is_not_finite_stops_before_the_checkpoint(tmp_path):
 def test_validation_and_intervals(tmp_path):
     model = tiny.model()
     history = fit_steps(
-        model, tiny.make_dataset, 9, tmp_path, window=2, validation_data=tiny.make_dataset(500), validation_steps=2,
-        validation_every=2, checkpoint_every=3, keep=5,
-    )  # fmt: skip
+        model,
+        tiny.make_dataset,
+        9,
+        tmp_path,
+        window=2,
+        validation_data=tiny.make_dataset(500),
+        validation_steps=2,
+        validation_every=2,
+        checkpoint_every=3,
+        keep=5,
+    )
     assert [r["step"] for r in history if "val_loss" in r] == [4, 8, 9]
     assert {"val_mlm_accuracy", "val_mlm_cross_entropy", "val_nsp_accuracy"} <= set(history[-1])
     assert sorted(os.listdir(tmp_path / "checkpoints")) == ["step-0000000006", "step-0000000009"]

@@ -166,9 +166,11 @@ time.sleep(300)
 def holder(tmp_path):
     """Another process that holds `tmp_path`."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()

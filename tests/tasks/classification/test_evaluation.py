@@ -13,9 +13,14 @@ from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.predict_scores import predict_scores
 
 CONFIG = BertConfig(
-    vocabulary_size=len(VOCABULARY), num_layers=1, hidden_dim=12, num_heads=3, intermediate_dim=20,
-    max_sequence_length=16, initializer_stddev=0.3,
-)  # fmt: skip
+    vocabulary_size=len(VOCABULARY),
+    num_layers=1,
+    hidden_dim=12,
+    num_heads=3,
+    intermediate_dim=20,
+    max_sequence_length=16,
+    initializer_stddev=0.3,
+)
 TEXTS = [text for text, _ in sentences(11)]
 
 

@@ -22,9 +22,14 @@ def toy(tmp_path_factory):
 def pipelines():
     """A toy model for each kind of task: (labels, whether it reads pairs) → pipeline."""
     config = kbert.BertConfig(
-        vocabulary_size=len(VOCABULARY), num_layers=1, hidden_dim=12, num_heads=3, intermediate_dim=20,
-        max_sequence_length=16, initializer_stddev=0.5,
-    )  # fmt: skip
+        vocabulary_size=len(VOCABULARY),
+        num_layers=1,
+        hidden_dim=12,
+        num_heads=3,
+        intermediate_dim=20,
+        max_sequence_length=16,
+        initializer_stddev=0.5,
+    )
     made, tokenizer = {}, kbert.BertTokenizer(VOCABULARY)
     for task in GLUE_TASKS.values():
         if (task.labels, task.pair) not in made:

@@ -14,8 +14,11 @@ def toy(tmp_path_factory):
 
 
 REAL = [  # name, train, dev, sum of the dev labels
-    ("SST-2", 67349, 872, 444), ("MRPC", 3668, 408, 279), ("CoLA", 8551, 1043, 721), ("STS-B", 5749, 1500, 3545.873),
-]  # fmt: skip
+    ("SST-2", 67349, 872, 444),
+    ("MRPC", 3668, 408, 279),
+    ("CoLA", 8551, 1043, 721),
+    ("STS-B", 5749, 1500, 3545.873),
+]
 
 
 @pytest.mark.parametrize("name, train, dev, total", REAL)
@@ -76,8 +79,18 @@ def test_every_test_file(toy, file):
 
 def test_the_submission_has_the_official_names():
     assert set(SUBMISSION_FILES) == {
-        "CoLA", "SST-2", "MRPC", "STS-B", "MNLI-m", "MNLI-mm", "QNLI", "QQP", "RTE", "WNLI", "AX",
-    }  # fmt: skip
+        "CoLA",
+        "SST-2",
+        "MRPC",
+        "STS-B",
+        "MNLI-m",
+        "MNLI-mm",
+        "QNLI",
+        "QQP",
+        "RTE",
+        "WNLI",
+        "AX",
+    }
     assert GLUE_TASKS["MNLI"].columns == ("accuracy", "accuracy_mm")
     assert GLUE_TASKS["MRPC"].columns == ("f1", "accuracy")
 

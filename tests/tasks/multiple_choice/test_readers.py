@@ -22,10 +22,19 @@ def _write(path, header, rows):
 def _swag(path, items):
     names = ("video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source", *(f"ending{i}" for i in range(4)))
     rows = [
-        (n, "v", n, f"{one['sent1']} {one['sent2']}", one["sent1"], one["sent2"], "gold",
-         *(one[f"ending{i}"] for i in range(4)), one["label"])
+        (
+            n,
+            "v",
+            n,
+            f"{one['sent1']} {one['sent2']}",
+            one["sent1"],
+            one["sent2"],
+            "gold",
+            *(one[f"ending{i}"] for i in range(4)),
+            one["label"],
+        )
         for n, one in enumerate(items)
-    ]  # fmt: skip
+    ]
     return _write(path, ("", *names, "label"), rows)
 
 

@@ -29,9 +29,13 @@ def records(tmp_path_factory):
 def model():
     keras.utils.set_random_seed(3)
     config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12,
+        vocabulary_size=make_tokenizer().vocabulary_size,
+        num_layers=1,
+        hidden_dim=8,
+        num_heads=2,
+        intermediate_dim=12,
         max_sequence_length=64,
-    )  # fmt: skip
+    )
     return kbert.BertPretrainer(config)
 
 

@@ -31,14 +31,26 @@ class Usage(keras.callbacks.Callback):
 def test_ten_thousand_steps_take_no_more_than_a_thousand(tmp_path):
     write_records(make_documents(300), make_tokenizer(), tmp_path / "records", shard_tokens=2000, held_out=0.1)
     config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12,
+        vocabulary_size=make_tokenizer().vocabulary_size,
+        num_layers=1,
+        hidden_dim=8,
+        num_heads=2,
+        intermediate_dim=12,
         max_sequence_length=16,
-    )  # fmt: skip
+    )
     usage = Usage()
     kbert.pretrain(
-        tmp_path / "records", init=kbert.BertPretrainer(config), steps=STEPS, batch_size=4, sequence_length=16,
-        evaluation_batches=2, checkpoint_every=EVERY, log_every=EVERY, callbacks=[usage], output=tmp_path / "run",
-    )  # fmt: skip
+        tmp_path / "records",
+        init=kbert.BertPretrainer(config),
+        steps=STEPS,
+        batch_size=4,
+        sequence_length=16,
+        evaluation_batches=2,
+        checkpoint_every=EVERY,
+        log_every=EVERY,
+        callbacks=[usage],
+        output=tmp_path / "run",
+    )
     assert len(usage.found) == STEPS // EVERY
     (memory, files), (memory_at_end, files_at_end) = usage.found[2], usage.found[-1]
     assert files_at_end <= files, usage.found

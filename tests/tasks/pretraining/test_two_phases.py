@@ -43,9 +43,13 @@ def records(tmp_path_factory):
 def make_model(seed=3):
     keras.utils.set_random_seed(seed)
     config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12,
+        vocabulary_size=make_tokenizer().vocabulary_size,
+        num_layers=1,
+        hidden_dim=8,
+        num_heads=2,
+        intermediate_dim=12,
         max_sequence_length=24,
-    )  # fmt: skip
+    )
     return kbert.BertPretrainer(config)
 
 
@@ -70,9 +74,16 @@ def test_phases_are_the_same_steps_by_hand(records, by_steps):
         (0, 3, 24, 4, 2, 1),
     ):
         dataset = pretraining_dataset(
-            records, make_tokenizer(), batch_size=batch_size, sequence_length=length, max_predictions=predictions,
-            seed=seed, start_row=start_row, packed=True, num_parts=4,
-        )  # fmt: skip
+            records,
+            make_tokenizer(),
+            batch_size=batch_size,
+            sequence_length=length,
+            max_predictions=predictions,
+            seed=seed,
+            start_row=start_row,
+            packed=True,
+            num_parts=4,
+        )
         view.make_train_function(force=True)
         view.fit(dataset, steps_per_epoch=steps, verbose=0, shuffle=False)
     assert_same(model, by_steps.model)
@@ -93,7 +104,10 @@ def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
 
 def test_milestones_stay_and_are_models(by_steps):
     assert sorted(path.name for path in (by_steps.path / "checkpoints").iterdir()) == [
-        "description", "step-0000000004", "step-0000000008"]  # fmt: skip
+        "description",
+        "step-0000000004",
+        "step-0000000008",
+    ]
     last = kbert.load_pretrained(f"{by_steps.path}@8")
     assert last.task == "pretraining" and last.pretrained.tokenizer.vocabulary == make_tokenizer().vocabulary
     assert_same(last.encoder, by_steps.model.encoder)

@@ -90,8 +90,11 @@ def official_v2(golds, predictions, odds, threshold):
 
     result = {}
     for name, scores in (("exact", apply(exact)), ("f1", apply(f1))):
-        for prefix, rows in (("", list(ids)), ("HasAns_", [i for i in ids if has_ans[i]]),
-                             ("NoAns_", [i for i in ids if not has_ans[i]])):  # fmt: skip
+        for prefix, rows in (
+            ("", list(ids)),
+            ("HasAns_", [i for i in ids if has_ans[i]]),
+            ("NoAns_", [i for i in ids if not has_ans[i]]),
+        ):
             if rows:
                 result[prefix + name] = 100.0 * sum(scores[i] for i in rows) / len(rows)
                 result[prefix + "total"] = len(rows)

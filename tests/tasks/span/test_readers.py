@@ -60,10 +60,17 @@ def test_the_nearest_occurrence(start, found):
     assert locate("aaaa", "aa", 1) == 1
 
 
-@pytest.mark.parametrize("context, answer, found", [
-    ("Bart Simpson likes art.", "art", 19), ("In 1995 there were 5.", "5", 19), ("Bart", "art", 1), ("a-b, ab", "b", 2),
-    ("中国的首都", "首", 3), ("smart (art)", "(art)", 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "context, answer, found",
+    [
+        ("Bart Simpson likes art.", "art", 19),
+        ("In 1995 there were 5.", "5", 19),
+        ("Bart", "art", 1),
+        ("a-b, ab", "b", 2),
+        ("中国的首都", "首", 3),
+        ("smart (art)", "(art)", 6),
+    ],
+)
 def test_without_a_start_a_whole_word_comes_first(context, answer, found):
     assert locate(context, answer, None) == found
     assert locate(context, answer, 0) == context.index(answer)  # what the file says is near

@@ -23,12 +23,17 @@ def home(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     question = {
-        "Question": "Who?", "QuestionId": "q1",
+        "Question": "Who?",
+        "QuestionId": "q1",
         "Answer": {"Value": "Ada", "Aliases": ["Ada Lovelace", "", "Countess of Lovelace"]},
-        "EntityPages": [{"Filename": "Ada.txt"}, {"Filename": "Late.txt"}, {"Filename": "Gone.txt"},
-                        {"Filename": "Ada.txt"}],
+        "EntityPages": [
+            {"Filename": "Ada.txt"},
+            {"Filename": "Late.txt"},
+            {"Filename": "Gone.txt"},
+            {"Filename": "Ada.txt"},
+        ],
         "SearchResults": [{"Filename": "1/x.txt"}, {"Title": "no file"}, {"Filename": None}],
-    }  # fmt: skip
+    }
     (tmp_path / "qa.json").write_text(json.dumps({"Data": [question]}), encoding="utf-8")
     return tmp_path
 
@@ -55,19 +60,26 @@ def test_what_is_there_stays(home, capsys):
     convert(home, "--overwrite")
 
 
-@pytest.mark.parametrize("content, message", [
-    ('{"Data":\n[}', "qa.json, line 2: not JSON"),
-    ({"data": []}, "expected TriviaQA's JSON"),
-    ({"Data": [{**ASKED, "Answer": {"Value": None, "Aliases": [None]}}]}, r"Data\[0\]: expected strings as"),
-    ({"Data": [{**ASKED, "Answer": {"Aliases": "Ada"}}]}, r"Data\[0\]: expected .* a list as 'Aliases'"),
-    ({"Data": [{**ASKED, "Answer": {"Value": "\ud83d"}}]}, r"Data\[0\]: expected characters"),
-    ({"Data": [{"Question": "?"}]}, r"Data\[0\]: expected 'Question', 'QuestionId' and 'Answer'"),
-    ({"Data": [{**ASKED, "Answer": {}}]}, "holds none of the documents"),
-    ({"Data": [{**ASKED, "Answer": {"Value": "zzz"}, "EntityPages": [{"Filename": "Ada.txt"}]}]},
-     "no document holds an answer in its first 10 words"),
-    ({"Data": [{**ASKED, "Answer": {"Value": "a"}, "EntityPages": [{"Filename": "../secret.txt"}]}]},
-     "expected documents inside .*secret.txt"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ('{"Data":\n[}', "qa.json, line 2: not JSON"),
+        ({"data": []}, "expected TriviaQA's JSON"),
+        ({"Data": [{**ASKED, "Answer": {"Value": None, "Aliases": [None]}}]}, r"Data\[0\]: expected strings as"),
+        ({"Data": [{**ASKED, "Answer": {"Aliases": "Ada"}}]}, r"Data\[0\]: expected .* a list as 'Aliases'"),
+        ({"Data": [{**ASKED, "Answer": {"Value": "\ud83d"}}]}, r"Data\[0\]: expected characters"),
+        ({"Data": [{"Question": "?"}]}, r"Data\[0\]: expected 'Question', 'QuestionId' and 'Answer'"),
+        ({"Data": [{**ASKED, "Answer": {}}]}, "holds none of the documents"),
+        (
+            {"Data": [{**ASKED, "Answer": {"Value": "zzz"}, "EntityPages": [{"Filename": "Ada.txt"}]}]},
+            "no document holds an answer in its first 10 words",
+        ),
+        (
+            {"Data": [{**ASKED, "Answer": {"Value": "a"}, "EntityPages": [{"Filename": "../secret.txt"}]}]},
+            "expected documents inside .*secret.txt",
+        ),
+    ],
+)
 def test_what_is_wrong_is_named(home, content, message):
     (home / "qa.json").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     with pytest.raises(SystemExit, match=f"error: .*{message}"):

@@ -90,9 +90,7 @@ def test_the_score_is_that_of_every_word_in_its_best_window(preprocessor, contex
         log = rows - np.log(np.exp(rows).sum(-1, keepdims=True))
         losses += [-log[n, TAGS.index(tag)] for n, tag in enumerate(tags) if tag in TAGS]
     for batch_size in (2, 32):
-        scores, predicted = evaluate_tagger(
-            model, preprocessor, TAGGED, TAGS, context=context, batch_size=batch_size
-        )  # fmt: skip
+        scores, predicted = evaluate_tagger(model, preprocessor, TAGGED, TAGS, context=context, batch_size=batch_size)
         assert predicted == expected
         assert scores.pop("loss") == pytest.approx(np.mean(losses), rel=1e-4)
         assert scores.pop("sentences") == 4

@@ -84,8 +84,11 @@ def test_hand_made_figures():
 
 def test_chunks():
     assert entity_chunks("I-PER I-PER B-PER O I-LOC I-PER".split()) == [
-        (0, 2, "PER"), (2, 3, "PER"), (4, 5, "LOC"), (5, 6, "PER"),
-    ]  # fmt: skip
+        (0, 2, "PER"),
+        (2, 3, "PER"),
+        (4, 5, "LOC"),
+        (5, 6, "PER"),
+    ]
     assert entity_chunks([]) == []
 
 

@@ -57,9 +57,17 @@ def test_every_scheme_becomes_iob2_exactly(scheme, tmp_path):
 
 def test_columns_documents_and_lines(tmp_path):
     path = write(
-        tmp_path / "a.txt", "-DOCSTART- -X- O O", "", "EU NNP I-NP I-ORG", "rejects VBZ I-VP O", "", "",
-        "Peter NNP I-NP I-PER", "-DOCSTART- -X- O O", "Ärzte\u00a0x NN I-NP O",
-    )  # fmt: skip
+        tmp_path / "a.txt",
+        "-DOCSTART- -X- O O",
+        "",
+        "EU NNP I-NP I-ORG",
+        "rejects VBZ I-VP O",
+        "",
+        "",
+        "Peter NNP I-NP I-PER",
+        "-DOCSTART- -X- O O",
+        "Ärzte\u00a0x NN I-NP O",
+    )
     read = read_conll(path)
     assert read.words == [["EU", "rejects"], ["Peter"], ["Ärzte\u00a0x"]]
     assert read.tags == [["B-ORG", "O"], ["B-PER"], ["O"]]
@@ -199,14 +207,19 @@ def test_the_real_files(shared_data):
     dev = read_conll(shared_data / "conll2003" / "eng.testa")
     assert (len(train), sum(map(len, train.words)), len(train.texts())) == (14041, 203621, 946)
     assert (len(dev), sum(map(len, dev.words)), len(dev.texts())) == (3250, 51362, 216)
-    assert learn_tags(train) == learn_tags(dev) == [
-        "O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER",
-    ]  # fmt: skip
+    assert (
+        learn_tags(train)
+        == learn_tags(dev)
+        == ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER"]
+    )
     scores = entity_scores(dev.tags, dev.tags)
     assert (scores["entities"], scores["f1"]) == (5942, 1.0)  # the published counts
     assert {name: one["entities"] for name, one in scores["types"].items()} == {
-        "LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842,
-    }  # fmt: skip
+        "LOC": 1837,
+        "MISC": 922,
+        "ORG": 1341,
+        "PER": 1842,
+    }
 
 
 def test_texts_and_spans_in_memory_are_read_as_from_a_file(tmp_path):

@@ -57,10 +57,10 @@ def test_every_size_is_compared_with_the_weights(saved, format, tmp_path):
     for field in SIZES:
         for value in VALUES:
             name = put_size(format, path, field, value)
-            begin = time.perf_counter()
+            begin = time.thread_time()
             with pytest.raises(ValueError, match=f"{re.escape(str(config))}.*{name}"):
                 open_checkpoint(path)
-            assert time.perf_counter() - begin < 1, (field, value)
+            assert time.thread_time() - begin < 1, (field, value)
             config.write_text(sound)
     assert peak_memory() - before < 100
 

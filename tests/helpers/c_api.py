@@ -73,7 +73,7 @@ def ask(program, directory, requests, libraries=None):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
         env={"TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     if run.returncode:

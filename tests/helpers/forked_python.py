@@ -62,7 +62,7 @@ class ForkedPython:
             self.returncode = _ask(poll=self.pid)["status"]
         return self.returncode
 
-    def wait(self, timeout=300):
+    def wait(self, timeout=600):
         """The exit status; after that many seconds the process is killed, and TimeoutExpired raised."""
         deadline = time.monotonic() + timeout
         while self.poll() is None:
@@ -72,12 +72,12 @@ class ForkedPython:
             time.sleep(_POLL_SECONDS)
         return self.returncode
 
-    def communicate(self, timeout=300):
+    def communicate(self, timeout=600):
         """(standard output, standard error), when it has ended."""
         self.wait(timeout)
         return self._printed()
 
-    def finish(self, timeout=300):
+    def finish(self, timeout=600):
         """A `subprocess.CompletedProcess`."""
         out, errors = self.communicate(timeout)
         return subprocess.CompletedProcess(self.pid, self.returncode, out, errors)

@@ -95,7 +95,7 @@ def check_reader(
         path: where the damaged files are written, one after the other.
         contents: sound contents to damage.
         count, seed: how many, and which.
-        seconds: of one file.
+        seconds: of processor time, of one file.
         megabytes: by which the peak of the process's memory may grow over all of them.
         named: what messages must hold; None: the name of `path`.
 
@@ -142,10 +142,10 @@ def _time_limit(seconds):
     def stop(*_):
         raise TooSlow
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)  # of processor time, which other processes do not take
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -9,7 +9,6 @@ import http.server
 import json
 import re
 import threading
-import time
 from concurrent import futures
 
 import numpy as np
@@ -27,11 +26,13 @@ class ModelServer:
         rest, grpc: URLs for a client.
         fault: None, or how to misbehave: "slow", "error", "busy" (the next two requests only), "malformed", "cut off".
         requests: what was asked, a list of (model, signature).
+        waiting: how many requests the fault "slow" has kept waiting; it answers when `answer` is set.
     """
 
     def __init__(self, models, aliases=None):
         self.models, self.aliases = models, aliases or {}
         self.fault, self.requests, self._busy = None, [], 2
+        self.waiting, self.answer = 0, threading.Event()
         self._lock = threading.Lock()  # a model is loaded when it is first asked for
 
     def run(self, model, version, signature, inputs):
@@ -48,6 +49,12 @@ class ModelServer:
         if version not in (None, 1, "1"):
             raise KeyError(version)
         return self.models[self.aliases.get(model, model)]
+
+    def be_slow(self):
+        """Waits where that is the fault."""
+        if self.fault == "slow":
+            self.waiting += 1
+            self.answer.wait(60)
 
     def is_busy(self):
         """Whether this request is one of the two that find the server busy."""
@@ -118,8 +125,7 @@ def _servicer(models):
             return {"inputs": tf.constant([e.SerializeToString() for e in request.input.example_list.examples])}
 
         def _run(self, request, inputs, context):
-            if models.fault == "slow":
-                time.sleep(1.0)
+            models.be_slow()
             if models.fault == "error":
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected something else")
             if models.is_busy():
@@ -174,8 +180,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
             self._answer(400, {"error": str(error)[:300]})
 
     def _fault(self):
-        if self.models.fault == "slow":
-            time.sleep(1.0)
+        self.models.be_slow()
         if self.models.fault == "malformed":
             return 200, b"\xff<html>not JSON"
         if self.models.fault == "cut off":

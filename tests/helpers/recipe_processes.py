@@ -91,7 +91,7 @@ class RecipeProcesses:
         self._logs[answer["pid"]] = log
         return answer["pid"]
 
-    def wait(self, process, seconds=300):
+    def wait(self, process, seconds=600):
         """How the process ended.
 
         Raises:

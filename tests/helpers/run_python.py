@@ -21,7 +21,7 @@ sys.meta_path.insert(0, _NoTensorFlow())
 """
 
 
-def run_python(script, *arguments, backend="tensorflow", timeout=300, forked=False):
+def run_python(script, *arguments, backend="tensorflow", timeout=600, forked=False):
     """Runs the script; returns what its last line, a JSON object, says.
 
     forked: in a process in which TensorFlow and kbert are imported already, which saves seconds.

@@ -67,7 +67,7 @@ def test_on_jax():
     pytest.importorskip("jax")
     environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)], env=environment, capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout.splitlines()[-1])

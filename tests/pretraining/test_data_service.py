@@ -66,5 +66,8 @@ def test_what_a_service_cannot_do(records, corpus, tokenizer):
         port = taken.getsockname()[1]
         with pytest.raises(RuntimeError, match=f"expected to listen on ports {port} and {port + 1}"):
             DataService(port)
-    with pytest.raises(ConnectionError, match=f"data service .* at 127.0.0.1:{port}"):
-        pretraining_dataset(records, tokenizer, **SETTINGS, data_service=f"127.0.0.1:{port}")
+    with socket.socket() as silent:  # a port that nobody listens on, nor can begin to
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=f"data service .* at {address}"):
+            pretraining_dataset(records, tokenizer, **SETTINGS, data_service=address)

@@ -48,10 +48,10 @@ def test_too_many_bytes(all_signatures):
         row = short_row(signature)
         column = list(row)[-1]
         row[column] = [b"good " * 400_000] if column == "choices" else b"good " * 400_000
-        start = time.monotonic()
+        start = time.process_time()
         with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{REFUSED} 1048576 bytes of text. Received: 20000"):
             run(**inputs_of(signature, [row]))
-        assert time.monotonic() - start < 30, name  # the first call of a graph among them
+        assert time.process_time() - start < 30, name  # the first call of a graph among them
 
 
 def test_too_many_rows(all_signatures):
@@ -112,10 +112,10 @@ def test_windows_are_refused_before_memory_is_taken(tmp_path):
     narrow = make_pipeline("span")[0]
     pipeline = kbert.build_pipeline(narrow.model, narrow.tokenizer, doc_stride=1)
     run = signatures(pipeline)["answer"].function
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{REFUSED} \d+ rows .* Received: 26213\d"):
         tf.function(run)(tf.constant(["a"]), tf.constant(["a " * 2**18]))
-    assert time.monotonic() - start < 60
+    assert time.process_time() - start < 60
 
 
 def test_candidates_do_not_copy_their_context():

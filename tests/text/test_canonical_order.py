@@ -35,7 +35,7 @@ def test_half_a_megabyte_of_unordered_marks():
     for pair, kept in (("\u0301\u0316", ""), ("\u302e\U0001d165", "\U0001d165\u302e"), ("\u0f73", "")):
         count = 2**19 // len(pair.encode())
         text = "e" + pair * count
-        start = time.monotonic()
+        start = time.process_time()
         normal = normalizer(tf.constant([text]))[0].numpy().decode()
-        assert time.monotonic() - start < 10, "ICU alone takes minutes"
+        assert time.process_time() - start < 10, "ICU alone takes minutes"
         assert normal == "e" + "".join(mark * count for mark in kept)

@@ -40,7 +40,7 @@ def python(script, **environment):
     """Runs a script in a fresh process, from another directory, and returns what it prints."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd="/", timeout=300
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd="/", timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()

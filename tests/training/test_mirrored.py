@@ -15,7 +15,7 @@ def results(tmp_path_factory):
     program = ROOT / "tests" / "helpers" / "replicas_run.py"
     processes = [ForkedPython(program, strategy, output) for strategy, output in outputs.items()]
     for process in processes:
-        _, errors = process.communicate(timeout=240)
+        _, errors = process.communicate()
         assert process.returncode == 0, errors
     return {strategy: json.loads((output / "result.json").read_text()) for strategy, output in outputs.items()}
 

@@ -1,5 +1,7 @@
 """A long prediction says how far it is."""
 
+import types
+
 import numpy as np
 from helpers import tiny_pretraining as tiny
 
@@ -7,9 +9,12 @@ from kbert.training import progress
 from kbert.training.progress import PredictionProgress, clock
 
 
+def set_clock(monkeypatch, clock):
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=clock))
+
+
 def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
-    times = iter([0.0, 4.0, 20.0, 21.0, 40.0, 60.0])
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(times))
+    set_clock(monkeypatch, iter([0.0, 4.0, 20.0, 21.0, 40.0, 60.0]).__next__)
     one = PredictionProgress(3000, 500)
     for batch in range(4):
         one.on_predict_batch_end(batch)
@@ -18,7 +23,8 @@ def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
     assert lines == ["1,000 of 3,000 rows predicted, left 0:00:40", "2,000 of 3,000 rows predicted, left 0:00:20"]
 
 
-def test_short_predictions_are_silent(caplog):
+def test_short_predictions_are_silent(monkeypatch, caplog):
+    set_clock(monkeypatch, iter([0.0, 8.0, 9.0]).__next__)
     model = tiny.model()
     inputs = {name: np.asarray(value) for name, value in next(iter(tiny.make_dataset()))[0].items()}
     caplog.clear()

@@ -26,7 +26,7 @@ def uninterrupted(tmp_path_factory):
 
 def start_process(output, *arguments):
     program = ROOT / "tests" / "helpers" / "tiny_pretraining.py"
-    return ForkedPython(program, output, *arguments).finish(timeout=120)
+    return ForkedPython(program, output, *arguments).finish()
 
 
 def assert_same(found, expected):

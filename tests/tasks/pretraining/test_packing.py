@@ -60,7 +60,7 @@ def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):
     for given in (True, False):
         settings = settings_of(records, packed=given)
         assert choose_packing(settings, make_tokenizer()) is settings
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.name == "kbert"]
 
 
 def test_too_short_rows_are_named(records):

@@ -1,6 +1,7 @@
 """`kbert.pretrain`: from text and from records, with and without an output, from models that are given."""
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -11,7 +12,7 @@ import kbert
 from kbert.corpus.write_records import write_records
 from kbert.files import read_json
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
-from kbert.training.dry_run import format_estimate
+from kbert.training.dry_run import count_sequences, format_estimate
 
 SHORT = {"steps": 4, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
 TEXT = SHORT | {"held_out": 0.2}
@@ -81,7 +82,9 @@ def test_a_given_model_must_fit(home, run):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
 
 
-def test_a_dry_run_says_what_it_would_take(home, tmp_path):
+def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
+    to_the_end = functools.partial(count_sequences, seconds=float("inf"))
+    monkeypatch.setattr("kbert.tasks.pretraining.estimate.count_sequences", to_the_end)
     plan = SHORT | {"steps": 1000, "sequence_length": None, "phases": [(16, 0.75), (24, 0.25)]}
     found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **plan)
     metrics = found.metrics

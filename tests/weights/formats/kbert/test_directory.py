@@ -79,13 +79,14 @@ def test_pretraining_to_classification(pretrained, caplog):
     path, original = pretrained
     caplog.set_level("INFO", logger="kbert")
     model = kbert.load_pretrained(path, task="classification", labels=["a", "b", "c"], hidden_dropout=0.25)
-    assert caplog.messages == [
+    logged = [record for record in caplog.records if record.name == "kbert"]
+    assert [record.getMessage() for record in logged] == [
         f"{path}: 39 loaded, 2 newly initialised, 7 unused",
         f"classifier_head: newly initialised (2 variables not in {path})",
         "masked_lm_head: unused (5 variables)",
         "next_sentence_head: unused (2 variables)",
     ]
-    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO", "INFO"]
+    assert [record.levelname for record in logged] == ["INFO", "WARNING", "INFO", "INFO"]
     assert model.num_labels == 3 and model.pretrained.settings.labels == ["a", "b", "c"]
     assert (model.config.hidden_dropout, model.dropout, model.config.attention_dropout) == (0.25, 0.25, 0.1)
     same_weights(original.encoder, model.encoder)
@@ -119,7 +120,7 @@ def test_a_missing_pooler_is_new_and_named(tmp_path, caplog):
     encoder = kbert.BertEncoder(tiny_config(), pooler=False)
     kbert.save_pretrained(randomise(encoder), tmp_path / "model", tokenizer=tiny_tokenizer())
     model = kbert.load_pretrained(tmp_path / "model", task="regression")
-    totals, *lines = caplog.messages
+    totals, *lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
     assert totals.endswith("37 loaded, 4 newly initialised, 0 unused")
     assert [line.split(":")[0] for line in lines] == ["pooler", "regressor_head"]
     same_weights(encoder, model)

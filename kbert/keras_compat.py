@@ -202,29 +202,29 @@ def _tensor_spec(spec):
 
 
 @contextlib.contextmanager
-def quick_collections():
-    """Makes the garbage collections that are asked for in this context once, at its end.
+def without_collections():
+    """Ignores requests for garbage collections in this context; Python's own take place as ever.
 
-    Keras 3.15, `Layer.__delattr__`: asks for one with every layer that it quantises, and each takes a third of a second
-    where TensorFlow is loaded. Nothing is frozen (`gc.freeze`) for the time: where a program has frozen objects itself,
-    as servers do before they fork, what is alive now could not be told from those, and would never be collected.
+    Keras 3.15, `Layer.__delattr__`: asks for one with every variable that is deleted, as quantising and merging LoRA
+    do in each layer. Each takes a third of a second where TensorFlow is loaded, and seconds in a large program, and has
+    nothing to free: variables are in no cycles. Nothing is frozen (`gc.freeze`) instead: where a program has frozen
+    objects itself, as servers do before they fork, what is alive now could never be collected.
     """
-    with _postponing:
-        _postponed.append(gc.collect)
-        gc.collect = _postpone
+    with _ignoring:
+        _ignored.append(gc.collect)
+        gc.collect = _ignore
     try:
         yield
     finally:
-        with _postponing:
-            gc.collect = _postponed.pop()
-        gc.collect()
+        with _ignoring:
+            gc.collect = _ignored.pop()
 
 
-_postponing = threading.Lock()
-_postponed = []  # what gc.collect was before each context that is open, in any thread
+_ignoring = threading.Lock()
+_ignored = []  # what gc.collect was before each context that is open, in any thread
 
 
-def _postpone(generation=2):
+def _ignore(generation=2):
     return 0
 
 

@@ -65,7 +65,7 @@ def eagerly():
 
 
 _GROWTH = 500 * 2**20  # bytes
-_collected_at = [0]  # bytes of memory after the last collection
+_trimmed_at = [0]  # bytes of memory after freed memory was last given back
 
 
 def _memory():
@@ -79,21 +79,20 @@ def _memory():
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget():
-    """Keras's global state; and where memory has grown by much, cycles and freed memory.
+    """Keras's global state and cycles; and where memory has grown by much, freed memory.
 
-    Without this a process of hundreds of tests grew to 6 GB. A collection takes half a second, and so not every module
-    has one.
+    Without this a process of hundreds of tests grew to 6 GB. What survives is frozen, after all that the module shared
+    is gone: else each collection, also those that tests ask for, looks at all survivors again, for seconds in the end.
     """
     yield
     import keras
 
-    grown = _memory() > _collected_at[0] + _GROWTH
-    keras.backend.clear_session(free_memory=grown)
-    if grown:
-        gc.freeze()  # else the next collection looks at what has survived again, up to a minute in a large process
+    keras.backend.clear_session()  # collects
+    gc.freeze()
+    if _memory() > _trimmed_at[0] + _GROWTH:
         if hasattr(_LIBC, "malloc_trim"):  # glibc: what `keep_freed_memory` keeps
             _LIBC.malloc_trim(0)
-        _collected_at[0] = _memory()
+        _trimmed_at[0] = _memory()
 
 
 # The dearest first, so that no process is left with one of them at the end while the others are done.

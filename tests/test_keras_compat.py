@@ -7,7 +7,7 @@ import re
 import pytest
 from helpers.paths import ROOT
 
-from kbert.keras_compat import quick_collections
+from kbert.keras_compat import without_collections
 
 PRIVATE = re.compile(
     r"_(flatten_layers|trainable_variables|learning_rate|get_variable_index|convert_input_args|"
@@ -32,7 +32,7 @@ def test_private_api_is_used_in_keras_compat_only(path):
 
 def test_contexts_that_overlap_as_those_of_threads_do_leave_collections_as_they_were(monkeypatch):
     made = []
-    first, second = quick_collections(), quick_collections()
+    first, second = without_collections(), without_collections()
     monkeypatch.setattr(gc, "collect", lambda: made.append("one"))
     collect = gc.collect
     first.__enter__()
@@ -42,4 +42,5 @@ def test_contexts_that_overlap_as_those_of_threads_do_leave_collections_as_they_
     gc.collect()
     assert not made, "the second is still open"
     second.__exit__(None, None, None)
+    gc.collect()
     assert made == ["one"] and gc.collect is collect

@@ -6,7 +6,7 @@ Shapes: ... any leading axes, H inputs, N units, r rank.
 import keras
 from keras import ops
 
-from kbert.keras_compat import untrack_variable
+from kbert.keras_compat import untrack_variable, without_collections
 from kbert.layers.dense import product_in_training
 
 
@@ -70,7 +70,8 @@ class LoraDense(keras.layers.Dense):
         self._kernel.trainable = True
         for matrix in (self.lora_kernel_a, self.lora_kernel_b):
             untrack_variable(self, matrix)
-        del self.lora_kernel_a, self.lora_kernel_b
+        with without_collections():
+            del self.lora_kernel_a, self.lora_kernel_b
         self.lora_enabled, self.lora_rank, self.lora_alpha = False, None, None
 
     def quantize(self, mode=None, type_check=True, config=None):

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from kbert.keras_compat import CompatibleModel, deserialize, quick_collections, set_untracked, write_saved_model
+from kbert.keras_compat import CompatibleModel, deserialize, set_untracked, without_collections, write_saved_model
 from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_targets import check_targets, checked_dataset, lists_to_arrays
 from kbert.models.class_weights import apply_class_weight
@@ -181,7 +181,7 @@ class BertModel(CompatibleModel):
             )
         if lora_layers(self):
             raise ValueError(f"{type(self).__name__}.quantize: a model with LoRA. Call `merge_lora()` first.")
-        with quick_collections(), warnings.catch_warnings():
+        with without_collections(), warnings.catch_warnings():
             # Keras names every kind of layer that has nothing to quantise.
             warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
             super().quantize(mode, **kwargs)

@@ -1,6 +1,6 @@
 """Which layers of a model are quantised, as plain data."""
 
-from kbert.keras_compat import all_layers, quick_collections
+from kbert.keras_compat import all_layers, without_collections
 
 
 def quantized_layers(model) -> dict[str, str]:
@@ -22,7 +22,7 @@ def quantize_layers(model, modes: dict[str, str]) -> None:
     for path in modes:
         if not hasattr(layers.get(path), "quantization_mode"):
             raise ValueError(f"`quantized_layers`: the model has no layer {path!r} that can be quantised.")
-    with quick_collections():
+    with without_collections():
         for path, mode in modes.items():
             if layers[path].quantization_mode != mode:
                 layers[path].quantize(mode)

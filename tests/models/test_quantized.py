@@ -10,6 +10,7 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.keras_compat import all_layers
 from kbert.models.quantized_layers import quantized_layers
 
 MODELS = {
@@ -109,15 +110,21 @@ def test_what_a_quantised_model_cannot(tmp_path):
             kbert.save_pretrained(model, tmp_path / "other", format=format, tokenizer=tiny_tokenizer())
 
 
-def test_one_collection_and_nothing_is_frozen(monkeypatch):
+def test_no_collections_are_made_nothing_is_frozen_and_the_original_kernels_are_freed(monkeypatch):
     """Where a program has frozen objects, as this one has (conftest), they stay so and the model does not join them."""
     made, collect, frozen = [], gc.collect, gc.get_freeze_count()
-    monkeypatch.setattr(gc, "collect", lambda *generation: made.append(generation) or collect(*generation))
     model = MODELS["classification"]()
-    watched = weakref.ref(model)
-    model.quantize("int8")
-    assert len(made) == 1, "Keras asks for one with each layer"
+    kernels = [weakref.ref(layer._kernel) for layer in all_layers(model) if hasattr(layer, "_kernel")]
+    gc.disable()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(gc, "collect", lambda *generation: made.append(generation))
+            model.quantize("int8")
+        assert not made and len(kernels) > 12 and not any(kernel() is not None for kernel in kernels)
+    finally:
+        gc.enable()
     assert 0 < gc.get_freeze_count() <= frozen
+    watched = weakref.ref(model)
     del model
-    gc.collect()
+    collect()
     assert watched() is None

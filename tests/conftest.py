@@ -41,20 +41,29 @@ def _propagate():
     logging.getLogger("kbert").propagate = True
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    """`keras.utils.set_random_seed(1)`, without what TensorFlow does besides: it forgets every kernel.
+@pytest.fixture(autouse=True, scope="session")
+def _keep_kernels():
+    """`tf.random.set_seed`, which `keras.utils.set_random_seed` calls, without what it does besides.
 
-    After that each function that tests share is optimised anew when it is next called, for up to two seconds.
+    It makes TensorFlow forget every kernel, so that each function that tests share is optimised anew when it is next
+    called, for up to two seconds. Only stateful random operations need that, and neither Keras nor kbert has any.
     """
-    import keras
     import tensorflow as tf
     from tensorflow.python.eager.context import context
 
+    def set_seed(seed):
+        context()._seed, context()._rng = seed, random.Random(seed)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tf.random, "set_seed", lambda seed: None)
-        keras.utils.set_random_seed(1)
-    context()._seed, context()._rng = 1, random.Random(1)
+        patch.setattr(tf.random, "set_seed", set_seed)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    import keras
+
+    keras.utils.set_random_seed(1)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from helpers.reused import reused
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
@@ -42,26 +43,6 @@ def compiled_model(optimizer=None, jit_compile=False, **changes):
     keras.utils.set_random_seed(7)
     model = BertPretrainer(config(**changes))
     model.compile(optimizer or AdamW(WarmupLinearDecay(0.01, 3, 30)), jit_compile=jit_compile)
-    return model
-
-
-_REUSED = {}
-
-
-def reused(build, *arguments):
-    """`build(*arguments)`, a compiled model, as it is when it is new; its steps are traced once in a process.
-
-    The first call builds it; each later one returns the same object with the values that all its variables had.
-    """
-    key = build, arguments
-    if key not in _REUSED:
-        model = build(*arguments)
-        if not model.optimizer.built:
-            model.optimizer.build(model.trainable_variables)
-        _REUSED[key] = model, [(v, v.numpy()) for v in (*model.variables, *model.optimizer.variables)]
-    model, values = _REUSED[key]
-    for variable, value in values:
-        variable.assign(value)
     return model
 
 

@@ -1,9 +1,12 @@
 """pipeline.fit, as a Keras user calls it: strings, labels as strings or numbers, class weights, splits, callbacks."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.reused import reused
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
@@ -14,12 +17,23 @@ NAMES = ["good", "bad", "good", "bad"] * 4
 IDS = [1, 0, 1, 0] * 4
 
 
-def make():
+@functools.cache
+def build():
     keras.utils.set_random_seed(0)
     config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
     pipeline = kbert.build_pipeline(kbert.BertClassifier(config), tiny_tokenizer(), labels=LABELS, sequence_length=7)
     pipeline.compile(kbert.AdamW(0.01), run_eagerly=True)
     return pipeline
+
+
+def compiled_model():
+    return build().model
+
+
+def make():
+    """The same pipeline each time, as it is when it is new."""
+    reused(compiled_model)
+    return build()
 
 
 def weights_after(x, y=None, **arguments):

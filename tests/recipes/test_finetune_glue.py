@@ -55,10 +55,29 @@ def test_one_run_of_a_pair_task(home, tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def restarted(home):
-    with run_eagerly():
+def watched():
+    """How many earlier models were alive when each of `restarted` was built."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def restarted(home, watched):
+    built = []
+
+    class Watched(glue_grid.Finetuning):
+        def __init__(self, *arguments, **options):
+            watched.append(sum(model() is not None for model in built))
+            super().__init__(*arguments, **options)
+            built.append(weakref.ref(self.pipeline.model))
+
+    with run_eagerly(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(glue_grid, "Finetuning", Watched)
         run_recipe("finetune_glue", *_arguments(home, "SST-2", home / "restarted", *RESTARTS))
     return home / "restarted"
+
+
+def test_a_restarts_model_is_gone_before_the_next_is_built(restarted, watched):
+    assert len(watched) > 1 and not any(watched)
 
 
 def test_restarts_are_summed_up(restarted):
@@ -323,21 +342,6 @@ def test_real_files(home, shared_data, tmp_path):
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert metrics["dev"]["examples"] == 872
     assert metrics["constant_answer"]["accuracy"] == pytest.approx(428 / 872)  # of these 50 most are negative
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_a_restarts_model_is_gone_before_the_next_is_built(home, tmp_path, monkeypatch):
-    alive, built = [], []
-
-    class Watched(glue_grid.Finetuning):
-        def __init__(self, *arguments, **options):
-            alive.append(sum(model() is not None for model in built))
-            super().__init__(*arguments, **options)
-            built.append(weakref.ref(self.pipeline.model))
-
-    monkeypatch.setattr(glue_grid, "Finetuning", Watched)
-    run_recipe("finetune_glue", *_arguments(home, "SST-2", tmp_path / "run", *RESTARTS))
-    assert len(alive) > 1 and not any(alive)
 
 
 def test_only_the_first_worker_locks_the_directory_of_a_submission(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Recipes on two replicas (of the CPU, dropout 0) train as on one device; GLUE's restarts: test_finetune_glue.py."""
 
+import inspect
 import json
 
 import numpy as np
@@ -11,6 +12,9 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
+from kbert.tasks import finetuning
+from kbert.tasks.pretraining import run_pretraining
+from kbert.training.hardware import choose_hardware
 
 # A process of its own, whose CPU is two devices.
 RUN_RECIPE = """
@@ -31,6 +35,30 @@ def run_both(path, recipe, *arguments):
     printed = run_python(RUN_RECIPE, ROOT / "recipes", recipe, *arguments, "--output", path / "two")
     assert "mirrored: 2 replicas" in printed
     return path / "one", path / "two"
+
+
+def test_the_flags_choose_the_hardware(tmp_path, monkeypatch):
+    """What two replicas then compute: tests/training/test_mirrored.py."""
+    write_tiny_directory(tmp_path / "init")
+    write_table(tmp_path / "train.csv", sentences(8))
+    (tmp_path / "corpus.txt").write_text("a b .\n")
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    given = []
+
+    def choose(*arguments, **options):
+        given.append(inspect.signature(choose_hardware).bind(*arguments, **options).arguments)
+        raise ValueError("chosen")
+
+    table = ("--train", tmp_path / "train.csv", "--text-column", "text", "--label-column", "label")
+    text = ("--corpus", tmp_path / "corpus.txt", "--vocab", tmp_path / "vocab.txt", "--steps", 1)
+    for recipe, module, inputs in (
+        ("finetune_classifier", finetuning, (*table, "--init", tmp_path / "init")),
+        ("pretrain", run_pretraining, text),
+    ):
+        monkeypatch.setattr(module, "choose_hardware", choose)
+        with pytest.raises(SystemExit, match="chosen"):
+            run_recipe(recipe, *inputs, "--strategy", "mirrored", "--logical-cpus", 2, "--output", tmp_path / recipe)
+    assert [(one["strategy"], one["logical_cpus"]) for one in given] == [("mirrored", 2)] * 2
 
 
 @pytest.mark.slow  # this model on two replicas, without the recipe: tests/training/test_mirrored.py
@@ -67,6 +95,7 @@ def test_pretraining(tmp_path):
         np.testing.assert_allclose(b, a, atol=2e-4, err_msg=a.path)
 
 
+@pytest.mark.slow  # a classifier on two replicas, without the recipe: tests/training/test_mirrored.py
 def test_fine_tuning(tmp_path):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(61))

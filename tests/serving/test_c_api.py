@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 from helpers.c_api import ask, compile_program, op_libraries
+from helpers.served_models import KINDS
 
 from kbert.serving.messages import encode_example
 
@@ -40,6 +41,13 @@ def assert_equal(found, expected):
             np.testing.assert_allclose(found[name], value, atol=1e-5, rtol=0, err_msg=name)
 
 
+# The other kinds' answers out of their SavedModels are in test_client.py as well, and their operations in test_audit.py.
+QUICK = ("single", "fill_mask", "span", "tagging", "multiple_choice")
+
+
+@pytest.mark.parametrize(
+    "served", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in KINDS], indirect=True
+)
 def test_answers_of_every_signature_equal_those_of_python(served, program):
     columns = rows_of(served.columns)
     one, none = rows_of(served.columns, slice(1, 2)), rows_of(served.columns, slice(0, 0))

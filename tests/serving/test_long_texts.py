@@ -32,7 +32,10 @@ def test_an_answer_at_the_end_of_3000_words(serve, clause):
     assert answers["n_best_answers"].numpy()[0, 0] == b"London"
 
 
-@pytest.mark.parametrize("clause", CLAUSES)
+# The places of words in every kind of text: tests/text/test_tokenizer_offsets.py, and the test above.
+@pytest.mark.parametrize(
+    "clause", [pytest.param(name, marks=() if name in ("plain", "emoji") else pytest.mark.slow) for name in CLAUSES]
+)
 def test_entities_of_2000_words(serve, clause):
     words = 1000 // len(CLAUSES[clause].split())
     long = CLAUSES[clause] * words

@@ -259,7 +259,7 @@ print(next(iter(texts.map(tokenizer))).to_list(), tokenizer(["hello"]).to_list()
     assert python(script, KERAS_BACKEND="jax") == "jax [[5, 9], [10]]\n[[5, 9], [10]] [[5]]"
 
 
-@pytest.mark.parametrize("language", ["tr_TR.UTF-8", "lt_LT.UTF-8"])
+@pytest.mark.parametrize("language", ["tr_TR.UTF-8", pytest.param("lt_LT.UTF-8", marks=pytest.mark.slow)])
 def test_the_environment_s_language_changes_nothing(language):
     # ICU would make a dotless i of I in Turkish, and add dots to accented capitals in Lithuanian.
     vocabulary = [*SPECIAL_TOKENS, *"iįíìĩj", *(f"##{c}" for c in "iįíìĩj\u0307\u0300")]

@@ -6,6 +6,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 
 import kbert
@@ -34,7 +35,7 @@ def run(home, tmp_path_factory):
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs["step"]))
     before = sorted(home.rglob("*"))
     arguments = {"vocabulary": make_tokenizer(), "log_every": 2, "checkpoint_every": 2, "callbacks": [callback]}
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, run_eagerly():
         patch.chdir(empty)
         found = kbert.pretrain(home / "corpus.txt", **arguments, **TEXT)
     assert seen == [2, 4]
@@ -55,6 +56,7 @@ def test_the_run_has_a_pipeline(run):
     assert repr(run).startswith("PretrainingRun(metrics=") and "Settings" not in repr(run)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
     written = kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
     assert written.path == tmp_path / "run" and read_json(written.path / "settings.json")["steps"] == 4
@@ -65,6 +67,7 @@ def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
         kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_given_model_is_trained_itself(home, run):
     before = run.model.get_weights()
     found = kbert.pretrain(home / "corpus.txt", init=run.pipeline, learning_rate=1e-2, **TEXT)
@@ -82,6 +85,7 @@ def test_a_given_model_must_fit(home, run):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
     to_the_end = functools.partial(count_sequences, seconds=float("inf"))
     monkeypatch.setattr("kbert.tasks.pretraining.estimate.count_sequences", to_the_end)

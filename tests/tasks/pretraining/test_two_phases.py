@@ -161,6 +161,7 @@ class Second(keras.callbacks.Callback):
             raise RuntimeError("killed")
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_steps, tmp_path, monkeypatch):
     def run(dies_at=None):
         second = Second(dies_at)

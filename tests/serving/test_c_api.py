@@ -41,7 +41,7 @@ def assert_equal(found, expected):
             np.testing.assert_allclose(found[name], value, atol=1e-5, rtol=0, err_msg=name)
 
 
-# The other kinds' answers out of their SavedModels are in test_client.py as well, and their operations in test_audit.py.
+# The other kinds' answers out of their SavedModels: test_client.py, too; their operations: test_audit.py.
 QUICK = ("single", "fill_mask", "span", "tagging", "multiple_choice")
 
 

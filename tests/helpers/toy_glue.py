@@ -1,10 +1,23 @@
 """Toy files in every layout of the official GLUE download, with labels that a word decides."""
 
-from helpers.tiny_directory import sentences
+from helpers.tiny_directory import sentences, write_tiny_directory
 
 OTHER = "the kind play ."
 PARSES = ["( p )"] * 4
 TEST_ROWS = 7
+GLUE_QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 1e-2)
+
+
+def write_glue_home(path):
+    """init/ with a tiny model and glue/ with the toy files; returns the path."""
+    write_tiny_directory(path / "init")
+    write_toy_glue(path / "glue")
+    return path
+
+
+def glue_arguments(home, task, output, *more):
+    """Those of finetune_glue.py for what `write_glue_home` wrote."""
+    return ("--task", task, "--data", home / "glue", "--init", home / "init", "--output", output, *GLUE_QUICK, *more)
 
 
 def write_toy_glue(path, train=60, dev=20):

@@ -1,46 +1,32 @@
 """GLUE fine-tuning: restarts, the table, and a run taken up between two restarts."""
 
-import contextlib
 import json
 import shutil
-import types
 import weakref
-import zipfile
 
 import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
-from helpers.tiny_directory import write_tiny_directory
-from helpers.toy_glue import TEST_ROWS, write_toy_glue
+from helpers.toy_glue import GLUE_QUICK, glue_arguments, write_glue_home
 
 import kbert
-from kbert.locks import LOCK
 from kbert.tasks.classification import text_task
 from kbert.tasks.glue_benchmark import grid as glue_grid
 from kbert.tasks.glue_benchmark.table import describe_scores
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
-QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 1e-2)
 RESTARTS = ("--train-examples", 40, "--epochs", 1, "--restarts", 2, "--seed", 3, "--dropout", 0)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """init/ and glue/ with toy files in the official layout."""
-    path = tmp_path_factory.mktemp("home")
-    write_tiny_directory(path / "init")
-    write_toy_glue(path / "glue")
-    return path
-
-
-def _arguments(home, task, output, *more):
-    return ("--task", task, "--data", home / "glue", "--init", home / "init", "--output", output, *QUICK, *more)
+    return write_glue_home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_one_run_of_a_pair_task(home, tmp_path, capsys):
-    run_recipe("finetune_glue", *_arguments(home, "MRPC", tmp_path / "run", "--steps", 3, "--json"))
+    run_recipe("finetune_glue", *glue_arguments(home, "MRPC", tmp_path / "run", "--steps", 3, "--json"))
     printed = capsys.readouterr().out
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == metrics
@@ -72,7 +58,7 @@ def restarted(home, watched):
 
     with run_eagerly(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(glue_grid, "Finetuning", Watched)
-        run_recipe("finetune_glue", *_arguments(home, "SST-2", home / "restarted", *RESTARTS))
+        run_recipe("finetune_glue", *glue_arguments(home, "SST-2", home / "restarted", *RESTARTS))
     return home / "restarted"
 
 
@@ -103,7 +89,7 @@ def test_the_best_restart_is_kept(restarted):
 @pytest.mark.usefixtures("eagerly")
 def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch, capsys):
     whole = text_task.training_dataset
-    arguments = _arguments(home, "SST-2", tmp_path / "run", *RESTARTS)
+    arguments = glue_arguments(home, "SST-2", tmp_path / "run", *RESTARTS)
     with monkeypatch.context() as patch:
         patch.setattr(text_task, "training_dataset", lambda *a, **k: whole(*a, **k).take(5 if k["seed"] == 3 else 1))
         with pytest.raises(ValueError, match="ended after step 1"):
@@ -118,7 +104,9 @@ def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch
 
 @pytest.mark.slow  # a process of its own; other recipes: test_two_replicas.py
 def test_two_replicas_are_one(home, restarted, tmp_path):
-    arguments = _arguments(home, "SST-2", tmp_path / "run", *RESTARTS, "--strategy", "mirrored", "--logical-cpus", 2)
+    arguments = glue_arguments(
+        home, "SST-2", tmp_path / "run", *RESTARTS, "--strategy", "mirrored", "--logical-cpus", 2
+    )
     assert "mirrored: 2 replicas" in run_recipe_alone("finetune_glue", *arguments)
     one, two = (read_json(path / "metrics.json")["restarts"] for path in (restarted, tmp_path / "run"))
     assert one["3"] == pytest.approx(two["3"], abs=1e-4)
@@ -129,7 +117,7 @@ def test_two_replicas_are_one(home, restarted, tmp_path):
 def grid(home):
     flags = ("--train-examples", 16, "--steps", 2, "--restarts", 2, "--learning-rate", "1e-2,1e-5", "--dropout", 0)
     with run_eagerly():
-        run_recipe("finetune_glue", *_arguments(home, "CoLA", home / "grid", *flags))
+        run_recipe("finetune_glue", *glue_arguments(home, "CoLA", home / "grid", *flags))
     return home / "grid"
 
 
@@ -151,102 +139,6 @@ def test_the_grid_keeps_the_best_run(grid):
     assert read_json(grid / best / "settings.json")["learning_rate"] == metrics["learning_rate"]
 
 
-@pytest.fixture(scope="module")
-def everything(home):
-    flags = ("--steps", 1, "--train-examples", 8, "--submission", "--dropout", 0)
-    run_recipe("finetune_glue", *_arguments(home, "all", home / "everything", *flags))
-    return home / "everything"
-
-
-@pytest.mark.slow
-def test_all_tasks_and_the_average(everything):
-    metrics = read_json(everything / "metrics.json")
-    assert set(metrics["tasks"]) == set(GLUE_TASKS)
-    dev = {name: one["dev"] for name, one in metrics["tasks"].items()}
-    assert set(dev["MNLI"]) == {"examples", "loss", "accuracy", "accuracy_mm"}
-    assert set(metrics["tasks"]["MNLI"]["constant_answer"]) == {"accuracy", "accuracy_mm"}
-    assert set(dev["STS-B"]) == {"examples", "loss", "spearman", "pearson"}
-    nine = [dev["CoLA"]["matthews"], dev["STS-B"]["spearman"], dev["MRPC"]["f1"], dev["QQP"]["f1"]]
-    nine += [dev[name]["accuracy"] for name in ("SST-2", "MNLI", "QNLI", "RTE")] + [dev["MNLI"]["accuracy_mm"]]
-    assert metrics["average"] == pytest.approx(100 * np.mean(nine))
-    assert kbert.load_pretrained(everything / "RTE").pretrained.settings.labels == ["entailment", "not_entailment"]
-
-
-@pytest.mark.slow
-def test_the_submission(home, everything):
-    with zipfile.ZipFile(everything / "submission" / "submission.zip") as archive:
-        files = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert set(files) == {f"{file}.tsv" for file in SUBMISSION_FILES}
-    for file, task in SUBMISSION_FILES.items():
-        assert (everything / "submission" / f"{file}.tsv").read_text() == files[f"{file}.tsv"]
-        header, *lines = [line.split("\t") for line in files[f"{file}.tsv"].splitlines()]
-        assert header == ["index", "prediction"]
-        assert [line[0] for line in lines] == [str(n) for n in range(TEST_ROWS + (file == "QQP"))]
-        test = task.read_test(home / "glue", file)
-        columns = {"text": test.texts} | ({"text_pair": test.text_pairs} if task.pair else {})
-        pipeline = kbert.build_pipeline(kbert.load_pretrained(everything / task.name))
-        answers = pipeline.predict(columns, verbose=0)
-        if task.regression:
-            expected = np.clip(answers["score"], 0, 5)
-            assert [float(line[1]) for line in lines] == pytest.approx(expected, abs=1e-3)
-            assert all(len(line[1].split(".")[1]) == 3 for line in lines)
-        else:
-            assert [line[1] for line in lines] == answers["label"].tolist()
-
-
-@pytest.mark.slow
-def test_all_takes_up_after_the_tasks_that_are_done(home, everything, tmp_path, capsys):
-    shutil.copytree(everything, tmp_path / "run")
-    (tmp_path / "run" / "metrics.json").unlink()
-    shutil.rmtree(tmp_path / "run" / "WNLI")
-    flags = ("--steps", 1, "--train-examples", 8, "--submission", "--dropout", 0)
-    before = (tmp_path / "run" / "CoLA" / "metrics.json").read_bytes()
-    run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *flags))
-    assert (tmp_path / "run" / "CoLA" / "metrics.json").read_bytes() == before
-    one, two = (read_json(path / "metrics.json")["tasks"]["WNLI"]["dev"] for path in (everything, tmp_path / "run"))
-    assert one == two
-    assert "QQP, train: 2 rows" not in capsys.readouterr().err  # only what is trained is read
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
-    for name in ("CoLA", "RTE"):
-        shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
-    more = ("--data", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
-    run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
-    printed = capsys.readouterr()
-    assert "has no folder for SST-2, MRPC" in printed.err and "The server also requires SST-2, MRPC" in printed.out
-    assert len((tmp_path / "run" / "submission" / "RTE.tsv").read_text().splitlines()) == 1 + TEST_ROWS
-    metrics = read_json(tmp_path / "run" / "metrics.json")
-    assert list(metrics["tasks"]) == ["CoLA", "RTE"] and metrics["average"] is None
-    shutil.rmtree(tmp_path / "run" / "submission")  # as if killed before it was written
-    submitted = []
-    monkeypatch.setattr(glue_grid, "submit", lambda *arguments: submitted.append(arguments))
-    run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more, "--json"))
-    assert submitted[0][0] == {name: [tmp_path / "run" / name / "model"] for name in ("CoLA", "RTE")}
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == metrics
-    (tmp_path / "glue" / "RTE" / "dev.tsv").unlink()
-    with pytest.raises(SystemExit, match="error: .*RTE/dev.tsv"):
-        run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "other", *more))
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_all_reads_every_file_before_it_trains(home, tmp_path):
-    for name in ("SST-2", "WNLI"):
-        shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
-    file = tmp_path / "glue" / "WNLI" / "train.tsv"
-    whole = file.read_text("utf-8").splitlines()
-    more = ("--data", tmp_path / "glue", "--steps", 1, "--train-examples", 20)
-    file.write_text("\n".join([*whole[:5], "1\tone\ttwo"]) + "\n", "utf-8")
-    with pytest.raises(SystemExit, match="error: .*WNLI/train.tsv, line 6: expected 4 cells"):
-        run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
-    assert not (tmp_path / "run").exists()
-    file.write_text("\n".join(whole[:11]) + "\n", "utf-8")  # fewer than are to be learnt from: all of them
-    run_recipe("finetune_glue", *_arguments(home, "all", tmp_path / "run", *more))
-    tasks = read_json(tmp_path / "run" / "metrics.json")["tasks"]
-    assert {name: one["train_examples"] for name, one in tasks.items()} == {"SST-2": 20, "WNLI": 10}
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
     model = kbert.load_pretrained(home / "init", "classification", num_labels=2, window_pooling="mean")
@@ -254,7 +146,7 @@ def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "init")
     assert pipeline.settings()["window_pooling"] == "mean"
     more = ("--init", tmp_path / "init", "--steps", 1)
-    run_recipe("finetune_glue", *_arguments(home, "MRPC", tmp_path / "run", *more))
+    run_recipe("finetune_glue", *glue_arguments(home, "MRPC", tmp_path / "run", *more))
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.window_pooling is None
     kbert.save_pretrained(
         kbert.build_pipeline(kbert.load_pretrained(tmp_path / "init", labels=["0", "1"])), tmp_path / "windows"
@@ -303,7 +195,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkey
     shutil.copytree(home / "glue" / "SST-2", home / "untested" / "SST-2", dirs_exist_ok=True)
     (home / "untested" / "SST-2" / "test.tsv").unlink()
     with pytest.raises(SystemExit, match=f"error: .*({message})"):
-        run_recipe("finetune_glue", *_arguments(home, "SST-2", tmp_path / "run", *flags))
+        run_recipe("finetune_glue", *glue_arguments(home, "SST-2", tmp_path / "run", *flags))
     assert not (tmp_path / "run").exists()
 
 
@@ -318,7 +210,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkey
 )
 def test_unknown_task_and_directory(home, tmp_path, capsys, flags, message):
     with pytest.raises(SystemExit):
-        run_recipe("finetune_glue", *_arguments(home, "SST-2", tmp_path / "run", *flags))
+        run_recipe("finetune_glue", *glue_arguments(home, "SST-2", tmp_path / "run", *flags))
     assert message in capsys.readouterr().err
 
 
@@ -331,7 +223,7 @@ def test_real_files(home, shared_data, tmp_path):
         shared_data / "glue",
         "--init",
         home / "init",
-        *QUICK,
+        *GLUE_QUICK,
         "--output",
         tmp_path / "run",
         "--train-examples",
@@ -342,13 +234,3 @@ def test_real_files(home, shared_data, tmp_path):
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert metrics["dev"]["examples"] == 872
     assert metrics["constant_answer"]["accuracy"] == pytest.approx(428 / 872)  # of these 50 most are negative
-
-
-def test_only_the_first_worker_locks_the_directory_of_a_submission(tmp_path, monkeypatch):
-    there = []
-    monkeypatch.setattr(glue_grid, "submit", lambda *arguments: there.append([p.name for p in tmp_path.iterdir()]))
-    for is_chief in (False, True):
-        hardware = types.SimpleNamespace(is_chief=is_chief, scope=contextlib.nullcontext)
-        worker = types.SimpleNamespace(hardware=hardware, models={}, directory=tmp_path, output=tmp_path)
-        glue_grid.GlueGrid.submit(worker)
-    assert there == [[], [LOCK]]

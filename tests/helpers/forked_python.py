@@ -1,14 +1,10 @@
 """New Python processes without the seconds that importing TensorFlow takes: forked from one that has imported it.
 
-TensorFlow has computed nothing before the fork, so a forked process behaves as a new one of the TensorFlow backend.
-As a script this file is the process that forks. It reads requests from standard input and answers each with a line, all
-JSON.
+As a script this file is the process that forks.
 """
 
 import atexit
-import gc
 import importlib
-import json
 import os
 import random
 import runpy
@@ -17,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from helpers.fork_server import ForkServer, redirect, serve
 
 MODULES = (
     "tensorflow",
@@ -95,48 +93,13 @@ class ForkedPython:
 def _ask(**request):
     global _server
     if _server is None:
-        here = os.path.dirname(os.path.abspath(__file__))
-        tests, root = os.path.dirname(here), os.path.dirname(os.path.dirname(here))
-        environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{tests}", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        _server = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__)],
-            env=environment,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        atexit.register(_end)
-    _server.stdin.write(json.dumps(request) + "\n")
-    _server.stdin.flush()
-    return json.loads(_server.stdout.readline())
-
-
-def _end():
-    _server.stdin.close()
-    _server.wait()
-
-
-def _serve():
-    """Answers requests until standard input ends; in a forked process, returns what it is to run."""
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "poll" in request:
-            pid, status = os.waitpid(request["poll"], os.WNOHANG)
-            answer = {"status": os.waitstatus_to_exitcode(status) if pid else None}
-        else:
-            if not (pid := os.fork()):
-                return request
-            answer = {"pid": pid}
-        print(json.dumps(answer), flush=True)
+        _server = ForkServer(__file__)
+        atexit.register(_server.close)
+    return _server.ask(**request)
 
 
 def _run(request):
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    out, errors = (os.open(log, os.O_WRONLY | os.O_APPEND) for log in request["logs"])
-    for here, there in ((nothing, 0), (out, 1), (errors, 2)):
-        os.dup2(here, there)
-        os.close(here)
+    redirect(*(os.open(log, os.O_WRONLY | os.O_APPEND) for log in request["logs"]))
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
@@ -152,9 +115,5 @@ def _run(request):
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
 
 
-if __name__ == "__main__":
-    for module in MODULES:
-        importlib.import_module(module)
-    gc.freeze()  # what is there before the fork is never looked at again: less memory is copied
-    if request := _serve():
-        _run(request)
+if __name__ == "__main__" and (request := serve(MODULES)):
+    _run(request)

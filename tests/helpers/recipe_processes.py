@@ -1,7 +1,6 @@
 """Recipes in processes of their own, forked from one that has imported TensorFlow, which faults of files may meet."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -13,6 +12,7 @@ import threading
 
 import pytest
 
+from helpers.fork_server import ForkServer
 from helpers.paths import ROOT
 
 HERE = pathlib.Path(__file__).parent
@@ -50,28 +50,13 @@ class RecipeProcesses:
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self._logs = {}
-        environment = os.environ | {
-            "LD_PRELOAD": str(_compiled(self.directory)),
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        }
-        self._server = subprocess.Popen(
-            [sys.executable, str(HERE / "recipe_server.py")],
-            env=environment,
-            text=True,
-            cwd=self.directory,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        self._server = ForkServer(HERE / "recipe_server.py", self.directory, LD_PRELOAD=str(_compiled(self.directory)))
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self._server.stdin.close()
-        self._server.wait()
-        self._server.stdout.close()
+        self._server.close()
 
     def start(self, recipe, arguments, output, fault=NO_FAULT):
         """Begins a recipe that writes to the directory `output`; returns the process' number.
@@ -80,7 +65,7 @@ class RecipeProcesses:
         the signal or the error); "file_size" that no file may exceed; "poison", a step.
         """
         log = self.directory / f"log-{len(self._logs)}"
-        answer = self._ask(
+        answer = self._server.ask(
             recipe=str(ROOT / "recipes" / f"{recipe}.py"),
             arguments=[str(a) for a in arguments],
             log=str(log),
@@ -99,7 +84,7 @@ class RecipeProcesses:
         """
         late = threading.Timer(seconds, os.kill, (process, signal.SIGKILL))
         late.start()
-        status = self._ask(wait=process)["status"]
+        status = self._server.ask(wait=process)["status"]
         ended_late = late.finished.is_set()
         late.cancel()
         printed = self._logs[process].read_text(errors="replace")
@@ -117,11 +102,6 @@ class RecipeProcesses:
         for file in pathlib.Path(output).rglob("*"):
             if file.is_file() and sizes.get(file.stat().st_ino, sys.maxsize) < file.stat().st_size:
                 os.truncate(file, sizes[file.stat().st_ino])
-
-    def _ask(self, **request):
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        return json.loads(self._server.stdout.readline())
 
 
 def _compiled(directory):

@@ -1,18 +1,13 @@
-"""A process that has imported TensorFlow and forks a process for every recipe it is asked to run, under a fault or not.
-
-It reads requests from standard input and answers each with a line on standard output, all JSON (see `RecipeProcesses`).
-TensorFlow computes nothing before the fork, so the forked process behaves as a new one, without seconds of imports.
-"""
+"""A process that forks one for every recipe that it is asked to run, under a fault or not (see `RecipeProcesses`)."""
 
 import ctypes
-import gc
-import importlib
-import json
 import os
 import resource
 import runpy
 import signal
 import sys
+
+from helpers.fork_server import redirect, serve
 
 MODULES = (
     "tensorflow_text",
@@ -42,26 +37,10 @@ MODULES = (
 ACTIONS = {None: 0, "kill": 1, "full": 2, "fail": 3, "signal": 4}  # as in file_faults.c
 
 
-def serve():
-    """Answers requests until standard input ends; in the forked process, returns the recipe to run."""
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "wait" in request:
-            status = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
-            answer = {"status": status}
-        else:
-            if not (pid := os.fork()):
-                return request
-            answer = {"pid": pid}
-        print(json.dumps(answer), flush=True)
-
-
 def prepare(request):
     """Makes the forked process that of a command: its output and arguments, and the fault it is to meet."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for here, there in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(here, there)
+    redirect(log, log)
     sys.argv = [request["recipe"], *request["arguments"]]
     sys.path.insert(0, os.path.dirname(request["recipe"]))
     if request.get("file_size"):
@@ -100,14 +79,10 @@ def poison(step):
     keras.Model.fit = poisoned_fit
 
 
-if __name__ == "__main__":
-    for module in MODULES:
-        importlib.import_module(module)
-    gc.freeze()  # what is there before the fork is never looked at again: less memory is copied
-    if request := serve():
-        prepare(request)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            runpy.run_path(request["recipe"], run_name="__main__")
-        finally:
-            print(f"operations: {ctypes.CDLL(None).faults_count()}", flush=True)
+if __name__ == "__main__" and (request := serve(MODULES)):
+    prepare(request)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        runpy.run_path(request["recipe"], run_name="__main__")
+    finally:
+        print(f"operations: {ctypes.CDLL(None).faults_count()}", flush=True)

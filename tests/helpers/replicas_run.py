@@ -1,7 +1,8 @@
 """What one process trains and measures under a strategy, as JSON in OUTPUT.
 
-``python replicas_run.py one|mirrored|multiworker OUTPUT``: mirrored on two halves of the CPU, multiworker as TF_CONFIG
-says. A process of its own, as TensorFlow's devices are fixed once started.
+``python replicas_run.py one|mirrored|multiworker OUTPUT [compiled]``: mirrored on two halves of the CPU, multiworker as
+TF_CONFIG says; compiled: with XLA, in micro-batches too, and in half precision. A process of its own, as TensorFlow's
+devices are fixed once started.
 """
 
 import json
@@ -119,9 +120,9 @@ def compile_everything():
     activation.is_worth_compiling = lambda x: is_worth_compiling(x, elements=1)
 
 
-def main(strategy, output):
+def main(strategy, output, compiled=""):
     name = "result.json"
-    if strategy != "one":  # whose results are those of the others, so that compiled and plain are compared too
+    if strategy == "multiworker" or compiled:  # compared with results that are not
         compile_everything()
     hardware = choose_hardware(strategy, logical_cpus=0 if strategy == "multiworker" else 2)
     result = {
@@ -131,14 +132,15 @@ def main(strategy, output):
     }
     if strategy == "multiworker":
         name = f"result-{json.loads(os.environ['TF_CONFIG'])['task']['index']}.json"
-    else:
-        result |= {"classification": classify(hardware), "replica_clipped": replica_clipped(hardware)}
-    if strategy == "mirrored":
+    elif compiled:
         # In each replica three micro-batches, whose gradient XLA compiles.
         parts = {"micro_batches": 3, "jit_compile": True}
         result["pretraining_in_parts"] = pretrain(hardware, os.path.join(output, "parts"), **parts)
         result["half_precision"] = half_precision(hardware)
-        result["checkpoint"] = checkpoint_round_trip(hardware, os.path.join(output, "checkpoint"))
+    else:
+        result |= {"classification": classify(hardware), "replica_clipped": replica_clipped(hardware)}
+        if strategy == "mirrored":
+            result["checkpoint"] = checkpoint_round_trip(hardware, os.path.join(output, "checkpoint"))
     with open(os.path.join(output, name), "w") as file:
         json.dump(result, file)
 

@@ -7,17 +7,28 @@ import pytest
 from helpers.forked_python import ForkedPython
 from helpers.paths import ROOT
 
+PROGRAM = ROOT / "tests" / "helpers" / "replicas_run.py"
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """What helpers/replicas_run.py found, by strategy; both processes run at once."""
     outputs = {strategy: tmp_path_factory.mktemp(strategy) for strategy in ("one", "mirrored")}
-    program = ROOT / "tests" / "helpers" / "replicas_run.py"
-    processes = [ForkedPython(program, strategy, output) for strategy, output in outputs.items()]
-    for process in processes:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
-    return {strategy: json.loads((output / "result.json").read_text()) for strategy, output in outputs.items()}
+    processes = [ForkedPython(PROGRAM, strategy, output) for strategy, output in outputs.items()]
+    return {strategy: finish(one, outputs[strategy]) for strategy, one in zip(outputs, processes, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """The same of two replicas with XLA, in parts and in half precision."""
+    output = tmp_path_factory.mktemp("compiled")
+    return finish(ForkedPython(PROGRAM, "mirrored", output, "compiled"), output)
+
+
+def finish(process, output):
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return json.loads((output / "result.json").read_text())
 
 
 def assert_close(found, expected, tolerance=1e-5):
@@ -57,13 +68,21 @@ def test_classification_with_an_uneven_last_batch_is_that_of_one_device(results,
     assert_close(results["mirrored"]["classification"][part], results["one"]["classification"][part])
 
 
+@pytest.mark.slow  # plain on replicas: above; compiled on one device: test_xla.py and optim/test_adamw.py
 @pytest.mark.parametrize("part", ["history", "evaluation", "weights"])
-def test_micro_batches_compiled_inside_each_replica_are_one_batch(results, part):
-    assert_close(results["mirrored"]["pretraining_in_parts"][part], results["one"]["pretraining"][part], 2e-5)
+def test_compiled_operations_compute_the_same(results, compiled, part):
+    assert_close(compiled["pretraining"][part], results["one"]["pretraining"][part])
 
 
-def test_mixed_float16_trains(results):
-    result = results["mirrored"]["half_precision"]
+@pytest.mark.slow  # on one device: models/test_train_in_parts.py
+@pytest.mark.parametrize("part", ["history", "evaluation", "weights"])
+def test_micro_batches_compiled_inside_each_replica_are_one_batch(results, compiled, part):
+    assert_close(compiled["pretraining_in_parts"][part], results["one"]["pretraining"][part], 2e-5)
+
+
+@pytest.mark.slow  # on one device: test_divergence.py
+def test_mixed_float16_trains(compiled):
+    result = compiled["half_precision"]
     assert result["optimizer"] == "LossScaleOptimizer"
     assert np.isfinite(result["loss"]) and result["least_moved"] > 0
 

@@ -82,17 +82,21 @@ class EmbeddingBlock(keras.layers.Layer):
     def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
         if segment_ids is None:
             segment_ids = ops.zeros_like(token_ids)
-        x = self.token_embedding(token_ids) + self.segment_embedding(segment_ids)  # [B, S, H]
+        return self.combine(self.token_embedding(token_ids), segment_ids, position_ids, training)
+
+    def combine(self, token_vectors, segment_ids, position_ids=None, training=False):
+        """What a call gives for these vectors [B, S, H] in place of the tokens' embeddings."""
+        x = ops.cast(token_vectors, self.compute_dtype) + self.segment_embedding(segment_ids)  # [B, S, H]
         if position_ids is None:
-            x = x + self._first_positions(token_ids)
+            x = x + self._first_positions(token_vectors)
         else:
             x = x + self.position_embedding(position_ids)
         return self.dropout(self.layer_norm(x, training=training), training=training)
 
-    def _first_positions(self, token_ids):
-        self._check_length(token_ids.shape[1])
-        length = ops.shape(token_ids)[1]
-        if token_ids.shape[1] is None and keras.backend.backend() == "tensorflow":
+    def _first_positions(self, tokens):
+        self._check_length(tokens.shape[1])
+        length = ops.shape(tokens)[1]
+        if tokens.shape[1] is None and keras.backend.backend() == "tensorflow":
             import tensorflow as tf
 
             tf.debugging.assert_less_equal(

@@ -1,0 +1,115 @@
+"""Heads that follow syntax: attention between words, compared with annotations.
+
+Shapes: S sequence, W words of a sentence; `...` any leading axes, such as layers and heads.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+_MAX_OFFSET = 5  # of the baselines that always choose the word so far before or after
+
+
+def word_attention(probs, word_of_token) -> np.ndarray:
+    """Attention between words: summed over the tokens that receive it, averaged over those that attend.
+
+    Args:
+        probs: [..., S, S].
+        word_of_token: ints [S], the word that a token belongs to, from 0; -1: none ([CLS], [SEP]).
+
+    Returns:
+        [..., W, W], W = the largest number + 1. Rows sum to less than 1 by what other tokens get; of a word without
+        tokens they are 0.
+
+    Source: Clark et al. 2019, section 4.1.
+    """
+    word_of_token = np.asarray(word_of_token)
+    belongs = (word_of_token[:, np.newaxis] == np.arange(word_of_token.max(initial=-1) + 1)).astype("float64")  # [S, W]
+    mean = belongs / np.maximum(belongs.sum(axis=0), 1)
+    return mean.T @ np.asarray(probs, "float64") @ belongs
+
+
+def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]:
+    """How often the other word that a word attends to most is its syntactic head, or it that of the head.
+
+    Args:
+        attention: of each sentence [..., W, W], from `word_attention`.
+        heads: of each sentence ints [W]: the number of the word's head, from 0; -1: it has none (the root).
+
+    Returns:
+        dict: ``to_head`` [...], the share of words that attend most to their head; ``from_head`` [...], whose head
+        attends most to them; ``baseline``, the share of which the word at the best fixed offset is the head;
+        ``words``.
+
+    Raises:
+        ValueError: a head that is not a word of its sentence; no word with a head.
+
+    Source: Clark et al. 2019, section 4.2, with the baseline of its table 1.
+
+    Example::
+
+        head_accuracy([word_attention(states.attention, words)], [[1, -1, 1]])["to_head"].max()
+    """
+    to_head = from_head = 0.0
+    words, offsets = 0, np.zeros(2 * _MAX_OFFSET + 1, int)
+    for row, (probs, given) in enumerate(zip(attention, map(np.asarray, heads), strict=True)):
+        count = probs.shape[-1]
+        if given.shape != (count,) or (given.size and (given.min() < -1 or given.max() >= count)):
+            raise ValueError(
+                f"sentence {row}: expected a head from -1 to {count - 1} for each of {count} words. "
+                f"Received: {given.tolist()}"
+            )
+        has = np.flatnonzero(given >= 0)
+        others = np.where(np.eye(count, dtype=bool), -1.0, probs)  # a word is not its own head
+        to_head = to_head + (others.argmax(axis=-1)[..., has] == given[has]).sum(axis=-1)
+        from_head = from_head + (others.argmax(axis=-1)[..., given[has]] == has).sum(axis=-1)
+        words += len(has)
+        near = given[has] - has
+        offsets += np.bincount(near[np.abs(near) <= _MAX_OFFSET] + _MAX_OFFSET, minlength=len(offsets))
+    if not words:
+        raise ValueError("head_accuracy: expected a word with a head. Received: none")
+    return {
+        "to_head": to_head / words,
+        "from_head": from_head / words,
+        "baseline": float(offsets.max() / words),
+        "words": words,
+    }
+
+
+def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
+    """How much of their attention the words of an entity of several words give to its other words.
+
+    Args:
+        attention: of each sentence [..., W, W], from `word_attention`.
+        tags: of each sentence W tags in IOB2.
+
+    Returns:
+        dict: ``share`` [...], of the attention to other words; ``uniform``, what it would be if all other words got the
+        same; ``words``, how many were counted (0: there is no such entity, and the shares are 0).
+
+    Example::
+
+        entity_attention([word_attention(states.attention, words)], [["B-PER", "I-PER", "O"]])["share"]
+    """
+    share, uniform, words = np.zeros(np.asarray(attention[0]).shape[:-2]), 0.0, 0
+    for probs, given in zip(attention, tags, strict=True):
+        groups = entity_numbers(given)
+        same = (groups[:, np.newaxis] == groups) & (groups >= 0) & ~np.eye(len(groups), dtype=bool)  # [W, W]
+        rows = np.flatnonzero(same.any(axis=-1))
+        others = np.where(np.eye(len(groups), dtype=bool), 0.0, probs)
+        total = others[..., rows, :].sum(axis=-1)
+        share = share + ((others * same)[..., rows, :].sum(axis=-1) / np.where(total > 0, total, 1.0)).sum(axis=-1)
+        uniform += (same[rows].sum(axis=-1) / max(len(groups) - 1, 1)).sum()
+        words += len(rows)
+    return {"share": share / max(words, 1), "uniform": float(uniform / max(words, 1)), "words": words}
+
+
+def entity_numbers(tags: Sequence[str]) -> np.ndarray:
+    """The number of the entity that each word belongs to, int [W]; -1: none. Tags are IOB2."""
+    numbers, last, before = [], -1, "O"
+    for tag in tags:
+        begins = tag.startswith("B-") or (tag.startswith("I-") and tag[2:] != before[2:])
+        last += begins
+        numbers.append(last if tag[:2] in ("B-", "I-") else -1)
+        before = tag
+    return np.array(numbers, int)

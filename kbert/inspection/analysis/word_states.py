@@ -1,0 +1,88 @@
+"""Sentences of words, or whole texts → one vector a layer for each: what probes and comparisons of layers read.
+
+Shapes: M words (or texts), W windows, S sequence, L layers, H hidden.
+"""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
+_INPUTS = ("token_ids", "segment_ids", "padding_mask")
+
+
+def word_states(
+    encoder, tokenizer, sentences: Sequence[Sequence[str]], *, sequence_length: int = 128, batch_size: int = 32
+):
+    """The hidden states of the first token of every word, as the paper's feature-based approach reads them.
+
+    Args:
+        encoder: `BertEncoder`.
+        tokenizer: `kbert.BertTokenizer` of its vocabulary.
+        sentences: lists of words; a sentence of any length, read in overlapping windows.
+        sequence_length: tokens of a window, at most the encoder's.
+        batch_size: windows a forward pass; the result does not depend on it but for rounding.
+
+    Returns:
+        float32 [M, L + 1, H], the words of all sentences in their order, the embeddings first.
+
+    Source: Devlin et al. 2018, section 5.3.
+
+    Example::
+
+        word_states(encoder, tokenizer, [["EU", "rejects"], ["Peter", "Blackburn"]]).shape  # (4, 13, 768)
+    """
+    length = min(sequence_length, encoder.config.max_sequence_length)
+    words = tf.ragged.constant([list(words) for words in sentences], dtype=tf.string, ragged_rank=1)
+    batch = {name: np.asarray(value) for name, value in TaggingPreprocessor(tokenizer, length).windows(words).items()}
+    place = batch["word_position"][batch["word_position"] >= 0]  # [M] in the flat [W * S]
+    window, position = np.divmod(place, length)
+    found = np.empty((len(place), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
+    for windows, states, _ in _batches(encoder, batch, batch_size):
+        for row, number in enumerate(windows):
+            some = np.flatnonzero(window == number)
+            found[some] = states[:, row, position[some]].swapaxes(0, 1)
+    return found
+
+
+def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128, batch_size: int = 32) -> np.ndarray:
+    """The mean over the tokens of each text, or pair of texts, of the hidden states of every layer.
+
+    Args:
+        encoder, tokenizer, sequence_length, batch_size: as for `word_states`; longer texts are truncated.
+        texts: strings, or tuples of two strings.
+
+    Returns:
+        float32 [M, L + 1, H].
+
+    Example::
+
+        mean_states(encoder, tokenizer, ["A charming journey.", "Dull."]).shape  # (2, 13, 768)
+    """
+    length = min(sequence_length, encoder.config.max_sequence_length)
+    pair = not isinstance(texts[0], str)
+    columns = {"text": [text[0] for text in texts], "text_pair": [text[1] for text in texts]} if pair else texts
+    batch = {name: np.asarray(value) for name, value in TextPreprocessor(tokenizer, length, pair)(columns).items()}
+    found = np.empty((len(texts), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
+    for rows, states, mask in _batches(encoder, batch, batch_size):
+        real = mask[np.newaxis, :, :, np.newaxis]
+        found[rows] = ((states * real).sum(axis=2) / real.sum(axis=2)).swapaxes(0, 1)
+    return found
+
+
+def _batches(encoder, batch, batch_size):
+    """Yields (row numbers, hidden states [L + 1, rows, S', H], mask [rows, S']); rows of similar length together."""
+    plain = encoder if encoder.num_parts is None else encoder.with_parts(None)
+    plain = plain.with_outputs("hidden_states")
+    sizes = batch["padding_mask"].sum(axis=-1)
+    order = np.argsort(sizes, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        some = {name: batch[name][rows, : sizes[rows].max()] for name in _INPUTS}
+        states = plain(some, training=False)["hidden_states"]
+        states = np.stack([keras.ops.convert_to_numpy(layer).astype("float32") for layer in states])
+        yield rows, states, some["padding_mask"]

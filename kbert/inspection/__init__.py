@@ -5,6 +5,7 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "MaskedExamples": "masked_examples",
+        "DevExamples": "examples.dev_examples",
+        "MaskedExamples": "examples.masked_examples",
     },
 )

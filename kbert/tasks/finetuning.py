@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
 from kbert.optim.accumulated_schedule import AccumulatedSchedule
 from kbert.optim.adamw import AdamW
@@ -216,6 +217,7 @@ class Finetuning:
                 *self.callbacks,
                 ConsoleProgress(),
                 *([TensorBoardScalars(self.log_dir)] if self.log_dir else ()),
+                *([DevExamples(evaluation, self.log_dir)] if self.log_dir and evaluation else ()),
             ],
             real_tokens=self._batch_size * data.real_tokens,
             evaluation=evaluation,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
+from kbert.inspection.view import View
 from kbert.tasks.examples import Examples
 
 
@@ -35,12 +36,15 @@ class Evaluation:
         settings: fields of `ModelSettings` that were chosen on these examples, such as the null threshold.
         predictions: the answers: probabilities [n, N], scores [n], tags of every sentence, or answers by id.
         write: function of a directory that writes the official prediction files there; None if there are none.
+        show: function that returns what TensorBoard shows of the answers, a list of `kbert.inspection.view.View`; None
+            if that is nothing.
     """
 
     scores: dict[str, Any]
     predictions: Any
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     write: Callable[[Any], None] | None = None
+    show: Callable[[], list[View]] | None = None
 
 
 class Task(abc.ABC):

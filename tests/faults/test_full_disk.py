@@ -13,7 +13,7 @@ from helpers.tiny_directory import write_tiny_directory
 
 from kbert.corpus.write_records import write_records
 from kbert.files import FullDisk, WriteFault, explain_full_disk
-from kbert.inspection.masked_examples import MaskedExamples
+from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.training.callbacks import TensorBoardScalars
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.history import History

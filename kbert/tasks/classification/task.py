@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from kbert.inspection.examples.label_views import label_views
+from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import LabelledText, from_table
 from kbert.tasks.classification.labels import check_labels_given, distinct_labels, learn_labels
 from kbert.tasks.classification.metrics import OWN_METRICS
@@ -45,6 +47,10 @@ class Classification(TextTask):
 
     def for_model(self, examples: LabelledText, settings) -> LabelledText:
         return examples.with_labels(settings["labels"]) if settings.get("labels") else examples
+
+    def _views(self, pipeline, examples, predictions):
+        names = [str(label) for label in pipeline.answers.labels]
+        return label_views(predictions, examples.labels, names, *example_columns(examples))
 
 
 def _at_least_two(labels):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kbert.inspection.view import View
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.tasks.classification.dataset import class_weights, real_tokens, training_dataset
 from kbert.tasks.classification.documents import document_windows, evaluate_documents
@@ -84,7 +85,11 @@ class TextTask(Task):
             scores, predictions = evaluate(
                 pipeline.model, pipeline.preprocessor, examples, self.metrics, batch_size=batch_size, static=static
             )
-        return Evaluation(scores, predictions)
+        return Evaluation(scores, predictions, show=lambda: self._views(pipeline, examples, predictions))
+
+    def _views(self, pipeline, examples, predictions) -> list[View]:
+        """What TensorBoard shows of predictions."""
+        return []
 
     def baseline_scores(self, answer, examples) -> dict[str, float]:
         answers = np.full(len(examples), answer)

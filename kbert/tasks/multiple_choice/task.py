@@ -8,6 +8,7 @@ from kbert.tasks.classification.dataset import real_tokens, training_dataset
 from kbert.tasks.classification.evaluation import evaluate
 from kbert.tasks.classification.metrics import METRICS
 from kbert.tasks.in_memory import read_columns
+from kbert.tasks.multiple_choice.choice_views import choice_views
 from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
 from kbert.tasks.task import Evaluation, Task, TrainingData
 
@@ -71,7 +72,7 @@ class MultipleChoice(Task):
         scores, predictions = evaluate(
             pipeline.model, pipeline.preprocessor, examples, self.metrics, batch_size=batch_size, static=static
         )
-        return Evaluation(scores, predictions)
+        return Evaluation(scores, predictions, show=lambda: choice_views(examples, predictions))
 
     def baseline_scores(self, answer, examples):
         answers = np.full(len(examples), answer)

@@ -7,7 +7,7 @@ import time
 
 import keras
 
-from kbert.inspection.masked_examples import MaskedExamples
+from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import describe_plan, estimate_pretraining

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from kbert.inspection.examples.number_views import number_views
+from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import from_table
 from kbert.tasks.classification.metrics import OWN_METRICS
 from kbert.tasks.classification.text_task import TextTask
@@ -28,6 +30,9 @@ class Regression(TextTask):
 
     def _from_table(self, table):
         return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label)
+
+    def _views(self, pipeline, examples, predictions):
+        return number_views(predictions, examples.labels, *example_columns(examples))
 
 
 TASK = Regression

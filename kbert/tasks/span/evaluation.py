@@ -31,6 +31,7 @@ class SpanEvaluation:
 
     questions: Questions
     best_answers: np.ndarray  # str [Q], the best span, as if there were no "no answer"
+    places: np.ndarray  # int32 [Q, 2], its start and end in the context, -1 if there is none
     odds: np.ndarray  # float32 [Q], null_score - score
     n_best: tuple[np.ndarray, np.ndarray]  # str [Q, N] and float32 [Q, N]
     threshold: float | None  # None: every question is answered
@@ -71,13 +72,13 @@ def evaluate_questions(
 
         evaluate_questions(pipeline, read_squad("dev-v1.1.json"), version="1.1").scores["f1"]
     """
-    best, odds, n_best = _answer(pipeline, questions, batch_size, with_null=threshold is not None)
+    best, places, odds, n_best = _answer(pipeline, questions, batch_size, with_null=threshold is not None)
     if threshold == "best":
         threshold = null_threshold(questions.answers, best, odds, version)
     scores = squad_scores(
         questions.answers, best, odds=None if threshold is None else odds, threshold=threshold or 0.0, version=version
     )
-    return SpanEvaluation(questions, best, odds, n_best, threshold, scores)
+    return SpanEvaluation(questions, best, places, odds, n_best, threshold, scores)
 
 
 def _answer(pipeline, questions, batch_size, with_null):
@@ -91,6 +92,7 @@ def _answer(pipeline, questions, batch_size, with_null):
     answers = {name: values[place] for name, values in answers.items()}
     return (
         answers["answer"],
+        np.stack([answers["start"], answers["end"]], axis=1),
         answers["null_score"] - answers["score"],
         (answers["n_best_answers"], answers["n_best_scores"]),
     )

@@ -6,6 +6,7 @@ import logging
 import numpy as np
 
 from kbert.tasks.in_memory import text_table
+from kbert.tasks.span.answer_views import answer_views
 from kbert.tasks.span.dataset import span_windows, window_dataset
 from kbert.tasks.span.evaluation import evaluate_questions
 from kbert.tasks.span.metrics import VERSIONS, squad_scores
@@ -97,7 +98,7 @@ class SpanExtraction(Task):
         result = evaluate_questions(pipeline, examples, version=version, threshold=threshold, batch_size=batch_size)
         answers = dict(zip(examples.ids, map(str, result.answers), strict=True))
         settings = {"null_threshold": result.threshold} if choose else {}
-        return Evaluation(result.scores, answers, settings, result.write)
+        return Evaluation(result.scores, answers, settings, result.write, lambda: answer_views(result, version))
 
     def baseline_scores(self, answer, examples):
         scores = squad_scores(examples.answers, [answer] * len(examples), version=self.version_of(examples))

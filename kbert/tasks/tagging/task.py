@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kbert.tasks.in_memory import read_columns
 from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
+from kbert.tasks.tagging.entity_views import entity_views
 from kbert.tasks.tagging.evaluation import evaluate_tagger
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.prediction_files import write_predictions
@@ -101,7 +102,7 @@ class Tagging(Task):
         def write(directory):
             write_predictions(pathlib.Path(directory) / "predictions.txt", examples, predicted)
 
-        return Evaluation(scores, predicted, write=write)
+        return Evaluation(scores, predicted, write=write, show=lambda: entity_views(examples, predicted, scores))
 
     def baseline_scores(self, answer, examples):
         scores = entity_scores(examples.tags, [[answer] * len(tags) for tags in examples.tags])

@@ -1,0 +1,64 @@
+"""What a model gets right and wrong on held-out examples, in TensorBoard while it is fine-tuned."""
+
+import keras
+
+from kbert.inspection.view_writer import ViewWriter
+from kbert.training.dev_evaluation import DevEvaluation
+from kbert.training.training_state import is_chief, updates_done
+
+
+class DevExamples(keras.callbacks.Callback):
+    """Writes what an evaluation of a task shows to the run `examples`: tables, pictures and examples with their text.
+
+    Which they are is for the task to say (`kbert.tasks.task.Evaluation.show`): a classifier's confusion matrix and its
+    most confident errors, questions with answer and gold, sentences with entities. Numbers are of all examples that
+    were evaluated; each table shows ten of them. `kbert.finetune` adds it where there are logs and a dev set.
+
+    Args:
+        source: `DevEvaluation` of the same `fit_steps`, whose results are shown without predicting anything again; or
+            a function without arguments that returns a `kbert.tasks.task.Evaluation`, for a plain `model.fit`.
+        log_dir: path of the TensorBoard logs.
+        every: int, epochs from one call of a function to the next.
+
+    Example::
+
+        some = dev.take(range(500))
+        shown = DevExamples(lambda: task.evaluate(pipeline, some), "runs/reviews/logs")
+        pipeline.model.fit(data, epochs=3, steps_per_epoch=100, callbacks=[shown])
+    """
+
+    def __init__(self, source, log_dir, every=1):
+        super().__init__()
+        if not isinstance(source, DevEvaluation) and not callable(source):
+            raise TypeError(
+                "DevExamples: expected `source` as a DevEvaluation or a function that returns an Evaluation. "
+                f"Received: {source!r}"
+            )
+        self.source, self.every = source, max(1, every)
+        self._writer = ViewWriter(log_dir, "examples")
+        self._shown = 0
+
+    def on_train_begin(self, logs=None):
+        self._show_new()  # of a checkpoint that an interruption left just before its evaluation
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._show_new()
+
+    def on_epoch_end(self, epoch, logs=None):
+        if callable(self.source) and (epoch + 1) % self.every == 0:
+            step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
+            self._show(step, self.source())
+
+    def on_train_end(self, logs=None):
+        self._show_new()
+        self._writer.close()
+
+    def _show_new(self):
+        """The result of an evaluation, unless it was shown already."""
+        if isinstance(self.source, DevEvaluation) and self.source.last[0] != self._shown:
+            self._show(*self.source.last)
+
+    def _show(self, step, result):
+        self._shown = step
+        if is_chief(self.model) and result.show is not None:
+            self._writer.write(step, result.show())

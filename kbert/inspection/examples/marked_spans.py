@@ -1,0 +1,53 @@
+"""The places of gold and predicted answer in a context, marked."""
+
+from kbert.inspection.markdown import escape
+
+GOLD, PREDICTED = ("⟦", "⟧"), ("❮", "❯")
+_AROUND = 80  # characters of context beside a span
+
+
+def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> str:
+    """The text around two spans as Markdown: the gold one bold in ⟦ ⟧, the predicted one in italics in ❮ ❯.
+
+    Args:
+        text: the context.
+        gold, predicted: (start, end), code points, end exclusive; None: there is none.
+        around: int, the characters before and after a span; the rest becomes "…".
+
+    Example::
+
+        mark_spans("born in London in 1815", (8, 14), (8, 22))  # "born in ⟦❮***London***⟧ *in 1815*❯"
+    """
+    spans = {GOLD: gold, PREDICTED: predicted}
+    spans = {marks: span for marks, span in spans.items() if span is not None and 0 <= span[0] < span[1] <= len(text)}
+    if not spans:
+        return escape(text, 2 * around)
+    windows = []
+    for start, end in sorted(spans.values()):
+        start, end = max(0, start - around), min(len(text), end + around)
+        if windows and start <= windows[-1][1]:
+            windows[-1][1] = max(windows[-1][1], end)
+        else:
+            windows.append([start, end])
+    shown = " … ".join(_window(text, start, end, spans) for start, end in windows)
+    return ("… " if windows[0][0] else "") + shown + (" …" if windows[-1][1] < len(text) else "")
+
+
+def _window(text, start, end, spans):
+    """Text between the borders of spans in turn: brackets that open or close there, then the text in its style."""
+    borders = sorted({start, end, *(place for span in spans.values() for place in span if start <= place <= end)})
+    pieces = []
+    for n, place in enumerate(borders):
+        pieces += [marks[1] for marks, span in reversed(spans.items()) if span[1] == place]
+        pieces += [marks[0] for marks, span in spans.items() if span[0] == place]
+        if n + 1 < len(borders):
+            open_ = {marks for marks, span in spans.items() if span[0] <= place < span[1]}
+            pieces.append(_styled(text[place : borders[n + 1]], 2 * (GOLD in open_) + (PREDICTED in open_)))
+    return "".join(pieces)
+
+
+def _styled(text, stars):
+    """Emphasis must not begin or end with white space."""
+    inner = escape(text)
+    before, after = " " * text[:1].isspace(), " " * text[-1:].isspace()
+    return f"{before}{'*' * stars}{inner}{'*' * stars}{after}" if inner else " " * bool(text)

@@ -1,0 +1,107 @@
+"""A few held-out examples of pre-training as text: the original, the masked input and the model's guesses.
+
+Shapes: B batch, S sequence, P predictions, V vocabulary.
+"""
+
+import keras
+import numpy as np
+
+from kbert.inspection.examples.next_sentence_table import next_sentence_table
+from kbert.inspection.markdown import escape, percent
+from kbert.inspection.view import View
+from kbert.inspection.view_writer import ViewWriter
+from kbert.training.training_state import is_chief, updates_done
+
+
+class MaskedExamples(keras.callbacks.Callback):
+    """Writes held-out examples to TensorBoard's Text tab while a masked language model trains.
+
+    Each time it writes a table, with the masked tokens in bold: the original text, the corrupted input, and the text
+    with the model's best guess at every masked position and its probability: right ones after a ✓, wrong ones in
+    italics after a ✗, with the probability that the model gives to the right token. A second table has the pairs of
+    next sentence prediction with the model's verdict, if it predicts them.
+
+    Args:
+        tokenizer: `BertTokenizer`, for its `vocabulary` and `pad_id`.
+        batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
+        log_dir: path of the TensorBoard logs.
+        examples: int, the number of rows of the batch to show.
+        every: int, in epochs of `fit` (windows of `fit_steps`).
+
+    Example::
+
+        batch = next(iter(validation_data))
+        model.fit(data, callbacks=[MaskedExamples(tokenizer, batch, "runs/tiny/logs")])
+    """
+
+    def __init__(self, tokenizer, batch, log_dir, examples=4, every=1):
+        super().__init__()
+        inputs, labels, weights = ({k: np.asarray(v)[:examples] for k, v in part.items()} for part in batch)
+        self.inputs, self.labels, self.weights = inputs, labels, weights
+        self.vocabulary = tokenizer.vocabulary
+        self.pad_id = tokenizer.pad_id
+        self.every = max(1, every)
+        self._writer = ViewWriter(log_dir, "examples")
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.every or not is_chief(self.model):
+            return
+        step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
+        self._writer.write(step, self.views())
+
+    def on_train_end(self, logs=None):
+        self._writer.close()
+
+    def views(self) -> list[View]:
+        """The examples as Markdown tables, with the model's current guesses."""
+        outputs = self.model(self.inputs, training=False)
+        outputs = {name: keras.ops.convert_to_numpy(keras.ops.cast(outputs[name], "float32")) for name in outputs}
+        shown = [View("masked examples", self._table(outputs["mlm_logits"]))]
+        if "nsp_logits" in outputs and "nsp_logits" in self.labels:
+            parts = self.labels["nsp_logits"], self.weights.get("nsp_logits"), outputs["nsp_logits"]
+            shown.append(View("next sentence examples", next_sentence_table(self.inputs, *parts, self.piece)))
+        return shown
+
+    def _table(self, logits):
+        """`logits` are [B, P, V]."""
+        used = self.weights["mlm_logits"] > 0  # [B, P]
+        lines = ["| | masked pieces in **bold**, right guesses after ✓, wrong ones ✗ *in italics* |", "|---|---|"]
+        for row in range(len(logits)):
+            places = self.inputs["mask_positions"][row][used[row]].tolist()
+            truth = self.labels["mlm_logits"][row][used[row]].tolist()
+            for name, text in self._example(row, places, truth, _softmax(logits[row][used[row]])):
+                lines.append(f"| **{name.replace(' ', '&nbsp;')}** | {text} |")  # the narrow column stays on one line
+        return "\n".join(lines)
+
+    def _example(self, row, places, truth, probabilities):
+        shown, guesses = self.inputs["token_ids"][row].tolist(), probabilities.argmax(axis=-1).tolist()
+        correct = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
+        answers = [self._answer(*one) for one in zip(guesses, truth, probabilities, strict=True)]
+        return (
+            ("original", self._text(shown, places, [f"**{self.piece(true)}**" for true in truth])),
+            ("corrupted", self._text(shown, places, [f"**{self.piece(shown[place])}**" for place in places])),
+            (f"predicted, {correct} of {len(places)}", self._text(shown, places, answers)),
+        )
+
+    def _answer(self, guess, true, probabilities):
+        if guess == true:
+            return f"✓ **{self.piece(guess)}** ({percent(probabilities[guess])})"
+        right = percent(probabilities[true])
+        return f"✗ *{self.piece(guess)}* ({percent(probabilities[guess])}, right: {right})"
+
+    def _text(self, ids, places, replacements):
+        replaced = dict(zip(places, replacements, strict=True))
+        return " ".join(
+            replaced.get(place) or self.piece(token_id)
+            for place, token_id in enumerate(ids)
+            if place in replaced or token_id != self.pad_id
+        )
+
+    def piece(self, token_id: int) -> str:
+        """A token for TensorBoard's Markdown."""
+        return escape(self.vocabulary[token_id] if token_id < len(self.vocabulary) else f"[{token_id}]")
+
+
+def _softmax(logits):
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)

@@ -1,0 +1,24 @@
+"""How a labelled text is shown in a table of examples."""
+
+from collections.abc import Callable
+
+from kbert.inspection.markdown import escape
+from kbert.tasks.classification.labelled_text import LabelledText
+
+_MOST_CHARACTERS = 300
+
+
+def example_columns(examples: LabelledText) -> tuple[list[str], Callable[[int], list[str]]]:
+    """(names of columns, function of a row that returns Markdown for them): the texts, and the place in their file.
+
+    Example::
+
+        header, cells = example_columns(dev)
+        header, cells(0)  # ["text", "from"], ["A charming journey&#46;", "reviews&#46;csv&#44; line 17"]
+    """
+    columns = examples.columns
+
+    def cells(row):
+        return [*(escape(texts[row], _MOST_CHARACTERS) for texts in columns.values()), escape(examples.where(row))]
+
+    return [*(name.replace("_", " ") for name in columns), "from"], cells

@@ -85,9 +85,9 @@ class Examples(abc.ABC):
         return self.take(others), self.take(drawn)
 
     def where(self, row: int) -> str:
-        """File and line of a row, as error messages name them."""
-        if not len(self.lines):
-            return f"{self.path or 'the examples'}, row {row}"
+        """File and line of a row, as error messages name them; without a file the number of the row from 0."""
+        if self.path is None or not len(self.lines):
+            return f"{self.path or 'the examples'}, row {self.lines[row] if len(self.lines) else row}"
         return f"{self.path}, line {self.lines[row]}"
 
     def fingerprint(self) -> str:

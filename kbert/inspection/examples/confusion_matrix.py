@@ -67,7 +67,8 @@ class ConfusionMatrix:
         sheet = Canvas(1, 1)
         left = 48 + max(sheet.text_width(name) for name in names)
         top = 64 + (max(sheet.text_width(name) for name in names) if size > 4 else 16)
-        canvas = Canvas(int(max(left + size * cell + 24, 360)), int(top + size * cell + 20), title)
+        width = max(left + size * cell + 24, sheet.text_width(title, 15) + 24)
+        canvas = Canvas(int(width), int(top + size * cell + 20), title)
         canvas.text(left + size * cell / 2, 42, "predicted", colour=INK, anchor="mm")
         canvas.text(18, top + size * cell / 2, "gold", turned=True)
         for n, name in enumerate(names):
@@ -85,7 +86,7 @@ class ConfusionMatrix:
                 fill = tuple(round(p + (b - p) * share) for p, b in zip(PAPER, BLUE, strict=True))
                 canvas.rectangle(*box, fill=fill, outline=FAINT)
                 if self.counts[n, m]:
-                    ink, middle = (PAPER if share > 0.5 else INK), ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+                    ink, middle = (PAPER if share > 0.85 else INK), ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
                     canvas.text(*middle, _short(int(self.counts[n, m])), anchor="mm", colour=ink)
         for n in range(size):
             place = n * cell + 2

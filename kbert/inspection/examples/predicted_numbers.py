@@ -69,9 +69,9 @@ class PredictedNumbers:
             canvas.text(_LEFT + place(tick), bottom + 16, f"{tick:g}", anchor="mm")
         canvas.text(16, _TOP + _SIDE / 2, "predicted", turned=True)
         canvas.text(_LEFT + _SIDE / 2, bottom + 40, "gold", anchor="mm")
-        canvas.line([(_LEFT, bottom), (_LEFT + _SIDE, _TOP)], INK, dash=6)
         for label, prediction in zip(labels, predictions, strict=True):
             canvas.disc(_LEFT + place(label), bottom - place(prediction), 3, (*BLUE, 110))
+        canvas.line([(_LEFT, bottom), (_LEFT + _SIDE, _TOP)], INK, dash=6)
         return canvas.pixels()
 
     def residual_picture(self, title: str = "") -> np.ndarray:

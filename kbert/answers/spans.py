@@ -73,12 +73,7 @@ class SpanAnswers(Answers):
         return self.n_best + (self.null_threshold is not None)
 
     def call(self, outputs, batch):
-        # In float64, as in the original's Python: float32 would create ties.
-        lowest = tf.constant(-float("inf"), tf.float64)  # padding is never among the best
-        start_logits = tf.where(batch["padding_mask"], tf.cast(outputs["start_logits"], tf.float64), lowest)  # [W, S]
-        end_logits = tf.where(batch["padding_mask"], tf.cast(outputs["end_logits"], tf.float64), lowest)
-        batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
-        contexts = valid_utf8(batch["context"])  # [B]; what the offsets count in
+        start_logits, end_logits, batch, contexts = _tensors(outputs, batch)
         rows = tf.size(contexts)
         null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], batch["window_row"], rows)
         candidates = _distinct(self._candidates(start_logits, end_logits, batch, contexts))
@@ -99,6 +94,17 @@ class SpanAnswers(Answers):
             "n_best_scores": n_best_scores,
             "n_best_count": n_best_count,
         }
+
+    def candidates(self, outputs, batch):
+        """The spans that the answer and the n-best list are chosen from, the best of those with the same text.
+
+        Args:
+            outputs, batch: as of a call.
+
+        Returns:
+            (row, score, start, end, text), tensors [M] each, by row, then by score, best first.
+        """
+        return _distinct(self._candidates(*_tensors(outputs, batch)))
 
     def _candidates(self, start_logits, end_logits, batch, contexts):
         """All allowed spans, by row, then by score, best first: (row, score, start, end, text), each [M]."""
@@ -177,6 +183,16 @@ class SpanAnswers(Answers):
 
     def table_row(self, row):
         return {name: value for name, value in row.items() if name != "n_best"}
+
+
+def _tensors(outputs, batch):
+    """(start logits, end logits [W, S], the batch as tensors, contexts [B])."""
+    # In float64, as in the original's Python: float32 would create ties.
+    lowest = tf.constant(-float("inf"), tf.float64)  # padding is never among the best
+    start_logits = tf.where(batch["padding_mask"], tf.cast(outputs["start_logits"], tf.float64), lowest)
+    end_logits = tf.where(batch["padding_mask"], tf.cast(outputs["end_logits"], tf.float64), lowest)
+    batch = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
+    return start_logits, end_logits, batch, valid_utf8(batch["context"])  # what the offsets count in
 
 
 def _at(values, row, column):

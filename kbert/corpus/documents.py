@@ -75,6 +75,11 @@ def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
         yield from _gather(_READERS[reader](lines, language, name))
 
 
+def prose_sentences(text, language="en") -> list[str]:
+    """The sentences of running text, as a file of the format "prose" gives them."""
+    return list(_read_prose(text.splitlines(), language, None))
+
+
 def raise_no_sentences(files, format):
     """Raises the ValueError of a corpus without a sentence."""
     raise ValueError(

@@ -38,6 +38,21 @@ class PairTable(NamedTuple):
     keys: tf.Tensor
 
 
+class PairSentences(NamedTuple):
+    """The sentences of pairs before truncation; all int32 [p], as in the `PairTable` of the same draws.
+
+    target: tokens that the pair was to have.
+    a_first, a_end: the sentences of A, from a_first to a_end - 1, counted over the pool.
+    b_first, b_end: those of B.
+    """
+
+    target: tf.Tensor
+    a_first: tf.Tensor
+    a_end: tf.Tensor
+    b_first: tf.Tensor
+    b_end: tf.Tensor
+
+
 def max_pair_tokens(sequence_length, next_sentence=True) -> int:
     """The tokens of a row that are left for a pair, besides [CLS] and [SEP].
 
@@ -97,6 +112,12 @@ def count_pairs(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_n
     """How many pairs `sentence_pairs` makes, int32 scalar; does not read the tokens."""
     chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     return tf.size(chunks.first)
+
+
+def pair_sentences(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5) -> PairSentences:
+    """The sentences that the pairs of `sentence_pairs` are made of, for people to look at; arguments as there."""
+    chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, True)
+    return PairSentences(chunks.target, chunks.first, chunks.middle, *_second_segments(pool, chunks))
 
 
 class _Chunks(NamedTuple):
@@ -159,10 +180,9 @@ def _reachable(document_splits, following):
 def _pairs(pool, chunks, max_tokens):
     a_start = tf.gather(chunks.totals, chunks.first)
     a_length = tf.gather(chunks.totals, chunks.middle) - a_start
-    random_first, random_end = _random_chunk(pool, chunks, chunks.target - a_length)
-    b_first = tf.where(chunks.is_random, random_first, chunks.middle)
+    b_first, b_end = _second_segments(pool, chunks)
     b_start = tf.gather(chunks.totals, b_first)
-    b_length = tf.gather(chunks.totals, tf.where(chunks.is_random, random_end, chunks.end)) - b_start
+    b_length = tf.gather(chunks.totals, b_end) - b_start
     a_kept, b_kept = truncated_lengths(a_length, b_length, max_tokens)
     return PairTable(
         a_start + _coin_flips(fold_in(chunks.keys, _FRONT_A), a_length - a_kept),
@@ -172,6 +192,14 @@ def _pairs(pool, chunks, max_tokens):
         chunks.is_random,
         fold_in(chunks.keys, _EXAMPLE),
     )
+
+
+def _second_segments(pool, chunks):
+    """The sentences of B: first and end, int32 [p] each."""
+    a_length = tf.gather(chunks.totals, chunks.middle) - tf.gather(chunks.totals, chunks.first)
+    random_first, random_end = _random_chunk(pool, chunks, chunks.target - a_length)
+    b_first = tf.where(chunks.is_random, random_first, chunks.middle)
+    return b_first, tf.where(chunks.is_random, random_end, chunks.end)
 
 
 def _singles(chunks, max_tokens):

@@ -20,6 +20,7 @@ class ExportedPipeline:
     Attributes:
         task: the model's task.
         input_names: of the string columns.
+        signatures: the names of all signatures.
         output: name → spec of each output.
         answers: `kbert.answers.answers.Answers`, for `to_dicts` and `table_row` only.
 
@@ -44,25 +45,28 @@ class ExportedPipeline:
         except (FileNotFoundError, KeyError):
             raise ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {self.path}") from None
         self._saved_model = tf.saved_model.load(str(self.path))  # kept: the signatures do not keep it
-        self._signature = self._saved_model.signatures["serving_default"]
-        inputs = self._signature.structured_input_signature[1]
+        self.signatures = tuple(sorted(self._saved_model.signatures))
         self.input_names = tuple(card["signatures"]["serving_default"]["example"]["body"]["inputs"])  # in their order
-        self._list_columns = tuple(name for name, spec in inputs.items() if spec.shape.rank == 2)
-        self.output = self._signature.structured_outputs
+        self.output = self._saved_model.signatures["serving_default"].structured_outputs
         self.answers = task_pipeline(self.task).exported_answers(card["labels"], frozenset(self.output))
 
-    def predict_on_batch(self, inputs) -> dict[str, np.ndarray]:
+    def predict_on_batch(self, inputs, signature="serving_default") -> dict[str, np.ndarray]:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
 
         Args:
             inputs: dict of column → list of strings (choices: of lists of strings).
+            signature: one of `signatures` that takes strings.
 
         Raises:
             ValueError: the batch is beyond the limits of the export.
         """
-        columns = string_columns(inputs, self.input_names, "ExportedPipeline", self._list_columns)
+        function = self._saved_model.signatures[signature]
+        specs = function.structured_input_signature[1]
+        names = self.input_names if set(specs) == set(self.input_names) else tuple(sorted(specs))
+        list_columns = tuple(name for name, spec in specs.items() if spec.shape.rank == 2)
+        columns = string_columns(inputs, names, "ExportedPipeline", list_columns)
         try:
-            answers = self._signature(**dict(zip(self.input_names, columns, strict=True)))
+            answers = function(**dict(zip(names, columns, strict=True)))
         except tf.errors.InvalidArgumentError as error:
             lines = error.message.splitlines()
             reason = next((line for line in lines if "Received: " in line), lines[0])

@@ -41,6 +41,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
         "--max-query-length", 4, "--doc-stride", 4,
     ),
     "learn_vocabulary": ("--corpus", "<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
+    "playground": ("--model", "<init>", "--vocab", "<vocab.txt>"),
     "predict": ("--model", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),
     "prepare_records": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>"),
     "pretrain": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>", *SHORT, "--held-out", 0.2),

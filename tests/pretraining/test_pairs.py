@@ -12,7 +12,7 @@ import tensorflow as tf
 from helpers.reference_pairs import KeyedDraws, SequentialDraws, make_pairs
 
 from kbert.corpus.pool import TokenPool
-from kbert.pretraining.pairs import PairTable, _coin_flips, count_pairs, sentence_pairs
+from kbert.pretraining.pairs import PairTable, _coin_flips, count_pairs, pair_sentences, sentence_pairs
 from kbert.stateless_random import fold_in
 
 
@@ -59,6 +59,25 @@ def test_equals_the_original_on_the_same_draws(max_tokens, short, next_rate):
         table = sentence_pairs(make_pool(documents, ids), 7, epoch, max_tokens, short, next_rate)
         expected = make_pairs(documents, KeyedDraws(7, epoch, ids), max_tokens, short, next_rate)
         assert as_lists(instances(table)) == as_lists(expected)
+
+
+@pytest.mark.parametrize("max_tokens", [7, 125])
+def test_the_sentences_of_pairs_before_truncation(max_tokens):
+    documents = make_documents(60)
+    pool = make_pool(documents)
+    first_of = np.cumsum([0, *map(len, documents)])  # sentence of each document
+    before = np.cumsum([0, *pool.sentence_lengths.numpy()])  # tokens before each sentence
+    found = instances(sentence_pairs(pool, 7, 0, max_tokens, 0.3))
+    ranges = zip(*(column.numpy().tolist() for column in pair_sentences(pool, 7, 0, max_tokens, 0.3)), strict=True)
+    expected = make_pairs(documents, KeyedDraws(7, 0, range(60)), max_tokens, 0.3)
+    for (a, b, _), (target, a_first, a_end, b_first, b_end), pair in zip(found, ranges, expected, strict=True):
+        *_, document, first, wanted = pair
+        assert (a_first, target) == (first_of[document] + first, wanted)
+        whole = range(before[a_first], before[a_end]), range(before[b_first], before[b_end])
+        if sum(map(len, whole)) <= max_tokens:
+            assert whole == (a, b)
+        else:
+            assert len(a) + len(b) == max_tokens and set(a) <= set(whole[0]) and set(b) <= set(whole[1])
 
 
 def test_same_distribution_as_the_original():

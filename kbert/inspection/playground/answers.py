@@ -1,0 +1,177 @@
+"""The views of answers: filled masks, questions, entities, classes and scores, by preprocessor, model and answers.
+
+What is called here is what `kbert.Pipeline` is made of; a SavedModel answers by its signatures.
+"""
+
+import math
+
+import tensorflow as tf
+
+from kbert.answers.entities import EntityAnswers
+from kbert.answers.fill_mask import FillMaskAnswers
+from kbert.answers.spans import NO_CANDIDATE
+from kbert.answers.tags import TagAnswers
+from kbert.inspection.playground.plain_values import as_arrays, rounded
+from kbert.inspection.playground.request_fields import BadRequest
+from kbert.inspection.playground.token_rows import token_object
+from kbert.tasks.masked_lm.fill_masks import filled
+
+FILL_MASK_FIELDS = ("text", "top")
+QUESTION_ANSWERING_FIELDS = ("question", "context")
+ENTITIES_FIELDS = ("text",)
+CLASSIFICATION_FIELDS = ("text", "text_pair")
+_CANDIDATES = 10  # answers to a question that are listed
+
+
+def fill_mask(models, fields) -> dict:
+    """What a masked language model proposes for each [MASK].
+
+    Args:
+        models: `PlaygroundModels`.
+        fields: `RequestFields` of `FILL_MASK_FIELDS`.
+
+    Returns:
+        ``tokens``, ``fills``, ``texts``; of a SavedModel no tokens, and each position is None.
+    """
+    model = models.open_any(fields.model())
+    text, top = fields.text("text"), fields.integer("top", 5, 1, 50)
+    model.check_task("masked_lm", "pretraining")
+    if model.exported is not None:
+        (row,) = model.exported.answers.to_dicts(model.answer({"text": text}))
+        tokens, positions = [], [None] * len(row["masks"])
+        masks = [proposals[:top] for proposals in row["masks"]]
+    else:
+        preprocessor = model.fill_mask_preprocessor
+        batch, outputs = model.run(preprocessor, {"text": text}, "text")
+        answers = FillMaskAnswers(model.tokenizer, min(top, model.tokenizer.vocabulary_size))
+        (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
+        masks, positions = row["masks"], batch["mask_positions"][0, : len(row["masks"])].numpy().tolist()
+        tokens = _tokens_around_masks(preprocessor, batch, text)
+    best = text
+    for number in reversed(range(len(masks))):  # from the last on, so that the others keep their numbers
+        best = filled(best, number, masks[number][0]["token"])
+    fills = [{"position": p, "candidates": c} for p, c in zip(positions, masks, strict=True)]
+    return {"tokens": tokens, "fills": fills, "texts": [best] if fills else []}
+
+
+def _tokens_around_masks(preprocessor, batch, text):
+    """The tokens of the batch; of a long text those around its first mask were kept, so their offsets are shifted."""
+    tokenizer, vocabulary = preprocessor.tokenizer, preprocessor.tokenizer.vocabulary
+    kept = batch["token_ids"][0][batch["padding_mask"][0]].numpy().tolist()
+    ids, starts, ends = (column[0].numpy().tolist() for column in tokenizer.tokenize_with_offsets(tf.constant([text])))
+    shift = ids.index(tokenizer.mask_id) + 1 - kept.index(tokenizer.mask_id) if tokenizer.mask_id in kept else 0
+    tokens = []
+    for position, token_id in enumerate(kept):
+        is_text = 0 < position < len(kept) - 1
+        place = (starts[position - 1 + shift], ends[position - 1 + shift]) if is_text else ()
+        tokens.append(token_object(position, vocabulary[token_id], token_id, 0, *place))
+    return tokens
+
+
+def question_answering(models, fields) -> dict:
+    """The answer to a question: a span of the context.
+
+    Args:
+        models: `PlaygroundModels`.
+        fields: `RequestFields` of `QUESTION_ANSWERING_FIELDS`.
+
+    Returns:
+        ``answer, score, start, end, null_score`` and ``candidates``, the best spans with their places; of a SavedModel
+        only the best one has a place.
+    """
+    model = models.open_any(fields.model())
+    columns = {"question": fields.text("question"), "context": fields.text("context")}
+    model.check_task("span")
+    if model.exported is not None:
+        (row,) = model.exported.answers.to_dicts(model.answer(columns))
+        candidates = _listed_candidates(row)
+    else:
+        batch, outputs = model.run(model.pipeline.preprocessor, columns, "context")
+        answers = model.pipeline.answers
+        (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
+        found = [column[:_CANDIDATES].numpy().tolist() for column in answers.candidates(outputs, batch)[1:]]
+        candidates = [
+            {"answer": text.decode("utf-8", "replace"), "score": rounded(score), "start": start, "end": end}
+            for score, start, end, text in zip(*found, strict=True)
+        ]
+    names = ("answer", "score", "start", "end", "null_score")
+    answer = {name: row[name] if isinstance(row[name], str | int) else rounded(row[name]) for name in names}
+    return answer | {"candidates": candidates}
+
+
+def _listed_candidates(row):
+    """The n-best list of a SavedModel, which has probabilities: their logarithms differ as the scores do."""
+    listed = [entry for entry in row["n_best"] if entry["answer"] and entry["probability"] > 0]
+    if not listed or row["score"] <= NO_CANDIDATE:
+        return []
+    best = listed[0]["probability"]
+    candidates = []
+    for entry in listed[:_CANDIDATES]:
+        place = (row["start"], row["end"]) if entry["answer"] == row["answer"] else (None, None)
+        score = rounded(row["score"] + math.log(entry["probability"] / best))
+        candidates.append({"answer": entry["answer"], "score": score, "start": place[0], "end": place[1]})
+    return candidates
+
+
+def entities(models, fields) -> dict:
+    """The tag of each word, and the entities that the tags make.
+
+    Args:
+        models: `PlaygroundModels`.
+        fields: `RequestFields` of `ENTITIES_FIELDS`.
+
+    Returns:
+        ``words``, ``tags``, ``entities``.
+    """
+    model = models.open_any(fields.model())
+    columns = {"text": fields.text("text")}
+    model.check_task("tagging")
+    if model.exported is not None:
+        labels = list(model.exported.answers.labels)
+        found = {kind: kind(labels) for kind in (TagAnswers, EntityAnswers)}
+        tagged = model.answer(columns, "tag"), model.answer(columns, "entities")
+    else:
+        batch, outputs = model.run(model.pipeline.preprocessor, columns, "text")
+        found = {kind: kind(list(model.pipeline.answers.labels)) for kind in (TagAnswers, EntityAnswers)}
+        tagged = [as_arrays(answers.call(outputs, batch)) for answers in found.values()]
+    (words,), (marked,) = (list(a.to_dicts(t)) for a, t in zip(found.values(), tagged, strict=True))
+    return {
+        "words": [word["word"] for word in words["words"]],
+        "tags": [word["tag"] for word in words["words"]],
+        "entities": [
+            {"text": one["entity"], **{name: one[name] for name in ("type", "start", "end", "score")}}
+            for one in marked["entities"]
+        ],
+    }
+
+
+def classification(models, fields) -> dict:
+    """The label of a text or pair with the probability of each, or the score of a regressor.
+
+    Args:
+        models: `PlaygroundModels`.
+        fields: `RequestFields` of `CLASSIFICATION_FIELDS`.
+
+    Returns:
+        ``label`` and ``probabilities``, most probable first (of a multi-label classifier ``label`` names all that are
+        on), or ``score``.
+    """
+    model = models.open_any(fields.model())
+    text, text_pair = fields.text("text"), fields.optional_text("text_pair")
+    model.check_task("classification", "regression")
+    part = model.exported or model.pipeline
+    columns = {"text": text, "text_pair": text_pair}
+    if "text_pair" in part.input_names and text_pair is None:
+        raise BadRequest("`text_pair`: expected a string, as this model reads pairs. Received: nothing")
+    columns = {name: columns[name] for name in part.input_names}
+    if model.exported is not None:
+        found = model.answer(columns)
+    else:
+        batch, outputs = model.run(part.preprocessor, columns, "text")
+        found = as_arrays(part.answers.call(outputs, batch))
+    (row,) = part.answers.to_dicts(found)
+    if "score" in row:
+        return {"score": rounded(row["score"])}
+    label = row["label"] if "label" in row else ", ".join(row["labels"])
+    ordered = sorted(row["probabilities"].items(), key=lambda item: -item[1])
+    return {"label": label, "probabilities": [{"label": name, "probability": share} for name, share in ordered]}

@@ -1,0 +1,63 @@
+"""The questions that the page asks: view and JSON object → JSON object.
+
+Nothing is kept between two questions but models and vocabularies, so that those who ask do not meet each other.
+"""
+
+from typing import Any
+
+from kbert.inspection.playground import answers
+from kbert.inspection.playground.attention import FIELDS as ATTENTION_FIELDS
+from kbert.inspection.playground.attention import attention
+from kbert.inspection.playground.input_representation import FIELDS as INPUT_REPRESENTATION_FIELDS
+from kbert.inspection.playground.input_representation import input_representation
+from kbert.inspection.playground.masking import FIELDS as MASKING_FIELDS
+from kbert.inspection.playground.masking import masking
+from kbert.inspection.playground.next_sentence import FIELDS as NEXT_SENTENCE_FIELDS
+from kbert.inspection.playground.next_sentence import next_sentence
+from kbert.inspection.playground.playground_models import PlaygroundModels
+from kbert.inspection.playground.request_fields import RequestFields
+
+_VIEWS = {
+    "masking": (masking, MASKING_FIELDS),
+    "next_sentence": (next_sentence, NEXT_SENTENCE_FIELDS),
+    "input_representation": (input_representation, INPUT_REPRESENTATION_FIELDS),
+    "attention": (attention, ATTENTION_FIELDS),
+    "fill_mask": (answers.fill_mask, answers.FILL_MASK_FIELDS),
+    "question_answering": (answers.question_answering, answers.QUESTION_ANSWERING_FIELDS),
+    "entities": (answers.entities, answers.ENTITIES_FIELDS),
+    "classification": (answers.classification, answers.CLASSIFICATION_FIELDS),
+}
+
+
+class PlaygroundApi:
+    """What `PlaygroundApp` serves below ``api/``.
+
+    Args:
+        models: `PlaygroundModels`.
+
+    Example::
+
+        PlaygroundApi(PlaygroundModels(["runs/tiny"])).ask("fill_mask", {"model": "tiny", "text": "a [MASK]"})["fills"]
+    """
+
+    views = tuple(_VIEWS)
+
+    def __init__(self, models: PlaygroundModels):
+        self.models = models
+
+    def list_models(self) -> dict[str, Any]:
+        """``models``, and ``vocabulary_default``: whether what needs no model uses a learned vocabulary."""
+        return {"models": self.models.describe(), "vocabulary_default": self.models.learns_vocabulary}
+
+    def ask(self, view: str, question: Any) -> dict[str, Any]:
+        """The answer of a view.
+
+        Args:
+            view: one of `views`.
+            question: what was sent, parsed.
+
+        Raises:
+            BadRequest, ValueError: what was expected of the question, or of the model's files.
+        """
+        function, known = _VIEWS[view]
+        return function(self.models, RequestFields(question, known))

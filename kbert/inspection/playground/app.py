@@ -1,0 +1,205 @@
+"""The playground as a WSGI application: the files of its page, and JSON."""
+
+import ipaddress
+import json
+import logging
+import pathlib
+import socket
+import threading
+import urllib.parse
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Request, Response
+
+from kbert.files import parse_json
+
+_LOGGER = logging.getLogger("kbert")
+STATIC = pathlib.Path(__file__).parent / "static"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml; charset=utf-8",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
+_JSON = "application/json; charset=utf-8"
+_LARGEST = 4 * 2**20  # bytes of a question
+_READ_AWAY = 64 * 2**20  # bytes of one that is too large
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_ANY = ("0.0.0.0", "::", "")  # addresses that mean all of this machine's
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class PlaygroundApp:
+    """Serves the page at ``/``, its files beside it, ``GET api/models`` and ``POST api/<view>``.
+
+    It answers pages of its own origin alone: the request's Host must be a name of this machine, which a page from
+    elsewhere that has been given this machine's address cannot have, and an Origin must be that host. It reads nothing
+    but the files of the page and the models that it was pointed at, and writes nothing.
+
+    Args:
+        sources, log_dirs, vocabulary: as of `kbert.inspection.playground.playground_models.PlaygroundModels`.
+        host: the address that is served; of one that means all of them, such as 0.0.0.0, every IP address may be the
+            request's Host.
+        hosts: further names that a request's Host may have, such as that of a proxy.
+
+    Example::
+
+        PlaygroundServer(PlaygroundApp(["runs/tiny"]), port=6007).serve()
+    """
+
+    def __init__(self, sources=(), log_dirs=(), vocabulary=None, host="127.0.0.1", hosts=()):
+        self._arguments = (tuple(sources), tuple(log_dirs), vocabulary)
+        self._api = None
+        self._lock = threading.Lock()
+        self._takes_addresses = host in _ANY
+        names = {socket.gethostname(), socket.getfqdn()} if self._takes_addresses else {host}
+        self._proxies = frozenset(_bracketed(name.lower()) for name in hosts)
+        self._hosts = _LOOPBACK | self._proxies | {_bracketed(name.lower()) for name in names}
+
+    @property
+    def api(self):
+        """`kbert.inspection.playground.api.PlaygroundApi`, made when it is first needed: it imports TensorFlow."""
+        with self._lock:
+            if self._api is None:
+                from kbert.training.processor_only import processor_only
+
+                processor_only()  # a training beside this may need the accelerator
+                from kbert.inspection.playground.api import PlaygroundApi
+                from kbert.inspection.playground.playground_models import PlaygroundModels
+
+                self._api = PlaygroundApi(PlaygroundModels(*self._arguments))
+            return self._api
+
+    def __call__(self, environ, start_response):
+        request = Request(environ)
+        request.max_content_length = _LARGEST + 1
+        try:
+            response = self._answer(request)
+        except _Refused as error:
+            response = _json({"error": str(error)}, error.status)
+        except HTTPException as error:  # such as a body that ends early
+            response = _json({"error": error.description or error.name}, error.code)
+        except (ValueError, OSError) as error:  # what kbert expected, in a sentence
+            response = _json({"error": (str(error).splitlines() or [type(error).__name__])[0][:500]}, 400)
+        except Exception:
+            _LOGGER.exception("playground: %s %s failed", request.method, request.path)
+            response = _json({"error": "The playground failed; its log says why. Expected an answer."}, 500)
+        response.headers.update(_HEADERS)
+        return response(environ, start_response)
+
+    def _answer(self, request):
+        self._check_host(request)
+        name = request.path.removeprefix("/") or "index.html"
+        if name != "api" and not name.startswith("api/"):
+            return _static(request, name)
+        self._check_origin(request)
+        view = name.removeprefix("api/")
+        if view == "models":
+            _check_method(request, "GET")
+            return _json(self.api.list_models())
+        if view not in self.api.views:
+            known = ", ".join(("models", *self.api.views))
+            raise _Refused(404, f"Expected api/ and one of {known}. Received: {name:.60}")
+        _check_method(request, "POST")
+        if request.mimetype != "application/json":
+            received = request.mimetype[:60] or "none"
+            raise _Refused(415, f"Expected the Content-Type application/json. Received: {received}")
+        return _json(self.api.ask(view, _question(request)))
+
+    def _check_host(self, request):
+        host = _without_port(request.environ.get("HTTP_HOST", ""))
+        if host not in self._hosts and not (self._takes_addresses and _is_address(host)):
+            known = ", ".join(sorted(self._hosts))
+            raise _Refused(403, f"Expected a request to {known}. Received: one to {host[:60] or 'no host'}")
+
+    def _check_origin(self, request):
+        """Other sites may make a browser send requests here; this program does not answer them."""
+        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        foreign = site not in (None, "same-origin", "none")
+        if origin is not None:
+            place = urllib.parse.urlsplit(origin).netloc.lower()
+            proxied = _without_port(place) in self._proxies  # which may give the request another Host
+            foreign = foreign or (place != request.environ.get("HTTP_HOST", "").lower() and not proxied)
+        if foreign:
+            raise _Refused(403, f"Expected a request of this page. Received: one of {(origin or site)[:60]}")
+
+
+class _Refused(Exception):
+    """A request that is not for the playground."""
+
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
+
+
+def _check_method(request, method):
+    if request.method != method and not (method == "GET" and request.method == "HEAD"):
+        raise _Refused(405, f"Expected the method {method}. Received: {request.method[:20]}")
+
+
+def _question(request):
+    if (length := request.content_length or 0) > _LARGEST:
+        _read_away(request.environ["wsgi.input"], length)
+        raise _too_large(f"{length:,}")
+    body = request.get_data(cache=False)
+    if len(body) > _LARGEST:  # it was sent in chunks, without a length
+        raise _too_large("more")
+    return parse_json(body, "the request", parse_constant=_refuse_constant)
+
+
+def _read_away(stream, length):
+    """Reads what is not wanted: a browser that cannot send all of it would not read the answer."""
+    left = min(length, _READ_AWAY)
+    while left > 0 and (part := stream.read(min(left, 2**20))):
+        left -= len(part)
+
+
+def _too_large(received):
+    return _Refused(413, f"Expected at most {_LARGEST:,} bytes. Received: {received}; shorten the text.")
+
+
+def _refuse_constant(name):
+    raise ValueError(f"a finite number was expected, not {name}")
+
+
+def _static(request, name):
+    _check_method(request, "GET")
+    files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*")}
+    path = files.get(name)  # names are compared, not joined: there is no way out of the directory
+    if path is None or path.suffix not in _TYPES or path.is_symlink() or not path.is_file():
+        raise _Refused(404, f"Expected a file of the page. Received: {name:.60}")
+    return Response(path.read_bytes(), content_type=_TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
+
+
+def _json(value, status=200):
+    try:
+        body = json.dumps(value, allow_nan=False)
+    except ValueError:
+        return _json({"error": "Expected finite numbers of the model. Received: NaN: its weights are damaged."}, 400)
+    return Response(body.encode(), status, content_type=_JSON, headers={"Cache-Control": "no-store"})
+
+
+def _without_port(host):
+    """A Host header, in lower case, without its port."""
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and port.isdecimal() else host.lower()
+
+
+def _bracketed(name):
+    return f"[{name}]" if ":" in name and not name.startswith("[") else name
+
+
+def _is_address(host):
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""The view of attention and hidden states.
+
+Shapes: S sequence, H hidden, A heads, L layers.
+"""
+
+import keras
+import numpy as np
+
+from kbert.inspection.analysis.attention_statistics import attention_statistics
+from kbert.inspection.playground.plain_values import rounded
+from kbert.inspection.playground.token_rows import read_row
+
+FIELDS = ("text", "text_pair", "layer", "head")
+_LONGEST = 256  # tokens: a matrix of more would be neither readable nor small
+
+
+def attention(models, fields) -> dict:
+    """The attention probabilities and hidden states of a text or pair, as the encoder computes them.
+
+    Args:
+        models: `PlaygroundModels`.
+        fields: `RequestFields` of `FIELDS`; without a layer or head the mean over all of them is given.
+
+    Returns:
+        ``tokens``, ``layers``, ``heads``, ``probabilities`` [S][S], ``statistics`` [L][A], ``hidden_norms`` [L + 1][S],
+        ``truncated``.
+    """
+    model = models.open(fields.model())
+    text, text_pair = fields.text("text"), fields.optional_text("text_pair")
+    encoder = model.encoder
+    layers, heads = encoder.config.num_layers, encoder.config.num_heads
+    layer, head = fields.integer("layer", None, 0, layers - 1), fields.integer("head", None, 0, heads - 1)
+    tokens, batch, truncated = read_row(model, text, text_pair, _LONGEST)
+    probs, states = layer_outputs(encoder, batch)
+    statistics = attention_statistics(probs, [token["token"] for token in tokens])
+    statistics = {name: rounded(values) for name, values in statistics.items()}
+    chosen = probs[slice(None) if layer is None else slice(layer, layer + 1)]
+    chosen = chosen[:, slice(None) if head is None else slice(head, head + 1)]
+    return {
+        "tokens": tokens,
+        "layers": layers,
+        "heads": heads,
+        "probabilities": rounded(chosen.mean(axis=(0, 1), dtype="float64")),
+        "statistics": [
+            [{name: values[n][m] for name, values in statistics.items()} for m in range(heads)] for n in range(layers)
+        ],
+        "hidden_norms": rounded(np.linalg.norm(states, axis=-1)),
+        "truncated": truncated,
+    }
+
+
+def layer_outputs(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
+    """Attention probabilities [L, A, S, S] and hidden states [L + 1, S, H] of a row, float32."""
+    outputs = encoder(batch, training=False)
+    return tuple(
+        np.stack([keras.ops.convert_to_numpy(layer)[0].astype("float32") for layer in outputs[name]])
+        for name in ("attention_probs", "hidden_states")
+    )

@@ -1,0 +1,69 @@
+"""What the page shows of a model before it is loaded: what kind it is, and what it can be asked."""
+
+from typing import Any
+
+from kbert.files import read_json
+from kbert.inspection.playground.request_fields import first_line
+from kbert.inspection.playground.sources import ModelSource
+from kbert.serving.exported_pipeline import find_export
+from kbert.weights.open_checkpoint import open_checkpoint
+
+WITHOUT_MODEL = ("masking", "next_sentence", "input_representation")
+_OF_TASK = {
+    "pretraining": ("fill_mask",),
+    "masked_lm": ("fill_mask",),
+    "span": ("question_answering",),
+    "tagging": ("entities",),
+    "classification": ("classification",),
+    "regression": ("classification",),
+}
+
+
+def describe(source: ModelSource) -> dict[str, Any]:
+    """Kind, task, sizes, views and a note, as JSON; no weights are read.
+
+    Raises:
+        FileNotFoundError, ValueError: as of `kbert.weights.open_checkpoint.open_checkpoint`; a damaged card.
+    """
+    if source.is_saved_model:
+        return _describe_saved_model(source)
+    stored = open_checkpoint(source.path)
+    config, task = stored.description.config, stored.description.task
+    views, note = (*WITHOUT_MODEL, "attention", *_OF_TASK.get(task, ())), ""
+    if stored.vocabulary is None:
+        views, note = (), "It has no vocabulary: write a kbert directory with one by kbert.save_pretrained."
+    return {
+        "kind": "kbert",
+        "task": task,
+        "layers": config.num_layers,
+        "heads": config.num_heads,
+        "hidden_dim": config.hidden_dim,
+        "max_length": config.max_sequence_length,
+        "views": list(views),
+        "note": note,
+    }
+
+
+def _describe_saved_model(source):
+    path = find_export(source.path) / "card.json"
+    card = read_json(path)
+    try:
+        task, signatures, length = card["task"], sorted(card["signatures"]), card["settings"].get("sequence_length")
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError(f"{path}: expected the card of a SavedModel of kbert.export. Received: another file") from None
+    views = [*_OF_TASK.get(task, ()), *(["next_sentence"] if "next_sentence" in signatures else [])]
+    note = f"A SavedModel gives the answers of its signatures ({', '.join(signatures)}); its masks, embeddings and "
+    note += "attention cannot be seen."
+    if "next_sentence" in views:
+        note += " Pairs for it are made with the vocabulary of the playground; it reads their sentences."
+    about = {"kind": "saved_model", "task": task, "max_length": length, "views": views, "note": note}
+    return _NOTHING | about
+
+
+def unreadable(source: ModelSource, error: Exception) -> dict[str, Any]:
+    """The description of a model that cannot be read: it has no views, and the note says why."""
+    kind = "saved_model" if source.is_saved_model else "kbert"
+    return _NOTHING | {"kind": kind, "views": [], "note": f"It cannot be read: {first_line(error)}"}
+
+
+_NOTHING = dict.fromkeys(("kind", "task", "layers", "heads", "hidden_dim", "max_length", "views", "note"))

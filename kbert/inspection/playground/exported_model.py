@@ -1,0 +1,48 @@
+"""A SavedModel of `kbert.export` as the views use it: it gives what its signatures give."""
+
+from kbert.inspection.playground.request_fields import BadRequest
+from kbert.serving.exported_pipeline import ExportedPipeline
+
+
+class ExportedModel:
+    """The signatures of a SavedModel.
+
+    Args:
+        directory: of a version, or of the model.
+
+    Attributes:
+        exported: `kbert.serving.exported_pipeline.ExportedPipeline`.
+
+    Raises:
+        FileNotFoundError: no SavedModel there.
+        ValueError: a SavedModel that `kbert.export` has not written.
+    """
+
+    def __init__(self, directory):
+        self.exported = ExportedPipeline(directory)
+
+    @property
+    def task(self) -> str:
+        """The task of the model that was exported."""
+        return self.exported.task
+
+    def check_task(self, *tasks: str) -> None:
+        """Raises BadRequest unless the model is of one of these tasks."""
+        if self.task not in tasks:
+            raise BadRequest(
+                f"Expected a model of the task {' or '.join(tasks)}. Received: a SavedModel of the task {self.task}"
+            )
+
+    def answer(self, columns, signature: str = "serving_default") -> dict:
+        """The outputs of a signature for one row of strings, arrays with the first dimension 1.
+
+        Raises:
+            BadRequest: the row is beyond the limits of the export, or there is no such signature.
+        """
+        if signature not in self.exported.signatures:
+            raise BadRequest(
+                f"Expected a SavedModel with the signature {signature}. Received: one with "
+                f"{', '.join(self.exported.signatures)}"
+            )
+        columns = {name: [text] for name, text in columns.items()}
+        return self.exported.predict_on_batch(columns, signature)

@@ -1,0 +1,67 @@
+"""How a pair of sentences and its label came about, in sentences."""
+
+
+def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
+    """The steps of `kbert.pretraining.pairs.sentence_pairs` for one pair, as they happened.
+
+    Args:
+        drawn: `kbert.inspection.playground.next_sentence.Drawn`.
+        pair: the ``pair`` of the view's answer.
+        size: tokens of a row.
+        short_rate: probability of a shorter pair.
+    """
+    room, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
+    steps = [
+        f"A row has {size} tokens: {room} for the pair, besides [CLS] and two [SEP].",
+        f"The pair is to have {target} tokens, as many as fit; with probability {short_rate:g} it would be fewer."
+        if target == room
+        else f"The pair is to have {target} tokens: with probability {short_rate:g} a shorter length is drawn.",
+    ]
+    first, second = pair["first"], pair["second"]
+    chunk = _chunk(drawn, target)
+    more = "the document ends" if chunk == len(drawn.sentences[0]) else "there are enough tokens"
+    steps.append(f"Sentences are taken from the document until {more}: {_numbers(range(chunk))}.")
+    steps.append(f"A is {_numbers(first)} of these; after how many sentences it ends is drawn.")
+    where = "the document itself" if second["document"] == 0 else "the other document"
+    if not is_random:
+        steps.append(f"The coin says IsNext: B is the rest, {_numbers(second['sentences'])}.")
+    elif chunk == 1:
+        steps.append(
+            "There is no rest that could be B, so the pair is NotNext: B begins at a random place of "
+            f"{where} and takes {_numbers(second['sentences'])}."
+        )
+    else:
+        steps.append(
+            f"The coin says NotNext: B begins at a random place of {where} and takes {_numbers(second['sentences'])}, "
+            "up to the length that is wanted. The rest of the sentences begins the next pair."
+        )
+    front, back = (len(pair["dropped"][side]) for side in ("front", "back"))
+    if front + back:
+        steps.append(
+            f"Together they have {_tokens(front + back)} too many. Again and again the longer of the two loses one, "
+            f"at the front or at the back by the toss of a coin: {front} at the front, {back} at the back."
+        )
+    else:
+        steps.append("Both fit: nothing is truncated.")
+    return steps
+
+
+def _chunk(drawn, target):
+    """How many sentences of the document were gathered."""
+    total = 0
+    for number, length in enumerate(drawn.pool.sentence_lengths.numpy()[: len(drawn.sentences[0])].tolist(), start=1):
+        total += length
+        if total >= target:
+            return number
+    return len(drawn.sentences[0])
+
+
+def _numbers(sentences):
+    sentences = list(sentences)
+    if len(sentences) == 1:
+        return f"sentence {sentences[0]}"
+    return f"sentences {sentences[0]} to {sentences[-1]}"
+
+
+def _tokens(count):
+    return f"{count} token" if count == 1 else f"{count} tokens"

@@ -1,0 +1,158 @@
+"""The models that may be asked: listed without loading them, loaded when they are first asked, the last few kept."""
+
+import collections
+import functools
+import pathlib
+import threading
+
+import keras
+
+from kbert.inspection.playground.describe_model import describe, unreadable
+from kbert.inspection.playground.exported_model import ExportedModel
+from kbert.inspection.playground.playground_model import PlaygroundModel
+from kbert.inspection.playground.request_fields import BadRequest, first_line
+from kbert.inspection.playground.sources import found_sources, named_sources
+from kbert.text.tokenizer import BertTokenizer
+from kbert.weights.source import local_source
+
+_LOADED = 4  # models in memory
+_LEARNED_SIZE, _LEARNED_SENTENCES = 4000, 20_000  # of the vocabulary that is learned where none is given
+
+
+class PlaygroundModels:
+    """What the playground was pointed at.
+
+    Args:
+        sources: paths or names of models, as `kbert.load_pretrained` takes them, or SavedModels of `kbert.export`.
+        log_dirs: directories below which models are looked for, each time they are listed.
+        vocabulary: path of the vocabulary for what needs no model; None: one is learned from the prose that is
+            installed with Python, when it is first needed.
+
+    Raises:
+        ValueError: Keras' backend is not TensorFlow, which reads strings.
+
+    Example::
+
+        PlaygroundModels(["runs/tiny"]).describe()[0]["layers"]  # 2
+    """
+
+    def __init__(self, sources=(), log_dirs=(), vocabulary=None):
+        if keras.backend.backend() != "tensorflow":
+            raise ValueError(
+                "The playground needs Keras' TensorFlow backend, which reads strings. Received: backend "
+                f"{keras.backend.backend()!r}. Start it with KERAS_BACKEND=tensorflow."
+            )
+        self.learns_vocabulary = vocabulary is None
+        self._named = named_sources(sources)
+        self._log_dirs = tuple(log_dirs)
+        self._vocabulary = vocabulary
+        self._lock = threading.Lock()  # of loading: one model at a time
+        self._loaded = collections.OrderedDict()  # (path, when it was written) → model, the last used at the end
+        self._described = {}
+
+    def check(self) -> None:
+        """Opens what was given by name, so that a wrong path is known at once.
+
+        Raises:
+            FileNotFoundError, ValueError: as of `kbert.weights.open_checkpoint.open_checkpoint`, and for a vocabulary.
+        """
+        for source in self._named:
+            describe(source)
+        if not self.learns_vocabulary:
+            self._without_model  # noqa: B018
+
+    def sources(self) -> dict:
+        """Name → `ModelSource` of all models; those that were given by name first."""
+        found = {}
+        for source in [*self._named, *found_sources(self._log_dirs)]:
+            found.setdefault(source.name, source)
+        return found
+
+    def describe(self) -> list[dict]:
+        """What the page shows of each model, as JSON; one that cannot be read has no views, and its note says why."""
+        described = []
+        for source in self.sources().values():
+            key = _key(source)
+            try:
+                about = self._described.get(key) or self._described.setdefault(key, describe(source))
+            except (OSError, ValueError) as error:  # not kept: it may be being written
+                about = unreadable(source, error)
+            described.append({"name": source.name, "path": source.path, **about})
+        return described
+
+    def open(self, name: str | None) -> PlaygroundModel:
+        """The model of a name; of None the vocabulary alone.
+
+        Raises:
+            BadRequest: no such model, or a SavedModel; files that cannot be read.
+        """
+        found = self.open_any(name)
+        if found.exported is not None:
+            raise BadRequest(f"Expected a kbert model. Received: {name}, a SavedModel, which only gives answers")
+        return found
+
+    def open_any(self, name: str | None) -> PlaygroundModel | ExportedModel:
+        """The model or SavedModel of a name; of None the vocabulary alone.
+
+        Raises:
+            BadRequest: no such model; files that cannot be read.
+        """
+        if name is None:
+            return self._without_model
+        sources = self.sources()
+        if name not in sources:
+            known = ", ".join(list(sources)[:10]) or "none"
+            raise BadRequest(f"`model`: expected one of the models that are offered: {known}. Received: {name[:60]!r}")
+        return self._load(sources[name])
+
+    def open_for_pairs(self, name: str | None) -> tuple[PlaygroundModel, ExportedModel | None]:
+        """Who makes pairs of sentences, and the SavedModel that judges them, if one is asked.
+
+        A SavedModel has no tokenizer that could be used alone: the vocabulary of what needs no model makes its pairs.
+        """
+        found = self.open_any(name)
+        if found.exported is None:
+            return found, None
+        found.check_task("pretraining", "next_sentence")
+        return self._without_model, found
+
+    def _load(self, source):
+        with self._lock:
+            key = _key(source)
+            if key not in self._loaded:
+                load = ExportedModel if source.is_saved_model else PlaygroundModel.load
+                try:
+                    self._loaded[key] = load(source.path)
+                except (OSError, ValueError) as error:
+                    raise BadRequest(first_line(error)) from error
+                while len(self._loaded) > _LOADED:
+                    self._loaded.popitem(last=False)
+            self._loaded.move_to_end(key)
+            return self._loaded[key]
+
+    @property
+    def _without_model(self):
+        with self._lock:
+            return self._vocabulary_alone
+
+    @functools.cached_property
+    def _vocabulary_alone(self):
+        return PlaygroundModel(BertTokenizer(self._vocabulary or _learned_vocabulary()))
+
+
+def _learned_vocabulary():
+    from kbert.benchmarks.installed_prose import STANDARD_LIBRARY, installed_documents
+    from kbert.text.learn_vocabulary import learn_vocabulary
+
+    documents = installed_documents((STANDARD_LIBRARY,), _LEARNED_SENTENCES)
+    return learn_vocabulary((sentence for _, _, sentences in documents for sentence in sentences), _LEARNED_SIZE)
+
+
+def _key(source):
+    """The model's path and when it was written: a run goes on, and a model may be replaced."""
+    try:
+        path = local_source(source.path) or source.path
+    except FileNotFoundError:
+        path = source.path
+    place = pathlib.Path(path)
+    return str(path), place.stat().st_mtime_ns if place.exists() else 0

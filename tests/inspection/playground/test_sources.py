@@ -1,0 +1,160 @@
+"""Which models are offered: those that were named, and those below a log directory; nothing else is read."""
+
+import json
+import os
+import shutil
+
+import pytest
+from helpers.playground import asking
+from werkzeug.test import Client
+
+from kbert.inspection.playground.app import PlaygroundApp
+from kbert.inspection.playground.sources import found_sources, named_sources
+
+
+@pytest.fixture
+def runs(home, tmp_path):
+    """A log directory: a finished run, an unfinished one with two checkpoints, a directory of a model, logs."""
+    root = tmp_path / "runs"
+    finished, unfinished = root / "finished", root / "deep" / "unfinished"
+    for run in (finished, unfinished):
+        (run / "logs" / "train").mkdir(parents=True)
+        (run / "settings.json").write_text("{}")
+    shutil.copytree(home / "models" / "fill_mask", finished / "model")
+    (finished / "metrics.json").write_text("{}")
+    (unfinished / "checkpoints" / "description").mkdir(parents=True)
+    for name in ("config.json", "vocab.txt"):
+        shutil.copy(home / "models" / "encoder" / name, unfinished / "checkpoints" / "description" / name)
+    for step in (200, 1000):
+        (unfinished / "checkpoints" / f"step-{step:010d}").mkdir()
+    shutil.copytree(home / "models" / "tagging", root / "tagger")
+    return root
+
+
+def listed(app):
+    response = Client(app).get("/api/models")
+    assert response.status_code == 200
+    return {model["name"]: model for model in response.json["models"]}
+
+
+def test_what_is_said_of_a_model(app, home):
+    models = listed(app)
+    assert list(models) == ["fill_mask", "encoder", "span", "tagging", "single", "pair", "regression"]
+    assert models["fill_mask"] == {
+        "name": "fill_mask",
+        "path": str(home / "models" / "fill_mask"),
+        "kind": "kbert",
+        "task": "pretraining",
+        "layers": 1,
+        "heads": 2,
+        "hidden_dim": 96,
+        "max_length": 19,
+        "views": ["masking", "next_sentence", "input_representation", "attention", "fill_mask"],
+        "note": "",
+    }
+    extra = {name: model["views"][4:] for name, model in models.items() if name != "fill_mask"}
+    assert extra == {
+        "encoder": [],
+        "span": ["question_answering"],
+        "tagging": ["entities"],
+        "single": ["classification"],
+        "pair": ["classification"],
+        "regression": ["classification"],
+    }
+
+
+def test_listing_loads_no_weights(app, home, monkeypatch):
+    monkeypatch.setattr("kbert.inspection.playground.playground_model.load_pretrained", None)
+    assert len(listed(PlaygroundApp([home / "models" / "span", home / "models" / "pair"]))) == 2
+
+
+def test_names(tmp_path):
+    def names(*paths):
+        return [source.name for source in named_sources(paths)]
+
+    paths = ("runs/tiny", "runs/tiny@2000", "runs/base/model", "saved/reviews/1", "org/bert")
+    assert names(*paths) == ["tiny", "tiny@2000", "base", "reviews", "bert"]
+    assert names("a/tiny", "b/tiny", "a/tiny") == ["a/tiny", "b/tiny"]
+
+
+def test_models_below_a_log_directory(runs, home):
+    app = PlaygroundApp([home / "models" / "single"], log_dirs=[runs])
+    models = listed(app)
+    assert list(models) == ["single", "deep/unfinished@200", "deep/unfinished@1000", "finished", "tagger"]
+    assert models["deep/unfinished@200"]["task"] == "encoder" and models["deep/unfinished@200"]["layers"] == 3
+    assert models["finished"]["task"] == "pretraining"
+    assert asking(app)("fill_mask", model="finished", text="a [MASK]")["fills"]
+    assert "deep/unfinished@200" not in listed(PlaygroundApp(log_dirs=[runs / "finished"]))
+    assert list(listed(PlaygroundApp(log_dirs=[runs / "tagger"]))) == ["tagger"]
+    assert list(listed(PlaygroundApp(log_dirs=[runs / "finished" / "logs"]))) == ["finished"]
+    steps = ["unfinished@200", "unfinished@1000"]
+    assert list(listed(PlaygroundApp(log_dirs=[runs / "deep" / "unfinished" / "logs"]))) == steps
+    assert listed(PlaygroundApp(log_dirs=[runs / "finished" / "logs" / "train"])) == {}
+
+
+def test_a_model_that_came_later_or_changed(runs, home, tmp_path):
+    app = PlaygroundApp(log_dirs=[runs])
+    ask = asking(app)
+    assert "expected one of the models" in ask("masking", 400, model="later", text="a")["error"]
+    shutil.copytree(home / "models" / "span", runs / "later")
+    assert ask("masking", model="later", text="a")["loss"] is None and "later" in listed(app)
+    assert "Received: a span model" in ask("entities", 400, model="later", text="a")["error"]
+    shutil.rmtree(runs / "later")
+    shutil.copytree(home / "models" / "tagging", tmp_path / "new")
+    os.utime(tmp_path / "new", ns=(1, 1))  # another time than before, whatever the clock's resolution
+    os.rename(tmp_path / "new", runs / "later")
+    assert ask("entities", model="later", text="a")["words"] == ["a"]
+
+
+def test_links_that_lead_out_are_not_followed(runs, home, tmp_path):
+    outside = tmp_path / "outside"
+    shutil.copytree(home / "models" / "span", outside)
+    (runs / "linked").symlink_to(outside)
+    (runs / "half").mkdir()
+    (runs / "half" / "model").symlink_to(outside)
+    shutil.copytree(home / "models" / "span", runs / "file")
+    (runs / "file" / "vocab.txt").unlink()
+    (runs / "file" / "vocab.txt").symlink_to(outside / "vocab.txt")
+    (runs / "inside").symlink_to(runs / "tagger")
+    names = [source.name for source in found_sources([runs])]
+    assert names == ["deep/unfinished@200", "deep/unfinished@1000", "finished", "tagger"]
+    ask = asking(PlaygroundApp(log_dirs=[runs]))
+    for name in ("linked", "half", "file", str(outside), "../outside", "tagger/../../outside"):
+        assert "expected one of the models" in ask("attention", 400, model=name, text="a")["error"]
+
+
+def test_what_cannot_be_read_says_why(runs):
+    config = runs / "tagger" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"nonsense": 1}))
+    (runs / "finished" / "model" / "config.json").write_text("{")
+    models = listed(PlaygroundApp(log_dirs=[runs]))
+    for name in ("tagger", "finished"):
+        assert models[name]["views"] == [] and models[name]["note"].startswith("It cannot be read: ")
+    ask = asking(PlaygroundApp(log_dirs=[runs]))
+    assert "config.json" in ask("masking", 400, model="finished", text="a")["error"]
+
+
+def test_places_that_are_not_there(tmp_path):
+    assert found_sources(["gs://bucket/logs", tmp_path / "none", tmp_path]) == []
+    assert "not" in asking(PlaygroundApp(vocabulary=tmp_path / "none.txt"))("masking", 400, text="a")["error"]
+
+
+def test_only_a_few_models_stay_in_memory(app, home, monkeypatch):
+    monkeypatch.setattr("kbert.inspection.playground.playground_models._LOADED", 2)
+    kinds = ("fill_mask", "encoder", "span")
+    small = PlaygroundApp([home / "models" / kind for kind in kinds], vocabulary=home / "vocab.txt")
+    ask = asking(small)
+    for kind in (*kinds, "fill_mask"):
+        assert ask("masking", model=kind, text="a film", seed=3)["tokens"]
+    assert len(small.api.models._loaded) == 2
+
+
+def test_a_vocabulary_is_learned_where_none_is_given(monkeypatch):
+    from kbert.benchmarks import installed_prose
+
+    sentences = ["The film is good and the song is bad.", "A very good film of Paris is never bad."] * 20
+    monkeypatch.setattr(installed_prose, "installed_documents", lambda *_: iter([("python", "m", sentences)]))
+    app = PlaygroundApp()
+    assert Client(app).get("/api/models").json == {"models": [], "vocabulary_default": True}
+    tokens = [token["token"] for token in asking(app)("masking", text="a good film")["tokens"]]
+    assert tokens == ["[CLS]", "a", "good", "film", "[SEP]"]

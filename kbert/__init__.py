@@ -28,6 +28,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "evaluate": "tasks.evaluate",
         "export": "serving.export",
         "finetune": "tasks.finetune",
+        "inspect": "inspection.inspect_model",
         "load_pretrained": "weights.load",
         "log_to_console": "training.console",
         "pretrain": "tasks.pretraining.pretrain",

@@ -64,6 +64,14 @@ def file(text: str) -> pathlib.Path:
     return pathlib.Path(text)
 
 
+def named_column(text: str) -> tuple[str, int]:
+    """NAME=NUMBER, a column of a file of words."""
+    name, equals, number = text.rpartition("=")
+    if not name or not equals or not number.removeprefix("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, such as pos=1. Received: {text}")
+    return name, int(number)
+
+
 _FLAGS = {
     "init": dict(
         metavar="SOURCE",

@@ -122,6 +122,7 @@ def test_the_public_names_have_the_arguments_of_the_design():
     arguments = {  # as design.md has them
         "audit": ["saved_model"],
         "export": ["pipeline", "directory", "version"],
+        "inspect": ["model"],
         "load_pretrained": ["source", "task"],
         "save_pretrained": ["model_or_pipeline", "directory", "format"],
         "Pipeline": ["preprocessor", "model", "answers"],

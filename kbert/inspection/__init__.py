@@ -6,6 +6,8 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "DevExamples": "examples.dev_examples",
+        "Inspection": "findings.inspection",
         "MaskedExamples": "examples.masked_examples",
+        "inspect": "inspect_model",
     },
 )

@@ -40,6 +40,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
         "--train", "<squad.json>", "--dev", "<squad.json>", "--init", "<init>", "--output", "<new>", *SHORT,
         "--max-query-length", 4, "--doc-stride", 4,
     ),
+    "inspect_model": ("--model", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
     "learn_vocabulary": ("--corpus", "<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
     "playground": ("--model", "<init>", "--vocab", "<vocab.txt>"),
     "predict": ("--model", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),
@@ -57,6 +58,10 @@ MORE = {  # other flags that take a path
     "embed_sentences": [("--model", "<init>", "--sts-b", "<glue>", "--output", "<new>")],
     "finetune_squad": [("--data", "<squad>", "--version", "2.0", "--init", "<init>", "--output", "<new>", *SHORT)],
     "submit_glue": [("--data", "<glue>", "--runs", "<runs>", "--output", "<new>")],
+    "inspect_model": [
+        ("--model", "<init>", "--output", "<new>", "--records", "<records>"),
+        ("--model", "<init>", "--output", "<new>", "--compare", "<classifier>"),
+    ],
     "benchmark": [("serve", "--model", "<init>"), ("input", "--vocab", "<vocab.txt>", "--corpus", "<corpus.txt>")],
     "convert_checkpoint": [("--from", "<init>", "--to", "kbert", "--vocab", "<vocab.txt>", "--output", "out")],
 }

@@ -37,7 +37,7 @@ class LogisticRegression:
 
 
 def fit_logistic_regression(
-    features, labels, num_classes: int, *, dev=None, l2: float = 1e-3, max_iterations: int = 200, patience: int = 10
+    features, labels, num_classes: int, *, dev=None, l2: float = 1e-2, max_iterations: int = 200, patience: int = 10
 ) -> LogisticRegression:
     """Minimises the mean cross-entropy + l2 / 2 · |kernel|² with L-BFGS on all examples; the same every time.
 

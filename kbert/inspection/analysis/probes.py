@@ -54,7 +54,7 @@ class LayerProbes:
         return dataclasses.asdict(self) | {"selectivity": self.selectivity, "best_layer": self.best_layer}
 
 
-def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-3) -> LayerProbes:
+def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> LayerProbes:
     """Trains a linear probe on every layer, and one with random labels beside it.
 
     Each probe is a multinomial logistic regression on standardised states, trained on nine tenths of the words at once

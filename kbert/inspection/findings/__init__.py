@@ -1,0 +1,1 @@
+"""What `kbert.inspect` has found, as pictures, TensorBoard data and a report."""

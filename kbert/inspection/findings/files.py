@@ -1,0 +1,62 @@
+"""What an inspection found → a directory of files: figures as JSON, pictures, the report."""
+
+import pathlib
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from kbert.files import check_directory_is_free, to_json, write_directory
+from kbert.inspection.findings.inspection import Inspection
+from kbert.inspection.findings.report import report_html
+from kbert.inspection.findings.views import pictures
+
+FIGURES, REPORT, PICTURES = "figures.json", "report.html", "pictures"
+
+
+def check_output(directory, overwrite: bool = False) -> None:
+    """Raises FileExistsError if there is something that `write_files` may not replace; call it before long work."""
+    check_place(directory)
+    check_directory_is_free(directory, (FIGURES, REPORT, PICTURES), overwrite)
+
+
+def check_place(directory) -> None:
+    """Raises NotADirectoryError if a directory cannot be made at a path, because a part of it is a file."""
+    path = pathlib.Path(directory).absolute()
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"Expected a directory. Received: {directory}, but {there} is a file.")
+
+
+def write_files(
+    found: Inspection, directory, overwrite: bool = False, drawn: Mapping[str, np.ndarray] | None = None
+) -> None:
+    """Writes ``figures.json``, ``report.html`` and ``pictures/*.png``, whole or not at all.
+
+    Args:
+        found: the result of `kbert.inspect`.
+        directory: where to.
+        overwrite: whether an inspection that is there may be replaced.
+        drawn: `pictures(found)`, where that is there already.
+
+    Raises:
+        FileExistsError: there is one, or there are other things.
+        FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
+    """
+    check_output(directory, overwrite)
+    write_directory(directory, lambda place: _write(found, place, pictures(found) if drawn is None else drawn))
+
+
+def _write(found, place, drawn):
+    (place / FIGURES).write_text(to_json(found.to_dict()), encoding="utf-8")
+    (place / REPORT).write_text(report_html(found), encoding="utf-8")
+    (place / PICTURES).mkdir()
+    for name, pixels in drawn.items():
+        write_png(place / PICTURES / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.png", pixels)
+
+
+def write_png(path: pathlib.Path, pixels: np.ndarray) -> None:
+    """Writes a picture, uint8 [height, width, 3]."""
+    from PIL import Image
+
+    Image.fromarray(pixels).save(path, "PNG", optimize=True)

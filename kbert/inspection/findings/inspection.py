@@ -1,0 +1,76 @@
+"""What `kbert.inspect` returns.
+
+Shapes: L layers, A heads, K layers with the embeddings.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kbert.inspection.analysis.probes import LayerProbes
+from kbert.inspection.analysis.text_states import TextStates
+from kbert.inspection.analysis.token_attributions import TokenAttributions
+from kbert.inspection.findings.projector import Embeddings
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Inspection:
+    """The figures about a model.
+
+    Attributes:
+        name: of the model, for headings.
+        model: task and sizes.
+        texts: the inspected texts: tokens, hidden states, attention.
+        statistics: name of `STATISTICS` → [L, A], means over the texts.
+        attributions: of each text, which tokens decided the answer; None: the model gives none to it.
+        probes: property → the scores of linear probes of each layer.
+        syntax: agreement of the heads with syntactic heads (`head_accuracy`), or None.
+        entities: attention within entities (`entity_attention`), or None.
+        similarity: linear CKA of the layers of this model and of the other, [K, K'], or None.
+        other: name of the other model, or None.
+        embeddings: what the projector shows.
+
+    Example::
+
+        found = kbert.inspect("runs/tiny", texts=["A charming journey."])
+        found.statistics["to_sep"].max(), found.texts[0].tokens
+    """
+
+    name: str
+    model: Mapping[str, Any]
+    texts: Sequence[TextStates]
+    statistics: Mapping[str, np.ndarray]
+    attributions: Sequence[TokenAttributions | None] = ()
+    probes: Mapping[str, LayerProbes] = dataclasses.field(default_factory=dict)
+    syntax: Mapping[str, Any] | None = None
+    entities: Mapping[str, Any] | None = None
+    similarity: np.ndarray | None = None
+    other: str | None = None
+    embeddings: Sequence[Embeddings] = ()
+
+    def __repr__(self):
+        return f"<Inspection of {self.name}: {len(self.texts)} texts, probes of {list(self.probes)}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, for JSON: all but attention, hidden states and embeddings themselves."""
+        return {
+            "name": self.name,
+            "model": dict(self.model),
+            "texts": [
+                {"texts": list(one.texts), "tokens": one.tokens, "truncated": one.truncated} for one in self.texts
+            ],
+            "head_statistics": _plain(self.statistics),
+            "attributions": [None if one is None else one.to_dict() for one in self.attributions],
+            "probes": {name: probes.to_dict() for name, probes in self.probes.items()},
+            "syntax": _plain(self.syntax),
+            "entities": _plain(self.entities),
+            "similarity": None if self.similarity is None else {"other": self.other, "cka": _plain(self.similarity)},
+        }
+
+
+def _plain(value):
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -1,0 +1,250 @@
+"""Looking into any model: attention, layers, embeddings, and which tokens decided an answer."""
+
+import logging
+import os
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbert.inspection.analysis.attention_statistics import mean_statistics
+from kbert.inspection.analysis.attribution_targets import ATTRIBUTED
+from kbert.inspection.analysis.probes import probe_layers
+from kbert.inspection.analysis.similarity import layer_similarity
+from kbert.inspection.analysis.text_states import text_states
+from kbert.inspection.analysis.token_attributions import BASELINES, token_attributions
+from kbert.inspection.analysis.word_states import mean_states, word_states
+from kbert.inspection.embeddings import labelled_vectors, word_embeddings
+from kbert.inspection.findings.files import check_output, check_place, write_files
+from kbert.inspection.findings.inspection import Inspection
+from kbert.inspection.findings.tensorboard_data import write_tensorboard
+from kbert.inspection.findings.views import pictures
+from kbert.inspection.labelled_data import LabelledWords, labelled_data
+from kbert.inspection.word_heads import heads_and_words
+
+_LOGGER = logging.getLogger("kbert")
+_TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
+_COMPARED = 2000  # words by which layers are compared
+_TEST_SHARE = 0.2  # of `data`, without `dev`
+
+
+def inspect(
+    model,
+    texts: Sequence | None = None,
+    data=None,
+    *,
+    dev=None,
+    compare=None,
+    tokenizer=None,
+    counts=None,
+    log_dir=None,
+    directory=None,
+    overwrite: bool = False,
+    name: str | None = None,
+    sequence_length: int = 128,
+    max_words: int = 5000,
+    max_vectors: int = 4000,
+    baseline: str = "[MASK]",
+    seed: int = 0,
+) -> Inspection:
+    """Looks into a model, and writes what it finds as TensorBoard data, as files and as one HTML report.
+
+    Of the texts: attention of every head, statistics of the heads, and, by integrated gradients, which tokens decided
+    the model's answer. Of labelled data: linear probes of each layer with a control task, and how the heads follow
+    entities and syntax. Of two models: how similar their layers are. Word embeddings, and vectors of the data with
+    their labels, go to TensorBoard's projector.
+
+    Args:
+        model: a kbert model, a pipeline, or what `kbert.load_pretrained` takes.
+        texts: strings, or tuples of two strings (a question and its context; a pair); a model with a masked-LM head
+            reads ``[MASK]`` in them. None: two sentences of English.
+        data: labelled words or texts, see `kbert.inspection.labelled_data`: mappings of columns, or examples of
+            `kbert.tasks.Tagging` or a text task.
+        dev: others, on which probes are scored; None: a fifth of `data`, drawn by `seed`.
+        compare: another model in any form that `model` takes, such as the one before fine-tuning.
+        tokenizer: `kbert.BertTokenizer`, for a model that was loaded without one.
+        counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.unigrams.token_counts`): the
+            projector then has the most frequent tokens, with their frequencies.
+        log_dir: TensorBoard's log directory; gets the run ``inspection``.
+        directory: gets ``report.html``, ``figures.json`` and ``pictures/``.
+        overwrite: whether an inspection that is in `directory` may be replaced.
+        name: of the model in headings; None: its directory, or its class.
+        sequence_length: tokens of a text or window, at most the encoder's.
+        max_words: words (or texts) of `data`, and of `dev`, that are read.
+        max_vectors: that the projector is given of each kind.
+        baseline: of the integrated gradients: "[MASK]", "[PAD]", "[UNK]" or "zero".
+        seed: decides control tasks and what is held out; the result is the same every time.
+
+    Returns:
+        `Inspection`: the figures.
+
+    Raises:
+        ValueError, TypeError: an argument that is not as described; the message names it.
+        FileExistsError, NotADirectoryError: `directory` holds something, or a file is in its place.
+
+    Example::
+
+        found = kbert.inspect("runs/sst2", ["A charming journey."], directory="runs/sst2/inspection")
+        found.attributions[0].attributions
+    """
+    if directory is not None:
+        check_output(directory, overwrite)
+    if log_dir is not None:
+        check_place(log_dir)
+    counted = {"sequence_length": sequence_length, "max_words": max_words, "max_vectors": max_vectors}
+    for argument, value in counted.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"inspect: `{argument}` must be an integer of at least 1. Received: {value!r}")
+    if baseline not in BASELINES:
+        raise ValueError(f"inspect: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
+    name = name or _name(model)
+    model, tokenizer, labels = _resolve(model, tokenizer, "model")
+    other = None if compare is None else _resolve(compare, None, "compare", tokenizer)
+    texts = _checked_texts(texts)
+    data, dev = _checked_data(data, dev)
+    encoder, config = model.encoder, model.config
+    states = text_states(encoder, _reading_masks(model, tokenizer), texts, sequence_length)
+    attributions = [None] * len(states)
+    if model.task in ATTRIBUTED:
+        options = {"labels": labels, "baseline": baseline}
+        attributions = [token_attributions(model, tokenizer, one, **options) for one in states]
+    _warn(states, attributions)
+    embeddings = [word_embeddings(encoder, tokenizer, counts, max_vectors)]
+    found, words = {}, None
+    if data is not None:
+        train, words = _split(data.up_to(max_words), None if dev is None else dev.up_to(max_words), seed)
+        of_train, of_test = (_vectors(encoder, tokenizer, part, sequence_length) for part in (train, words))
+        found["probes"] = _probes(train, words, of_train, of_test, seed)
+        embeddings.append(labelled_vectors(words, of_test[:, -1], max_vectors))
+        if isinstance(words, LabelledWords):
+            found |= heads_and_words(encoder, tokenizer, words, sequence_length)
+    if compare is not None:
+        some = (words or LabelledWords([_words_of(text) for text in texts], {})).up_to(_COMPARED)
+        pair = ((encoder, tokenizer), (other[0].encoder, other[1]))
+        similarity = layer_similarity(*(_vectors(*one, some, sequence_length) for one in pair))
+        found |= {"other": _name(compare), "similarity": similarity}
+    sizes = {"layers": config.num_layers, "heads": config.num_heads, "hidden_dim": config.hidden_dim}
+    facts = {"task": model.task, **sizes, "vocabulary_size": config.vocabulary_size, "parameters": model.count_params()}
+    statistics = mean_statistics([one.attention for one in states], [one.tokens for one in states])
+    result = Inspection(name, facts, states, statistics, attributions, embeddings=embeddings, **found)
+    drawn = pictures(result) if log_dir is not None or directory is not None else None
+    if log_dir is not None:
+        write_tensorboard(result, log_dir, drawn)
+    if directory is not None:
+        write_files(result, directory, overwrite, drawn)
+    return result
+
+
+def _resolve(model, tokenizer, argument, default=None):
+    """(model, tokenizer, names of its labels) of whatever was given."""
+    if isinstance(model, str | os.PathLike):
+        from kbert.weights.load import load_pretrained
+
+        model = load_pretrained(model)
+    labels = getattr(getattr(model, "answers", None), "labels", None)
+    if hasattr(model, "preprocessor"):
+        tokenizer, model = tokenizer or model.tokenizer, model.model
+    if not hasattr(model, "encoder") or not hasattr(model, "config"):
+        raise TypeError(
+            f"inspect: `{argument}` must be a kbert model, a pipeline, or the path of one. Received: "
+            f"{type(model).__name__}"
+        )
+    pretrained = getattr(model, "pretrained", None)
+    tokenizer = tokenizer or getattr(pretrained, "tokenizer", None) or default
+    labels = labels or getattr(getattr(pretrained, "settings", None), "labels", None)
+    if tokenizer is None:
+        raise ValueError(f"inspect: pass `tokenizer`: the `{argument}` was not loaded with one. Received: None")
+    if tokenizer.vocabulary_size != model.config.vocabulary_size:
+        raise ValueError(
+            f"inspect: `tokenizer` must have as many tokens as the table of the `{argument}` has rows "
+            f"({model.config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
+        )
+    return model, tokenizer, labels
+
+
+def _name(model):
+    if isinstance(model, str | os.PathLike):
+        path = pathlib.Path(model)
+        return path.parent.name if path.name == "model" and path.parent.name else path.name or str(path)
+    return f"{type(getattr(model, 'model', model)).__name__}"
+
+
+def _checked_texts(texts):
+    texts = list(_TEXTS if texts is None else [texts] if isinstance(texts, str) else texts)
+    for number, text in enumerate(texts):
+        parts = (text,) if isinstance(text, str) else text
+        is_right = isinstance(parts, tuple | list) and all(isinstance(part, str) for part in parts)
+        if not is_right or not 1 <= len(parts) <= 2:
+            raise ValueError(
+                f"inspect: `texts`[{number}]: expected a string, or a tuple of two strings. Received: {text!r}"
+            )
+    if not texts:
+        raise ValueError("inspect: `texts`: expected at least one text, or None. Received: none")
+    return texts
+
+
+def _checked_data(data, dev):
+    data = None if data is None else labelled_data(data, "data")
+    dev = None if dev is None else labelled_data(dev, "dev")
+    if dev is not None and data is None:
+        raise ValueError("inspect: `dev` is what probes that were trained on `data` are scored on. Received: no `data`")
+    if dev is not None and type(dev) is not type(data):
+        kinds = {True: "labelled words", False: "labelled texts"}
+        wanted, received = (kinds[isinstance(one, LabelledWords)] for one in (data, dev))
+        raise ValueError(f"inspect: `dev`: expected {wanted}, as `data` has. Received: {received}")
+    return data, dev
+
+
+def _reading_masks(model, tokenizer):
+    """The tokenizer, or one that reads [MASK] in texts for a model that can fill it."""
+    has_head = any(layer.name == "masked_lm_head" for layer in model.layers)
+    if not has_head or tokenizer.special_tokens_in_text:
+        return tokenizer
+    return type(tokenizer)(tokenizer.vocabulary, **{**tokenizer.settings(), "special_tokens_in_text": True})
+
+
+def _warn(states, attributions):
+    for number, one in enumerate(states):
+        if one.truncated:
+            _LOGGER.warning("texts[%d]: %d tokens did not fit and were not read", number, one.truncated)
+    for number, one in enumerate(attributions):
+        if one is not None and not one.is_complete:
+            _LOGGER.warning("texts[%d]: attributions are off by %.2g%% of what they explain", number, 100 * one.error)
+
+
+def _words_of(text):
+    return (text if isinstance(text, str) else " ".join(text)).split() or ["."]
+
+
+def _split(data, dev, seed):
+    if dev is not None:
+        return data, dev
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(data))
+    count = max(1, round(_TEST_SHARE * len(data)))
+    if count >= len(data):
+        raise ValueError(
+            f"inspect: `data`: expected at least two sentences or texts, or `dev` beside it. Received: {len(data)}"
+        )
+    return data.take(np.sort(order[count:]).tolist()), data.take(np.sort(order[:count]).tolist())
+
+
+def _vectors(encoder, tokenizer, part, sequence_length):
+    if isinstance(part, LabelledWords):
+        return word_states(encoder, tokenizer, part.words, sequence_length=sequence_length)
+    return mean_states(encoder, tokenizer, part.texts, sequence_length=sequence_length)
+
+
+def _probes(train, test, of_train, of_test, seed):
+    their, found = test.properties(), {}
+    for name, labels in train.properties().items():
+        if name not in their:
+            raise ValueError(f"inspect: `dev`: expected the columns of `data`. Received: none called {name!r}")
+        parts = (of_train, labels, train.types()), (of_test, their[name], test.types())
+        if len(set(labels)) > 1:
+            found[name] = probe_layers(name, *parts, seed=seed)
+            _LOGGER.info(
+                "probe of %s: best layer %d, accuracy %.3f", name, found[name].best_layer, max(found[name].accuracy)
+            )
+        else:
+            _LOGGER.warning("no probe of %s: all words have the label %r", name, labels[0])
+    return found

@@ -1,0 +1,159 @@
+"""Labelled words and texts in memory, as `kbert.inspect` takes them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+_LAST_POSITION = 15  # words further behind count as this one
+_TAKES = (
+    "a mapping of columns, `words` (lists of words) or `text` (strings), with labels beside them, or the examples of a "
+    "tagging or text task"
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelledWords:
+    """Sentences of words with labels.
+
+    Attributes:
+        words: of each sentence.
+        labels: name of the property → labels of each sentence's words.
+        tags: entities of each sentence in IOB2, or None.
+        heads: number of the syntactic head of each word, from 0, -1 for the root, or None.
+    """
+
+    words: Sequence[Sequence[str]]
+    labels: Mapping[str, Sequence[Sequence[str]]]
+    tags: Sequence[Sequence[str]] | None = None
+    heads: Sequence[Sequence[int]] | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The sentences with their words joined by spaces."""
+        return [" ".join(words) for words in self.words]
+
+    def up_to(self, count: int) -> "LabelledWords":
+        """The first sentences, until they have so many words."""
+        ends = np.cumsum([len(words) for words in self.words])
+        return self.take(range(int(np.searchsorted(ends, count)) + 1) if ends[-1] > count else range(len(ends)))
+
+    def take(self, rows) -> "LabelledWords":
+        """The sentences of these numbers."""
+
+        def some(column):
+            return None if column is None else [column[row] for row in rows]
+
+        labels = {name: some(column) for name, column in self.labels.items()}
+        return LabelledWords(some(self.words), labels, some(self.tags), some(self.heads))
+
+    def __len__(self):
+        return len(self.words)
+
+    def types(self) -> list[str]:
+        """All words, one after another: the word types of the control tasks."""
+        return [word for words in self.words for word in words]
+
+    def properties(self) -> dict[str, list[str]]:
+        """Name → labels of all words, one after another; the words' position in their sentence is one more."""
+        flat = {name: [label for labels in column for label in labels] for name, column in self.labels.items()}
+        position = [f"{min(n, _LAST_POSITION):02}" for words in self.words for n in range(len(words))]
+        return flat | {"position": position}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelledTexts:
+    """Texts, or pairs of texts, with labels.
+
+    Attributes:
+        texts: strings, or tuples of two.
+        labels: name of the property → the texts' labels.
+    """
+
+    texts: Sequence
+    labels: Mapping[str, Sequence[str]]
+
+    def up_to(self, count: int) -> "LabelledTexts":
+        """The first texts."""
+        return self.take(range(min(count, len(self.texts))))
+
+    def take(self, rows) -> "LabelledTexts":
+        """The texts of these numbers."""
+        labels = {name: [column[row] for row in rows] for name, column in self.labels.items()}
+        return LabelledTexts([self.texts[row] for row in rows], labels)
+
+    def __len__(self):
+        return len(self.texts)
+
+    def types(self) -> list:
+        """The texts themselves: the types of the control tasks."""
+        return list(self.texts)
+
+    def properties(self) -> dict[str, list[str]]:
+        """Name → labels of the texts."""
+        return {name: list(column) for name, column in self.labels.items()}
+
+
+def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts:
+    """Labelled words or texts, from any of the forms that `kbert.inspect` takes.
+
+    Args:
+        data: a mapping with ``words`` (lists of words; ``tags``: their entities in IOB2, ``heads``: the number of each
+            word's syntactic head from 0, -1 for the root; every other column: labels of the words), or with ``text``
+            (strings, and ``text_pair``; every other column: labels of the texts); or examples of `kbert.tasks.Tagging`
+            (``words`` and ``tags``) or of a text task (``texts`` and ``labels``).
+        argument: what messages call it.
+
+    Raises:
+        TypeError: none of these.
+        ValueError: columns of different lengths, sentences with more or fewer labels than words, no rows or no labels;
+            the message names the row.
+
+    Example::
+
+        labelled_data({"words": [["EU", "rejects"]], "pos": [["NNP", "VBZ"]]}).properties()["pos"]  # ["NNP", "VBZ"]
+    """
+    if isinstance(data, LabelledWords | LabelledTexts):
+        return data
+    if isinstance(data, Mapping):
+        columns = dict(data)
+    elif hasattr(data, "words") and hasattr(data, "tags"):
+        columns = {"words": data.words, "tags": data.tags}
+    elif hasattr(data, "texts") and hasattr(data, "labels"):
+        names = getattr(data, "label_names", None)
+        labels = [names[n] if names else str(n) for n in data.labels]
+        columns = {"text": data.texts, "label": labels}
+        if getattr(data, "text_pairs", None) is not None:
+            columns["text_pair"] = data.text_pairs
+    else:
+        raise TypeError(f"inspect: `{argument}` must be {_TAKES}. Received: {type(data).__name__}")
+    if not {"words", "text"} & set(columns):
+        raise ValueError(f"inspect: `{argument}` must be {_TAKES}. Received: the columns {sorted(columns)}")
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) > 1 or 0 in sizes.values():
+        raise ValueError(f"inspect: `{argument}`: expected columns of one length, at least one row. Received: {sizes}")
+    return _words(columns, argument) if "words" in columns else _texts(columns, argument)
+
+
+def _words(columns, argument):
+    words = columns.pop("words")
+    for name, column in columns.items():
+        for row, (some, labels) in enumerate(zip(words, column, strict=True)):
+            if isinstance(labels, str) or len(labels) != len(some) or not len(some):
+                raise ValueError(
+                    f"inspect: `{argument}`, sentence {row}: expected {len(some)} of {name!r}, one for each word, and "
+                    f"at least one word. Received: {labels!r}"
+                )
+    tags, heads = columns.pop("tags", None), columns.pop("heads", None)
+    labels = {name: [list(map(str, some)) for some in column] for name, column in columns.items()}
+    if tags is not None:
+        labels["entity type"] = [[tag.partition("-")[2] or tag for tag in some] for some in tags]
+    return LabelledWords(words, labels, tags, heads)
+
+
+def _texts(columns, argument):
+    texts, pairs = columns.pop("text"), columns.pop("text_pair", None)
+    if not columns:
+        raise ValueError(f"inspect: `{argument}`: expected a column of labels beside the texts. Received: none")
+    texts = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+    return LabelledTexts(texts, {name: list(map(str, column)) for name, column in columns.items()})

@@ -1,0 +1,53 @@
+"""How the heads of an encoder follow annotated sentences.
+
+Shapes: S sequence, W words, L layers, A heads.
+"""
+
+import numpy as np
+
+from kbert.inspection.analysis.head_agreement import entity_attention, head_accuracy, word_attention
+from kbert.inspection.analysis.text_states import seeing_encoder, states_and_attention
+from kbert.inspection.labelled_data import LabelledWords
+
+_SENTENCES = 200  # that are read, of several words; more would change the shares by little
+
+
+def heads_and_words(encoder, tokenizer, data: LabelledWords, sequence_length: int = 128) -> dict:
+    """Agreement of the heads with syntax and entities, as far as `data` has them.
+
+    Sentences that do not fit into a window are skipped.
+
+    Args:
+        encoder: `BertEncoder`.
+        tokenizer: `kbert.BertTokenizer` of its vocabulary.
+        data: the sentences.
+        sequence_length: tokens of a window.
+
+    Returns:
+        dict with ``syntax`` (`head_accuracy`) where there are heads, and ``entities`` (`entity_attention`) where there
+        are tags with entities of several words.
+    """
+    if data.tags is None and data.heads is None:
+        return {}
+    attention, rows, seeing = [], [], seeing_encoder(encoder)
+    length = min(sequence_length, encoder.config.max_sequence_length)
+    for row, words in enumerate(data.words):
+        if len(rows) == _SENTENCES:
+            break
+        pieces = [ids or [tokenizer.unk_id] for ids in tokenizer(list(words)).to_list()]
+        ids = [tokenizer.cls_id, *(n for piece in pieces for n in piece), tokenizer.sep_id]
+        if len(words) < 2 or len(ids) > length:
+            continue
+        word_of_token = np.array([-1, *(n for n, piece in enumerate(pieces) for _ in piece), -1])
+        ids = np.array([ids], "int32")
+        batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": np.ones(ids.shape, bool)}
+        attention.append(word_attention(states_and_attention(seeing, batch)[1], word_of_token))
+        rows.append(row)
+    found = {}
+    if attention and data.heads is not None:
+        found["syntax"] = head_accuracy(attention, [data.heads[row] for row in rows])
+    if attention and data.tags is not None:
+        entities = entity_attention(attention, [data.tags[row] for row in rows])
+        if entities["words"]:
+            found["entities"] = entities
+    return found

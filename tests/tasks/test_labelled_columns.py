@@ -1,0 +1,70 @@
+"""Files of labels of any kind, as columns."""
+
+import pytest
+
+from kbert.tasks.labelled_columns import read_labelled_columns
+
+CONLL = """-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+Blackburn NNP I-NP I-PER
+"""
+CONLLU = """# text = They buy
+1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj
+1-2\tTheybuy\t_\t_\t_\t_\t_\t_
+1.1\t_\t_\t_\t_\t_\t_\t_
+2\tbuy\tbuy\tVERB\tVBP\t_\t0\troot
+
+1\tNo\tno\tINTJ\tUH\t_\t0\troot
+"""
+
+
+def write(path, text):
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_columns_of_words(tmp_path):
+    found = read_labelled_columns(write(tmp_path / "eng.train", CONLL), {"pos": 1, "tags": -1})
+    assert found == {
+        "words": [["EU", "rejects"], ["Peter", "Blackburn"]],
+        "pos": [["NNP", "VBZ"], ["NNP", "NNP"]],
+        "tags": [["B-ORG", "O"], ["B-PER", "I-PER"]],
+    }
+    assert set(read_labelled_columns(tmp_path / "eng.train")) == {"words", "tags"}
+
+
+def test_universal_dependencies(tmp_path):
+    found = read_labelled_columns(write(tmp_path / "en.conllu", CONLLU), {"pos": 3, "heads": 6})
+    assert found == {"words": [["They", "buy"], ["No"]], "pos": [["PRON", "VERB"], ["INTJ"]], "heads": [[1, -1], [-1]]}
+
+
+def test_tables_of_texts(tmp_path):
+    path = write(tmp_path / "a.csv", "review,stars,other\ngood,5,x\nbad,1,y\n")
+    found = read_labelled_columns(path, text="review", label="stars")
+    assert found == {"text": ["good", "bad"], "stars": ["5", "1"]}
+    assert read_labelled_columns(path, text="review", label="stars", text_pair="other")["text_pair"] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "text, columns, message",
+    [
+        (CONLL, {"pos": 4}, "line 3: expected 'pos' in column 4 .* Received: 4 columns"),
+        (CONLL, {"tags": 1}, "expected O or a tag like B-PER .*; give other labels another name than 'tags'"),
+        ("a B-X\nb E-X\nc I-X\n", {"tags": 1}, "sentence at line 1: "),
+        (
+            "a 1\nb 3\n",
+            {"heads": 1},
+            r"line 2: expected .* a word's head, from 0 \(the root\) to 2. Received: '3'",
+        ),
+        ("a x\n", {"heads": 1}, "line 1: .* Received: 'x'"),
+        ("\n-DOCSTART- O\n", {"tags": 1}, "expected words in columns"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path, text, columns, message):
+    path = write(tmp_path / "words.txt", text)
+    with pytest.raises(ValueError, match=f"{path}.*{message}"):
+        read_labelled_columns(path, columns)

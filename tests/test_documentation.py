@@ -45,3 +45,9 @@ def test_the_readme_has_the_two_commands():
     assert commands["main"].endswith("recipes/quickstart.py")
     assert 'install -e ".[test]"' in commands["test"] and commands["test"].endswith("-m pytest")
     assert "<!-- test command -->" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_pictures_are_small_and_shown():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for path in (ROOT / "docs/images").iterdir():
+        assert path.stat().st_size < 150_000 and f"](images/{path.name})" in text, path.name

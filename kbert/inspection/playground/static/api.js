@@ -15,7 +15,8 @@ async function request(address, options) {
   try {
     return await read(await fetch(address, { cache: "no-store", ...options }));
   } catch (error) {
-    if (error instanceof TypeError) throw new Error("The program that serves this page does not answer. Does it still run?");
+    if (error instanceof TypeError)
+      throw new Error("The program that serves this page does not answer. Does it still run?");
     throw error;
   }
 }

@@ -38,14 +38,24 @@ function headGrid(answer, choose) {
   };
   const cell = (layer, head) => {
     const name = `layer ${layer + 1}, ${head === null ? "mean of its heads" : `head ${head + 1}`}`;
-    const button = element("button", { type: "button", class: "head", "aria-pressed": "false", dataset: { layer, head: head ?? "mean", name } });
+    const button = element("button", {
+      type: "button",
+      class: "head",
+      "aria-pressed": "false",
+      dataset: { layer, head: head ?? "mean", name },
+    });
     button.addEventListener("click", () => press(layer, head));
     buttons.set(`${layer} ${head}`, button);
     return element("td", {}, button);
   };
   const numbers = Array.from({ length: heads }, (_, head) => head);
   const rows = order.map((layer) =>
-    element("tr", {}, element("th", { scope: "row" }, `layer ${layer + 1}`), [...numbers, null].map((head) => cell(layer, head))),
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, `layer ${layer + 1}`),
+      [...numbers, null].map((head) => cell(layer, head)),
+    ),
   );
   const names = ["", ...numbers.map((head) => `head ${head + 1}`), "mean"];
   const grid = table(names, rows);
@@ -73,12 +83,19 @@ function hiddenNorms(answer) {
   const largest = Math.max(...norms.flat(), 1e-9);
   const rows = norms
     .map((row, layer) => {
-      const cells = row.map((norm) => element("td", { class: "heat number", style: { "--share": (norm / largest).toFixed(3) } }, short(norm)));
+      const cells = row.map((norm) =>
+        element("td", { class: "heat number", style: { "--share": (norm / largest).toFixed(3) } }, short(norm)),
+      );
       return element("tr", {}, element("th", { scope: "row" }, layer ? `layer ${layer}` : "embeddings"), cells);
     })
     .reverse();
   const names = ["", ...answer.tokens.map(({ token }) => token)];
-  return element("details", {}, element("summary", {}, "Norms of the hidden states, layer by layer"), scrollable("Norms", table(names, rows)));
+  return element(
+    "details",
+    {},
+    element("summary", {}, "Norms of the hidden states, layer by layer"),
+    scrollable("Norms", table(names, rows)),
+  );
 }
 
 function show(answer, context) {
@@ -105,7 +122,11 @@ function show(answer, context) {
   }
 
   const grid = headGrid(answer, choose);
-  const statistic = choice("What the numbers of the heads are", { name: "statistic", choices: STATISTICS, value: "entropy" });
+  const statistic = choice("What the numbers of the heads are", {
+    name: "statistic",
+    choices: STATISTICS,
+    value: "entropy",
+  });
   statistic.select.addEventListener("change", () => grid.fill(statistic.value));
   grid.fill(statistic.value);
   grid.node.querySelector('[data-layer="0"][data-head="0"]')?.setAttribute("aria-pressed", "true");
@@ -118,7 +139,7 @@ export default {
   name: "attention",
   title: "Attention and layers",
   tab: "Attention",
-  what: "In every layer each head lets a token gather from the others; point at a token to see where it looks, and choose a head in the table.",
+  what: "In every layer each head lets a token gather from the others: choose a head, and point at a token.",
   source: "the paper, section 3, model architecture; Vaswani et al. 2017, section 3.2",
   needs: "A kbert directory shows its attention; a SavedModel gives only answers.",
   form,

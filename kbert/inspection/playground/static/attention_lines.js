@@ -14,7 +14,16 @@ function lines(probabilities, chosen) {
       if (weight < (chosen === null ? LEAST : 0.001)) return;
       const width = 0.5 + 4 * weight;
       const [y1, y2] = [(from + 0.5) * ROW, (to + 0.5) * ROW];
-      parts.push(svg("line", { x1: 0, y1, x2: 100, y2, "stroke-opacity": Math.min(1, 0.1 + weight).toFixed(3), "stroke-width": width.toFixed(2) }));
+      parts.push(
+        svg("line", {
+          x1: 0,
+          y1,
+          x2: 100,
+          y2,
+          "stroke-opacity": Math.min(1, 0.1 + weight).toFixed(3),
+          "stroke-width": width.toFixed(2),
+        }),
+      );
     });
   });
   return parts;
@@ -27,13 +36,28 @@ function lines(probabilities, chosen) {
  */
 export function drawAttention(tokens, probabilities, pinned, pin) {
   const height = tokens.length * ROW;
-  const drawing = svg("svg", { viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", height, class: "lines", "aria-hidden": "true" });
+  const drawing = svg("svg", {
+    viewBox: `0 0 100 ${height}`,
+    preserveAspectRatio: "none",
+    height,
+    class: "lines",
+    "aria-hidden": "true",
+  });
   const weights = tokens.map(() => element("span", { class: "weight" }));
   const right = tokens.map(({ token }, index) =>
-    element("li", { style: { "--share": "0" } }, element("span", { class: "name", dir: "auto" }, token), weights[index]),
+    element(
+      "li",
+      { style: { "--share": "0" } },
+      element("span", { class: "name", dir: "auto" }, token),
+      weights[index],
+    ),
   );
   const buttons = tokens.map(({ token, position }) =>
-    element("button", { type: "button", class: "query", "aria-pressed": "false", dir: "auto", dataset: { position } }, token),
+    element(
+      "button",
+      { type: "button", class: "query", "aria-pressed": "false", dir: "auto", dataset: { position } },
+      token,
+    ),
   );
   const words = element("p", { class: "hint", role: "status" });
 
@@ -49,11 +73,12 @@ export function drawAttention(tokens, probabilities, pinned, pin) {
     if (index === null) {
       words.textContent = tooMany
         ? "Point at a token on the left to see where it looks; so many tokens are not drawn all at once."
-        : `Every line is a weight of at least ${percent(LEAST)}. Point at a token on the left, or move to it with the keys.`;
+        : `Lines are weights of at least ${percent(LEAST)}. Point at a token on the left, or go there with the keys.`;
       return;
     }
-    const best = probabilities[index].indexOf(Math.max(...probabilities[index]));
-    words.textContent = `“${tokens[index].token}” looks most at “${tokens[best].token}” (position ${tokens[best].position}): ${percent(probabilities[index][best])}.`;
+    const most = Math.max(...probabilities[index]);
+    const { token, position } = tokens[probabilities[index].indexOf(most)];
+    words.textContent = `“${tokens[index].token}” looks most at “${token}” (position ${position}): ${percent(most)}.`;
   }
 
   buttons.forEach((button, index) => {

@@ -17,9 +17,13 @@ function form(session) {
 }
 
 function show(answer) {
-  if (answer.label === undefined) return [element("p", { class: "summary" }, "Score: ", element("b", {}, short(answer.score)))];
+  if (answer.label === undefined)
+    return [element("p", { class: "summary" }, "Score: ", element("b", {}, short(answer.score)))];
   const rows = answer.probabilities.map(({ label, probability }) => [label, probability]);
-  return [element("p", { class: "summary" }, "Label: ", element("b", { dir: "auto" }, answer.label)), bars(rows, { label: "Labels" })];
+  return [
+    element("p", { class: "summary" }, "Label: ", element("b", { dir: "auto" }, answer.label)),
+    bars(rows, { label: "Labels" }),
+  ];
 }
 
 export default {

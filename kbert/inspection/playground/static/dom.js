@@ -5,7 +5,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element. Properties: `on…` listens, `dataset` and `style` are objects, true and false are bare attributes. */
+/** An HTML element. Of its properties `on…` listens, `dataset` and `style` are objects, true is a bare attribute. */
 export function element(name, properties = {}, ...children) {
   return fill(document.createElement(name), properties, children);
 }

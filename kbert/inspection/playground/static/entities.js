@@ -14,15 +14,28 @@ function show(answer, { body }) {
   const types = [...new Set(answer.entities.map(({ type }) => type))].sort();
   const spans = answer.entities.map(({ start, end, type }) => ({ start, end, label: type, kind: types.indexOf(type) }));
   const rows = answer.entities.map(({ text, type, score }) =>
-    element("tr", {}, element("td", { dir: "auto" }, text), element("td", {}, type), element("td", { class: "number" }, percent(score))),
+    element(
+      "tr",
+      {},
+      element("td", { dir: "auto" }, text),
+      element("td", {}, type),
+      element("td", { class: "number" }, percent(score)),
+    ),
   );
   const words = answer.words.map((word, index) =>
     element("tr", {}, element("td", { dir: "auto" }, word), element("td", {}, answer.tags[index])),
   );
   return [
     markedText(body.text, spans),
-    rows.length ? scrollable("Entities", table(["entity", "type", "score"], rows)) : element("p", { class: "note" }, "No entity was found."),
-    element("details", {}, element("summary", {}, "The tag of each word"), scrollable("Tags", table(["word", "tag"], words))),
+    rows.length
+      ? scrollable("Entities", table(["entity", "type", "score"], rows))
+      : element("p", { class: "note" }, "No entity was found."),
+    element(
+      "details",
+      {},
+      element("summary", {}, "The tag of each word"),
+      scrollable("Tags", table(["word", "tag"], words)),
+    ),
   ];
 }
 

@@ -22,7 +22,8 @@ function form() {
 }
 
 function show(answer) {
-  if (!answer.fills.length) return [element("p", { class: "note" }, "The text has no [MASK]: put one where a word shall be proposed.")];
+  if (!answer.fills.length)
+    return [element("p", { class: "note" }, "The text has no [MASK]: put one where a word shall be proposed.")];
   const lists = answer.fills.map(({ position, candidates }, number) => {
     const rows = candidates.map(({ token, probability }) => [token, probability]);
     const place = position === null ? "" : `, at position ${position}`; // a SavedModel does not say it

@@ -14,7 +14,16 @@ import { Session, modelChooser } from "./session.js";
 import { appearance } from "./theme.js";
 import { errorNote, viewPanel } from "./view_panel.js";
 
-const VIEWS = [masking, nextSentence, inputRepresentation, attention, fillMask, questionAnswering, entities, classification];
+const VIEWS = [
+  masking,
+  nextSentence,
+  inputRepresentation,
+  attention,
+  fillMask,
+  questionAnswering,
+  entities,
+  classification,
+];
 
 /** Builds the whole page in the document's body. */
 export async function render() {
@@ -49,7 +58,11 @@ function page(session) {
   const panels = new Map(); // made when they are first seen
   const place = element("div", { class: "panels" });
   const tabs = VIEWS.map((view) =>
-    element("button", { type: "button", role: "tab", id: `tab-${view.name}`, "aria-controls": "panel", dataset: { tab: view.name } }, view.tab ?? view.title),
+    element(
+      "button",
+      { type: "button", role: "tab", id: `tab-${view.name}`, "aria-controls": "panel", dataset: { tab: view.name } },
+      view.tab ?? view.title,
+    ),
   );
   let open = null;
 

@@ -26,23 +26,31 @@ function form(session) {
   };
 }
 
+const largestOf = (vectors) => Math.max(...vectors.flat().map(Math.abs), 1e-9);
+
 function strips({ vectors, norms }) {
-  const largest = Math.max(...PARTS.map(([name]) => Math.max(...vectors[name].map(Math.abs))), 1e-9);
+  const { normalized, ...added } = vectors;
+  const scales = { added: largestOf(Object.values(added)), normalized: largestOf([normalized]) };
   const rows = PARTS.map(([name, title, sign]) =>
     element(
       "figure",
       { class: "strip", dataset: { part: name } },
       element("figcaption", {}, element("b", {}, sign, title), ` norm ${short(norms[name])}`),
-      strip(vectors[name], largest, `${title}: ${vectors[name].length} numbers`),
+      strip(vectors[name], scales[name] ?? scales.added, `${title}: ${vectors[name].length} numbers`),
     ),
   );
-  const words = "Each bar is one number of the vector, above the line if positive and below if negative; all five have one scale.";
+  const words =
+    "Each bar is a number of the vector, above the line if positive, below if negative. The embeddings and their sum " +
+    `have one scale (highest bar: ${short(scales.added)}), LayerNorm's output its own (${short(scales.normalized)}).`;
   return [...rows, element("p", { class: "hint" }, words)];
 }
 
 function details({ position, token, id, segment }) {
   const cells = { position, token, id, segment: `${segment} (${segment ? "B" : "A"})` };
-  const items = Object.entries(cells).map(([name, value]) => [element("dt", {}, name), element("dd", { dir: "auto" }, value)]);
+  const items = Object.entries(cells).map(([name, value]) => [
+    element("dt", {}, name),
+    element("dd", { dir: "auto" }, value),
+  ]);
   return element("dl", { class: "facts" }, items);
 }
 
@@ -77,7 +85,7 @@ export default {
   name: "input_representation",
   title: "Input representation",
   tab: "Input",
-  what: "What enters the encoder is the sum of three embeddings for each token: of the token, of its segment and of its position.",
+  what: "What enters the encoder is a sum of three embeddings: of the token, of its segment and of its position.",
   source: "the paper, section 3, figure 2",
   needs: "",
   form,

@@ -13,7 +13,8 @@ function form(session) {
   const mask = slider("… of these, replaced by [MASK]", { name: "mask_token_rate", value: 0.8 });
   const random = slider("… of these, replaced by a random token", { name: "random_token_rate", value: 0.1 });
   const rest = element("output", { class: "rest" });
-  const showRest = () => (rest.textContent = `… of these, kept as they are: ${Math.abs(1 - mask.value - random.value).toFixed(2)}`);
+  const showRest = () =>
+    (rest.textContent = `… of these, kept as they are: ${Math.abs(1 - mask.value - random.value).toFixed(2)}`);
   // The three shares make 1 together: the other one gives way.
   mask.input.addEventListener("input", () => {
     random.value = Math.min(random.value, Math.round(100 * (1 - mask.value)) / 100);
@@ -52,14 +53,20 @@ function line(tokens) {
     const read = one.token === one.corrupted ? one.token : [element("s", {}, one.token), " ", one.corrupted];
     const title = `position ${one.position}: ${kindName(one.kind)}`;
     const mark = element("span", { "aria-hidden": "true" }, kindMark(one.kind), " ");
-    return element("span", { class: `token chosen segment-${one.segment}`, dataset: { kind: one.kind }, title }, mark, read);
+    return element(
+      "span",
+      { class: `token chosen segment-${one.segment}`, dataset: { kind: one.kind }, title },
+      mark,
+      read,
+    );
   });
   return element("p", { class: "tokens", "aria-label": "What the model reads" }, spans);
 }
 
 function summary({ counts, loss }) {
   const { chosen, candidates, masked, random, kept } = counts;
-  const parts = `${chosen} of ${count(candidates, "candidate")} chosen: ${masked} [MASK], ${random} random, ${kept} kept.`;
+  const of = count(candidates, "candidate");
+  const parts = `${chosen} of ${of} chosen: ${masked} [MASK], ${random} random, ${kept} kept.`;
   const mean = loss === null || loss === undefined ? "" : ` Mean loss of these predictions: ${short(loss)}.`;
   return element("p", { class: "summary" }, parts, mean);
 }
@@ -69,7 +76,10 @@ function row(one, withModel) {
   const verdict = one.predictions?.length ? (one.predictions[0].token === one.label ? "✓" : "✗") : "";
   const prediction = one.predictions
     ? [
-        bars(one.predictions.map(({ token, probability }) => [token, probability]), { right: one.label, label: "Predictions" }),
+        bars(
+          one.predictions.map(({ token, probability }) => [token, probability]),
+          { right: one.label, label: "Predictions" },
+        ),
         one.label_probability === null || one.label_probability === undefined
           ? null
           : element("p", { class: "hint" }, `the original has ${percent(one.label_probability)}`),
@@ -81,15 +91,16 @@ function row(one, withModel) {
     element("td", { class: "number" }, one.position),
     element("td", { dir: "auto" }, one.token),
     element("td", { dir: "auto" }, one.corrupted),
-    element("td", {}, chosen ? `${kindMark(one.kind)} ${kindName(one.kind)}` : ""),
+    element("td", {}, chosen ? `${kindMark(one.kind)} ${one.kind}` : ""),
     element("td", { dir: "auto" }, one.label ?? ""),
-    withModel ? element("td", {}, verdict && element("span", { class: verdict === "✓" ? "good" : "bad" }, verdict), prediction) : null,
+    withModel ? element("td", { class: verdict === "✓" ? "good" : "bad" }, verdict) : null,
+    withModel ? element("td", {}, prediction) : null,
   );
 }
 
 function show(answer) {
   const withModel = answer.tokens.some((one) => one.predictions);
-  const names = ["position", "original", "corrupted", "what was done", "label", ...(withModel ? ["✓/✗ and predictions"] : [])];
+  const names = ["position", "original", "corrupted", "done", "label", ...(withModel ? ["right?", "predictions"] : [])];
   const positions = table(
     names,
     answer.tokens.map((one) => row(one, withModel)),
@@ -110,8 +121,7 @@ function show(answer) {
 export default {
   name: "masking",
   title: "Masking",
-  what:
-    "Some tokens are chosen; most of them become [MASK], some a random token and some stay, and the model has to say what stood there.",
+  what: "Some tokens are chosen: most become [MASK], some another token, some stay; the model has to restore them.",
   source: "the paper, section 3.1, task 1, and appendix A.1",
   needs: "",
   form,

@@ -10,8 +10,20 @@ function form(session) {
   const shared = session.texts;
   const hint = "Paragraphs of prose; left empty, a sample is taken.";
   const text = textBox("Document", { name: "document", rows: 4, hint, shared });
-  const other = textBox("Another document, for pairs that do not belong together", { name: "other", rows: 3, hint, shared });
-  const length = slider("Longest sequence, in tokens", { name: "max_length", min: 8, max: 512, step: 1, value: 64, format: String });
+  const other = textBox("Another document, for pairs that do not belong together", {
+    name: "other",
+    rows: 3,
+    hint,
+    shared,
+  });
+  const length = slider("Longest sequence, in tokens", {
+    name: "max_length",
+    min: 8,
+    max: 512,
+    step: 1,
+    value: 64,
+    format: String,
+  });
   const shortRate = slider("Share of shorter sequences", { name: "short_rate", value: 0.1 });
   const seed = seedBox();
   return {
@@ -40,16 +52,33 @@ function documents({ sentences, pair }) {
       const letter = element("b", { class: "part" }, part);
       return element("li", { class: part && `part-${part}`, dir: "auto" }, letter, part ? " " : null, sentence);
     });
-    const more = list.length > MOST ? element("p", { class: "hint" }, `… and ${count(list.length - MOST, "sentence")} more`) : null;
-    const name = number === 0 ? "The document" : sentences.length > 2 ? `Another document, ${number}` : "Another document";
-    return element("details", { open: true }, element("summary", {}, `${name}: ${count(list.length, "sentence")}`), element("ol", { start: 0 }, items), more);
+    const more =
+      list.length > MOST
+        ? element("p", { class: "hint" }, `… and ${count(list.length - MOST, "sentence")} more`)
+        : null;
+    const name =
+      number === 0 ? "The document" : sentences.length > 2 ? `Another document, ${number}` : "Another document";
+    return element(
+      "details",
+      { open: true },
+      element("summary", {}, `${name}: ${count(list.length, "sentence")}`),
+      element("ol", { start: 0 }, items),
+      more,
+    );
   });
 }
 
 function dropped({ front, back }) {
   if (!front.length && !back.length) return element("p", { class: "hint" }, "Nothing had to be truncated.");
   const list = (name, tokens) =>
-    tokens.length ? element("p", {}, `Truncated at the ${name}: `, tokens.map((token) => [element("s", {}, asText(token)), " "])) : null;
+    tokens.length
+      ? element(
+          "p",
+          {},
+          `Truncated at the ${name}: `,
+          tokens.map((token) => [element("s", {}, asText(token)), " "]),
+        )
+      : null;
   return element("div", { class: "dropped" }, list("front", front), list("back", back));
 }
 
@@ -59,7 +88,12 @@ function verdict(answer) {
   const said = probability >= 0.5 ? "IsNext" : "NotNext";
   const right = said === answer.pair.label;
   const words = `The model says ${said}: ${percent(probability)} for IsNext.`;
-  return element("p", { class: "verdict" }, element("b", { class: right ? "good" : "bad" }, right ? "✓ " : "✗ "), words);
+  return element(
+    "p",
+    { class: "verdict" },
+    element("b", { class: right ? "good" : "bad" }, right ? "✓ " : "✗ "),
+    words,
+  );
 }
 
 function show(answer) {
@@ -71,7 +105,11 @@ function show(answer) {
     element("p", { class: "tokens", "aria-label": "The pair" }, tokens),
     dropped(pair.dropped),
     element("h4", {}, "How it came about"),
-    element("ol", { class: "steps" }, steps.map((step) => element("li", {}, step))),
+    element(
+      "ol",
+      { class: "steps" },
+      steps.map((step) => element("li", {}, step)),
+    ),
     scrollable("Documents", documents(answer)),
   ];
 }
@@ -79,8 +117,7 @@ function show(answer) {
 export default {
   name: "next_sentence",
   title: "Next sentence",
-  what:
-    "A document is cut into two segments, A and B; in about half of the pairs B comes from elsewhere, and the model has to tell which.",
+  what: "A and B are cut from a document; in about half of the pairs B is from elsewhere, and the model has to tell.",
   source: "the paper, section 3.1, task 2, and appendix A.2",
   needs: "A model with the head of next sentence prediction gives a verdict.",
   form,

@@ -30,8 +30,14 @@ function show(answer, { body }) {
   });
   const list = element("div", { class: "candidates", role: "group", "aria-label": "Candidates" }, buttons);
   if (buttons.length) rovingFocus(list, buttons);
-  const nothing = answer.null_score === null || answer.null_score === undefined ? null : ` The score of “no answer” is ${short(answer.null_score)}.`;
-  const said = answer.answer === "" ? "The model says that the context does not answer this." : ["Answer: ", element("b", { dir: "auto" }, answer.answer)];
+  const nothing =
+    answer.null_score === null || answer.null_score === undefined
+      ? null
+      : ` The score of “no answer” is ${short(answer.null_score)}.`;
+  const said =
+    answer.answer === ""
+      ? "The model says that the context does not answer this."
+      : ["Answer: ", element("b", { dir: "auto" }, answer.answer)];
   return [
     element("p", { class: "summary" }, said, ` (score ${short(answer.score)}).`, nothing),
     place,
@@ -44,7 +50,7 @@ export default {
   name: "question_answering",
   title: "Question answering",
   tab: "Questions",
-  what: "The model scores every token of the context as start and as end of the answer, and the best span is the answer.",
+  what: "Every token of the context is scored as start and as end of the answer; the best span is the answer.",
   source: "the paper, sections 4.2 and 4.3",
   needs: "A model fine-tuned for it does (task span).",
   form,

@@ -10,7 +10,12 @@ export class Session {
     this.models = models;
     this.vocabularyDefault = vocabularyDefault;
     this.texts = new Map();
-    this.names = new Set(models.slice(0, 1).map((model) => model.name));
+    this.names = new Set(
+      models
+        .filter((model) => model.views.length)
+        .slice(0, 1)
+        .map((model) => model.name),
+    );
   }
 
   /** The chosen models, in the order of the list. */
@@ -33,7 +38,12 @@ export function modelChooser(session, changed) {
     return element("p", { class: "note models" }, words, " Start the program with --model DIR to see predictions.");
   }
   const rows = session.models.map((model) => {
-    const box = element("input", { type: "checkbox", name: "model", value: model.name, checked: session.names.has(model.name) });
+    const box = element("input", {
+      type: "checkbox",
+      name: "model",
+      value: model.name,
+      checked: session.names.has(model.name),
+    });
     box.addEventListener("change", () => {
       if (box.checked) session.names.add(model.name);
       else session.names.delete(model.name);
@@ -42,7 +52,15 @@ export function modelChooser(session, changed) {
     return element(
       "li",
       {},
-      element("label", {}, box, " ", element("b", {}, model.name), " ", element("span", { class: "hint" }, describe(model))),
+      element(
+        "label",
+        {},
+        box,
+        " ",
+        element("b", {}, model.name),
+        " ",
+        element("span", { class: "hint" }, describe(model)),
+      ),
       model.note ? element("p", { class: "hint" }, model.note) : null,
     );
   });

@@ -23,7 +23,10 @@ export function strip(vector, largest, label) {
   const output = element("output", { class: "hint" }, "\u00a0");
   drawing.addEventListener("pointermove", (event) => {
     const box = drawing.getBoundingClientRect();
-    const index = Math.min(vector.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * vector.length)));
+    const index = Math.min(
+      vector.length - 1,
+      Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * vector.length)),
+    );
     output.textContent = `dimension ${index}: ${vector[index].toFixed(4)}`;
   });
   drawing.addEventListener("pointerleave", () => (output.textContent = "\u00a0"));

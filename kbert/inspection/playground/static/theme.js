@@ -38,7 +38,9 @@ function apply(choice) {
 /** The control; it also applies what was chosen earlier. */
 export function appearance() {
   let choice = stored();
-  const options = ["auto", "light", "dark"].map((name) => element("option", { value: name, selected: name === choice }, name));
+  const options = ["auto", "light", "dark"].map((name) =>
+    element("option", { value: name, selected: name === choice }, name),
+  );
   const select = element("select", { id: "appearance" }, options);
   select.addEventListener("change", () => {
     choice = select.value;

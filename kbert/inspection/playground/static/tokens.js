@@ -72,5 +72,9 @@ export function bars(rows, { right = null, label }) {
 /** What is said where a text was too long. */
 export function truncationNote(answer) {
   if (!answer.truncated) return null;
-  return element("p", { class: "note" }, `The text was too long: ${count(answer.truncated, "token")} at its end left out.`);
+  return element(
+    "p",
+    { class: "note" },
+    `The text was too long: ${count(answer.truncated, "token")} at its end left out.`,
+  );
 }

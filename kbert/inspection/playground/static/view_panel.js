@@ -18,7 +18,12 @@ export function viewPanel(view, session) {
   const results = element("div", { class: "results" });
   const columns = new Map(); // name of a model → its section
   const button = element("button", { type: "submit", class: "primary" }, "Run");
-  const controls = element("form", { class: "controls", autocomplete: "off" }, form.nodes, element("div", { class: "field" }, button));
+  const controls = element(
+    "form",
+    { class: "controls", autocomplete: "off" },
+    form.nodes,
+    element("div", { class: "field" }, button),
+  );
   const title = uniqueId("title");
   const node = element(
     "section",
@@ -68,7 +73,10 @@ export function viewPanel(view, session) {
     const asked = models.length ? models : [null];
     const shown = asked.map(columnOf);
     for (const column of [...results.children]) if (!shown.includes(column)) column.remove();
-    shown.forEach((column, index) => results.children[index] !== column && results.insertBefore(column, results.children[index] ?? null));
+    shown.forEach(
+      (column, index) =>
+        results.children[index] !== column && results.insertBefore(column, results.children[index] ?? null),
+    );
     results.classList.toggle("several", asked.length > 1);
     node.dataset.state = "asking";
     status.textContent = "Asking … (the first answer of a model takes some seconds)";
@@ -109,5 +117,9 @@ export function errorNote(error) {
 function cannot(view, model) {
   if (!model) return element("p", { class: "note" }, `No model is chosen. ${view.needs}`);
   const why = model.note ? ` ${model.note}` : "";
-  return element("p", { class: "note" }, `${model.name} (${model.task}) cannot do this. ${view.needs}${why}`);
+  return element(
+    "p",
+    { class: "note" },
+    `${model.name}${model.task ? ` (${model.task})` : ""} cannot do this. ${view.needs}${why}`,
+  );
 }

@@ -1,0 +1,300 @@
+"""The playground's page in a real browser: what is clicked, typed and pointed at, and what is then to be seen.
+
+Every test ends with the browser's own account: nothing asked of another host, nothing wrong in the console.
+"""
+
+import json
+import urllib.request
+
+import pytest
+from helpers.browser import NoBrowserError, start_browser
+from helpers.playground_server import serving
+from helpers.stored_models import make_model
+from helpers.tiny_bert import tiny_tokenizer
+
+import kbert
+from kbert.pipelines.settings import ModelSettings
+
+pytestmark = pytest.mark.parity  # .ci/run has a browser and fails if these were skipped
+
+TEXT = "the capital of france is paris . london was never the capital of france ."
+MARKUP = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>&lt;b&gt; the film'
+VIEWS = ("masking", "next_sentence", "input_representation", "attention", "fill_mask", "question_answering", "entities")
+TASKS = {
+    "pretraining": {},
+    "span": {"pair": True},
+    "tagging": {"labels": ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]},
+    "classification": {"labels": ["good", "bad", "neither"]},
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """One kbert directory for each task, with random weights."""
+    folder = tmp_path_factory.mktemp("models")
+    for task, fields in TASKS.items():
+        settings = ModelSettings(sequence_length=17, **fields)
+        kbert.save_pretrained(make_model(task), folder / task, tokenizer=tiny_tokenizer(), settings=settings)
+    return [folder / task for task in TASKS]
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    with serving(models) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def started():
+    try:
+        browser = start_browser()
+    except NoBrowserError as reason:
+        pytest.skip(str(reason))
+    yield browser
+    browser.driver.quit()
+
+
+@pytest.fixture
+def browser(started, server):
+    """The browser, with the account of what the test made it do."""
+    started.console(), started.requests()
+    started.expected = []  # what the console may say, since the test meant it
+    yield started
+    started.requests()
+    assert started.hosts == {server.split("/")[2]}
+    assert [line for line in started.console() if not any(text in line for text in started.expected)] == []
+    started.driver.get("about:blank")
+
+
+@pytest.fixture
+def page(browser, server):
+    browser.open(server)
+    browser.type("[name=text]", TEXT)
+    browser.type("[name=text_pair]", "very good !")
+    return browser
+
+
+def choose(page, *names):
+    """Exactly these models."""
+    for box in page.all("[name=model]"):
+        if box.is_selected() != (box.get_attribute("value") in names):
+            box.click()
+    page.settle()
+
+
+def ask(server, view, body):
+    """The server's answer, as JSON."""
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(f"{server}api/{view}", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)
+
+
+def asked(page, server, view):
+    """The last question that the page asked, and the answer to it."""
+    bodies = [body for method, url, body in page.requests() if method == "POST" and url.endswith(f"api/{view}")]
+    question = json.loads(bodies[-1])
+    return question, ask(server, view, question)
+
+
+def table(page):
+    text = "(row) => [...row.cells].map((cell) => cell.textContent)"
+    return page.js(f"return [...document.querySelectorAll('tbody tr')].map({text})")
+
+
+def test_masking(page, server):
+    """Slider, toggle and button change the question; the table is the answer to it."""
+    question, before = asked(page, server, "masking")
+    assert question["text"] == TEXT and question["mask_rate"] == 0.15 and not question["whole_word"]
+    page.one("[name=mask_rate]").send_keys(*["\ue014"] * 35)  # the arrow key to the right
+    page.settle()
+    question, answer = asked(page, server, "masking")
+    assert question["mask_rate"] == 0.5 and answer["counts"]["chosen"] > before["counts"]["chosen"]
+    assert [row[:3] for row in table(page)] == [
+        [str(one["position"]), one["token"], one["corrupted"]] for one in answer["tokens"]
+    ]
+    chosen = [one for one in answer["tokens"] if one["kind"] != "not chosen"]
+    assert len(page.all(".bars")) == len(chosen) == answer["counts"]["chosen"]
+    shown = page.texts("tr:not([data-kind='not chosen']) .bar-name")
+    assert [name.removeprefix("✓ ") for name in shown] == [
+        guess["token"] for one in chosen for guess in one["predictions"]
+    ]
+    page.one("[name=whole_word]").click()
+    page.one("[name=resample]").click()
+    page.settle()
+    question, again = asked(page, server, "masking")
+    assert question["whole_word"] and question["seed"] == 1
+    assert [one["kind"] for one in again["tokens"]] != [one["kind"] for one in answer["tokens"]]
+
+
+def test_the_shares_make_one(page, server):
+    page.one("[name=random_token_rate]").send_keys("\ue010")  # the key End: all of it
+    page.settle()
+    question, answer = asked(page, server, "masking")
+    assert (question["mask_token_rate"], question["random_token_rate"]) == (0, 1)
+    assert page.one(".rest").text.endswith(": 0.00")
+    assert (
+        0 < answer["counts"]["random"] <= answer["counts"]["chosen"]
+    )  # a random token may be the one that stood there
+
+
+def test_next_sentence(page, server):
+    page.view("next_sentence")
+    question, answer = asked(page, server, "next_sentence")
+    assert question["document"] is None
+    assert page.one(".label b").text.endswith(answer["pair"]["label"])
+    assert page.texts(".steps li") == answer["steps"]
+    assert len(page.all("p.tokens .token")) == len(answer["pair"]["tokens"])
+    said = "IsNext" if answer["verdict"]["is_next"] >= 0.5 else "NotNext"
+    mark = "✓" if said == answer["pair"]["label"] else "✗"
+    assert page.one(".verdict").text.startswith(f"{mark} The model says {said}: ")
+
+
+def test_input_representation(page, server):
+    page.view("input_representation")
+    tokens = page.all("button.token")
+    assert len(page.all(".strip")) == 0
+    tokens[2].click()
+    page.wait(lambda: len(page.all(".strip")) == 5)
+    question, answer = asked(page, server, "input_representation")
+    assert question["position"] == 2 and tokens[2].get_attribute("aria-pressed") == "true"
+    for name, norm in answer["norms"].items():
+        shown = page.one(f"[data-part={name}] figcaption").text.split()[-1]
+        assert float(shown) == pytest.approx(norm, rel=5e-3)
+    page.press("ARROW_RIGHT")
+    page.press("ENTER")
+    page.wait(lambda: page.texts(".facts dd")[0] == "3" and len(page.all(".strip")) == 5)
+
+
+def test_attention(page, server):
+    """Pointing at a token shows where it looks; the table of heads chooses the head, with the keys too."""
+    page.view("attention")
+    question, answer = asked(page, server, "attention")
+    assert len(page.all(".head")) == answer["layers"] * (answer["heads"] + 1)
+    many = len(page.all(".lines line"))
+    page.point_at(page.all(".query")[3])
+    assert page.texts(".keys .weight") == [_percent(weight) for weight in answer["probabilities"][3]]
+    assert 0 < len(page.all(".lines line")) <= len(answer["tokens"]) and many > len(page.all(".lines line"))
+    page.all(".query")[3].click()  # keeps it
+    page.one('.head[data-layer="0"][data-head="0"]').click()
+    page.press("ARROW_RIGHT")
+    page.press("ENTER")
+    assert page.one(".head[aria-pressed=true]").get_attribute("data-head") == "1"
+    second = ask(server, "attention", question | {"layer": 0, "head": 1})["probabilities"][3]
+    page.wait(lambda: page.texts(".keys .weight") == [_percent(weight) for weight in second])
+    page.one('.head[data-layer="1"][data-head="mean"]').click()
+    mean = ask(server, "attention", question | {"layer": 1, "head": None})["probabilities"][3]
+    page.wait(lambda: page.texts(".keys .weight") == [_percent(weight) for weight in mean])
+
+
+def _percent(probability):
+    return "< 0.1 %" if 0 < probability < 0.0005 else f"{100 * probability:.1f} %"
+
+
+def test_answers_of_several_models(page, server):
+    """Side by side; proposals; a question's answer and entities, marked in the text; a label."""
+    choose(page, "pretraining", "span")
+    assert page.texts(".column h3") == ["pretraining", "span"] and len(page.all("table")) == 2
+    assert page.all(".column:first-child .bars") and not page.all(".column:last-child .bars")
+    page.view("fill_mask")
+    page.type("[name=masked_text]", "the [MASK] of france")
+    assert len(page.all(".fill")) == 1 and len(page.all(".fill li")) == 5
+    assert "cannot do this" in page.one(".column:last-child .note").text
+
+    choose(page, "span")
+    page.view("question_answering")
+    page.type("[name=context]", TEXT)
+    _, answer = asked(page, server, "question_answering")
+    assert "".join(page.texts(".marked")) == TEXT
+    assert page.texts("mark") == [answer["answer"]] * bool(answer["answer"])
+    for button, candidate in zip(page.all(".candidate"), answer["candidates"], strict=True):
+        button.click()
+        assert page.texts("mark") == [candidate["answer"]] * bool(candidate["answer"])
+
+    choose(page, "tagging")
+    page.view("entities")
+    page.type("[name=entity_text]", TEXT)
+    _, answer = asked(page, server, "entities")
+    assert page.texts("mark") == [f"{one['text']} {one['type']}" for one in answer["entities"]]
+
+    choose(page, "classification")
+    page.view("classification")
+    _, answer = asked(page, server, "classification")
+    assert page.one(".summary b").text == answer["label"] and len(page.all(".bars li")) == 3
+
+
+def test_what_is_typed_stays_text(page):
+    """Script and markup, in every box of every view, with models that answer there."""
+    choose(page, "pretraining", "span", "tagging")
+    for view in VIEWS:
+        page.view(view)
+        for box in page.all(".view textarea"):
+            box.send_keys("\ue009a", "\ue000", MARKUP)  # Control and a
+        page.settle()
+        assert page.js("return document.querySelectorAll('main img, main script').length") == 0
+        assert page.js("return window.broken === undefined")
+    assert page.texts(".marked")[0].replace(" PER", "").replace(" LOC", "") == MARKUP
+
+
+def test_errors_stand_in_the_page(page):
+    page.expected = ["status of 400"]  # the browser's own line about the answer
+    seed = page.one("[name=seed]")
+    seed.send_keys("\ue009a", "\ue000", "9" * 30)
+    page.settle()
+    assert "`seed`: expected a whole number" in page.one("[role=alert]").text
+    seed.send_keys("\ue009a", "\ue000", "3")
+    page.settle()
+    assert not page.all("[role=alert]") and table(page)
+
+
+def test_keyboard(page):
+    page.one("[role=tab][aria-selected=true]").send_keys("")
+    for key, name in (("ARROW_RIGHT", "next_sentence"), ("END", "classification"), ("HOME", "masking")):
+        page.press(key)
+        page.settle()
+        assert page.one("[role=tab][aria-selected=true]").get_attribute("data-tab") == name
+        assert page.js("return document.activeElement.dataset.tab") == name
+        assert page.one(".view").get_attribute("data-view") == name
+    assert page.js(_UNNAMED) == 0
+
+
+# How many controls have no name for those who do not see them.
+_UNNAMED = """return [...document.querySelectorAll("button, input, select, textarea, [tabindex='0']")]
+    .filter((one) => !one.textContent.trim() && !one.labels?.length && !one.getAttribute("aria-label")).length"""
+
+# The least contrast between a text and its background, among the texts that are to be seen.
+_CONTRAST = """
+const light = (colour) => {
+  const [red, green, blue] = colour.match(/[\\d.]+/g).map((part) => part / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+};
+const behind = (node) => {
+  for (; node; node = node.parentElement) {
+    const colour = getComputedStyle(node).backgroundColor;
+    if (colour !== "rgba(0, 0, 0, 0)") return colour;
+  }
+};
+const says = (node) => [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+const seen = (node) => !node.closest("svg, select") && node.offsetParent;
+const texts = [...document.querySelectorAll("body *")].filter((node) => seen(node) && says(node));
+return Math.min(...texts.map((node) => {
+  const [one, other] = [light(getComputedStyle(node).color), light(behind(node))].sort((a, b) => b - a);
+  return (one + 0.05) / (other + 0.05);
+}));
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dark_light_and_narrow(page, scheme):
+    """As the system says, unless the reader chooses; text is readable (4.5:1); no view is wider than 360 pixels."""
+    with page.emulating(scheme, width=360):
+        page.wait(lambda: page.js("return document.documentElement.dataset.theme") == scheme)
+        for view in VIEWS:
+            page.view(view)
+            assert page.js("return document.documentElement.scrollWidth") <= 360, view
+            assert page.js(_CONTRAST) >= 4.5, view
+        page.one("#appearance").send_keys("dark" if scheme == "light" else "light")
+        assert page.js("return document.documentElement.dataset.theme") != scheme
+        page.press("HOME")  # auto
+        assert page.js("return document.documentElement.dataset.theme") == scheme

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
@@ -89,6 +90,10 @@ class Examples(abc.ABC):
         if self.path is None or not len(self.lines):
             return f"{self.path or 'the examples'}, row {self.lines[row] if len(self.lines) else row}"
         return f"{self.path}, line {self.lines[row]}"
+
+    def source(self, row: int) -> str:
+        """Name of the file and line of a row, for tables of examples."""
+        return os.path.basename(self.where(row))
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows, whatever file they came from: it identifies the examples."""

@@ -115,7 +115,7 @@ def test_questions_beside_their_gold():
     assert [row[1] for row in shown_cells(views["wrong answers"])[1:]] == ["where ?", "why ?", "what ?"]
     nothing = SpanEvaluation(asked, best, places, np.ones(4), n_best, 0.5, {})
     row = shown_cells(contents(answer_views(nothing, "2.0"))["questions"])[2]
-    assert row[2] == "*no answer* (–)" and "❮" not in row[4]
+    assert row[2] == "*no answer* (–), else: film" and "❮" not in row[4]
 
 
 def test_places_of_answers_are_those_of_the_pipeline():

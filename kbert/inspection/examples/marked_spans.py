@@ -29,7 +29,7 @@ def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> s
             windows[-1][1] = max(windows[-1][1], end)
         else:
             windows.append([start, end])
-    shown = " … ".join(_window(text, start, end, spans) for start, end in windows)
+    shown = " … ".join(_window(text, start, end, spans).strip() for start, end in windows)
     return ("… " if windows[0][0] else "") + shown + (" …" if windows[-1][1] < len(text) else "")
 
 

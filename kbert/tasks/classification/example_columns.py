@@ -19,6 +19,6 @@ def example_columns(examples: LabelledText) -> tuple[list[str], Callable[[int], 
     columns = examples.columns
 
     def cells(row):
-        return [*(escape(texts[row], _MOST_CHARACTERS) for texts in columns.values()), escape(examples.where(row))]
+        return [*(escape(texts[row], _MOST_CHARACTERS) for texts in columns.values()), escape(examples.source(row))]
 
     return [*(name.replace("_", " ") for name in columns), "from"], cells

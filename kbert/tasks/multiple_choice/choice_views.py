@@ -29,7 +29,7 @@ def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[V
             shown = f"{stars}{escape(text, _MOST_CHARACTERS)}{stars}" if text.strip() else "–"
             lines.append(f"{mark}{n}: {shown} ({percent(probabilities[row, n])})")
         prompt = escape(examples.prompts[row], _MOST_CHARACTERS)
-        return [prompt, "<br>".join(lines), escape(examples.where(row))]
+        return [prompt, "<br>".join(lines), escape(examples.source(row))]
 
     names = [str(n) for n in range(probabilities.shape[1])]
     return label_views(probabilities, examples.labels, names, ["prompt", "choices", "from"], cells)

@@ -39,10 +39,10 @@ def answer_views(result, version: str) -> list[View]:
                 [
                     mark,
                     escape(questions.questions[row], _MOST_CHARACTERS),
-                    f"{escape(answers[row], _MOST_CHARACTERS) or '*no answer*'} ({percent(shares[row])})",
+                    _answer(answers[row], result.best_answers[row], shares[row]),
                     _gold(questions.answers[row]),
                     mark_spans(questions.contexts[row], gold, given),
-                    escape(questions.where(row)),
+                    escape(questions.source(row)),
                 ]
             )
         return markdown_table(["", "question", "answer", "gold", _MARKS, "from"], lines)
@@ -59,6 +59,12 @@ def answer_views(result, version: str) -> list[View]:
             "Wrong answers, those that share no word with the gold ones first, and of these the most probable ones.",
         ),
     ]
+
+
+def _answer(answer, best, share):
+    """With "no answer", what it would be otherwise."""
+    given = f"{escape(answer, _MOST_CHARACTERS) or '*no answer*'} ({percent(share)})"
+    return f"{given}, else: {escape(str(best), _MOST_CHARACTERS)}" if not answer and best else given
 
 
 def _gold(answers):

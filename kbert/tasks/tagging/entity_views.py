@@ -38,7 +38,7 @@ def entity_views(tagged: TaggedText, predicted: Sequence[Sequence[str]], scores:
             gold, tags = pairs[row]
             shared = set(gold) & set(tags)
             for name, entities in (("gold", gold), ("predicted", tags)):
-                where = escape(tagged.where(row)) if name == "gold" else ""
+                where = escape(tagged.source(row)) if name == "gold" else ""
                 lines.append([name, mark_entities(tagged.words[row], entities, shared), where])
         return markdown_table(["", "✓ in both, ✗ missed by the prediction (gold) or wrong (predicted)", "from"], lines)
 

@@ -70,3 +70,12 @@ def test_a_table_of_empty_texts_is_an_error():
         from_table(table, text="text", text_pair="pair", label="label")
     table["pair"] = ["", "one text will do"]
     assert len(from_table(table, text="text", text_pair="pair", label="label", labels=["0", "1"])) == 2
+
+
+def test_a_row_is_named_by_file_and_line():
+    labels = np.array([0, 1, 0], "int32")
+    read = LabelledText(["a", "b", "c"], labels, path="/data/dev.csv", lines=[2, 3, 7]).take([2])
+    assert (read.where(0), read.source(0)) == ("/data/dev.csv, line 7", "dev.csv, line 7")
+    in_memory = LabelledText(["a", "b", "c"], labels, lines=[0, 1, 2]).take([1])
+    assert in_memory.where(0) == in_memory.source(0) == "the examples, row 1"
+    assert LabelledText(["a"], labels[:1]).where(0) == "the examples, row 0"

@@ -77,7 +77,7 @@ def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
 
 def prose_sentences(text, language="en") -> list[str]:
     """The sentences of running text, as a file of the format "prose" gives them."""
-    return list(_read_prose(text.splitlines(), language, None))
+    return list(_read_prose(text.split("\n"), language, None))
 
 
 def raise_no_sentences(files, format):

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from kbert.corpus.corpus_files import find_files
-from kbert.corpus.documents import detect_format, read_documents
+from kbert.corpus.documents import detect_format, prose_sentences, read_documents
 
 LINES = "A first line .\nA second one .\n\n\n\nAnother document .\n"
 DOCUMENTS = [["A first line .", "A second one ."], ["Another document ."]]
@@ -101,8 +101,9 @@ def test_other_line_separators_stay_in_the_line(tmp_path):
 
 
 def test_wrapped_prose(tmp_path):
-    path = write(tmp_path / "a.txt", WRAPPED.replace("\n", "\r\n"))
-    assert list(read_documents(path, "prose")) == [WRAPPED_SENTENCES]
+    text = WRAPPED.replace("\n", "\r\n")
+    path = write(tmp_path / "a.txt", text)
+    assert list(read_documents(path, "prose")) == [WRAPPED_SENTENCES] == [prose_sentences(text)]
 
 
 def test_prose_of_one_paragraph_a_line(tmp_path):

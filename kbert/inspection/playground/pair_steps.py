@@ -21,10 +21,13 @@ def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
     chunk = _chunk(drawn, target)
     more = "the document ends" if chunk == len(drawn.sentences[0]) else "there are enough tokens"
     steps.append(f"Sentences are taken from the document until {more}: {_numbers(range(chunk))}.")
-    steps.append(f"A is {_numbers(first)} of these; after how many sentences it ends is drawn.")
+    if chunk == 1:
+        steps.append("A gets this sentence.")
+    else:
+        steps.append(f"A gets {_numbers(first)} of these: after how many sentences it ends is drawn.")
     where = "the document itself" if second["document"] == 0 else "the other document"
     if not is_random:
-        steps.append(f"The coin says IsNext: B is the rest, {_numbers(second['sentences'])}.")
+        steps.append(f"The coin says IsNext: B gets the rest, {_numbers(second['sentences'])}.")
     elif chunk == 1:
         steps.append(
             "There is no rest that could be B, so the pair is NotNext: B begins at a random place of "

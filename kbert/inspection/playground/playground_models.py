@@ -16,7 +16,7 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.source import local_source
 
 _LOADED = 4  # models in memory
-_LEARNED_SIZE, _LEARNED_SENTENCES = 4000, 20_000  # of the vocabulary that is learned where none is given
+_LEARNED_SIZE, _LEARNED_SENTENCES = 4000, 4000  # of the vocabulary that is learned where none is given; two seconds
 
 
 class PlaygroundModels:
@@ -49,6 +49,7 @@ class PlaygroundModels:
         self._lock = threading.Lock()  # of loading: one model at a time
         self._loaded = collections.OrderedDict()  # (path, when it was written) → model, the last used at the end
         self._described = {}
+        self._known = {}  # name → source, as of the last time that all were listed
 
     def check(self) -> None:
         """Opens what was given by name, so that a wrong path is known at once.
@@ -66,6 +67,7 @@ class PlaygroundModels:
         found = {}
         for source in [*self._named, *found_sources(self._log_dirs)]:
             found.setdefault(source.name, source)
+        self._known = found
         return found
 
     def describe(self) -> list[dict]:
@@ -99,11 +101,11 @@ class PlaygroundModels:
         """
         if name is None:
             return self._without_model
-        sources = self.sources()
-        if name not in sources:
-            known = ", ".join(list(sources)[:10]) or "none"
+        source = self._known.get(name) or self.sources().get(name)  # log directories may be large
+        if source is None:
+            known = ", ".join(list(self._known)[:10]) or "none"
             raise BadRequest(f"`model`: expected one of the models that are offered: {known}. Received: {name[:60]!r}")
-        return self._load(sources[name])
+        return self._load(source)
 
     def open_for_pairs(self, name: str | None) -> tuple[PlaygroundModel, ExportedModel | None]:
         """Who makes pairs of sentences, and the SavedModel that judges them, if one is asked.

@@ -98,7 +98,8 @@ def _models_below(root) -> Iterator[tuple[pathlib.Path, str]]:
 
 
 def _models_at(here, root, directories, files):
-    if (_CONFIG in files and _WEIGHTS in files) or has_export(here):
+    may_be_export = _GRAPH in files or any(name.isdecimal() for name in directories)
+    if (_CONFIG in files and _WEIGHTS in files) or (may_be_export and has_export(here)):
         if _stays_inside(here, root):
             yield here, ""
         return

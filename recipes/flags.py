@@ -156,7 +156,7 @@ def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> 
         type=positive_float,
         help="factor of the learning rate from a layer to the next lower",
     )
-    accumulate = "divide the examples of an update into N batches, for less memory (default: 1)"
+    accumulate = "compute an update in N parts on every replica, for less memory (default: 1)"
     add("--accumulate", metavar="N", type=positive_int, default=1, help=accumulate)
     add("--group-by-length", action="store_true", help="batches of texts of like length: faster, less random")
     add("--random-weights", action="store_true", help="only architecture and vocabulary of --init")

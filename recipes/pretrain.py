@@ -43,7 +43,7 @@ def parse_arguments(argv):
     add("--batch-size", type=positive_int, metavar="N", help="pairs an update, over all replicas (default: 32)")
     ramp = "begin with batches of SIZE and double them up to --batch-size within this share of the run, as 8:0.3"
     add("--batch-size-ramp", metavar="SIZE:SHARE", help=ramp)
-    accumulate = "divide the pairs of an update into N batches, for less memory (default: 1)"
+    accumulate = "compute an update in N parts on every replica, for less memory (default: 1)"
     add("--accumulate", type=positive_int, default=1, metavar="N", help=accumulate)
     execution = "of Keras: steps between two looks of Python; logs are the same (default: 1)"
     add("--steps-per-execution", type=positive_int, default=1, metavar="N", help=execution)

@@ -40,8 +40,9 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
             f"{micro_batches}. Received: {'batches of varying size' if rows is None else f'{rows} rows a replica'}"
         )
     # Micro-batch i has the rows i, i + M ...
-    data = keras.tree.map_structure(lambda column: _divided(column, micro_batches), (inputs, labels, weights))
+    data = keras.tree.map_structure(lambda column: _divided(column, rows, micro_batches), (inputs, labels, weights))
     variables = model.trainable_weights
+    reached = [True] * len(variables)  # by the loss; weights that it does not reach have no gradient, as in Keras' step
     totals = _total_weights(model, inputs, labels, weights)
 
     def gradient(data, totals):
@@ -49,7 +50,10 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
             micro_batch = keras.tree.map_structure(lambda column: None if column is None else column[part], data)
             with _shares_of(model, totals, micro_batches):
                 gradients = _gradient(model, *micro_batch, variables)
-            return part + 1, [one + other for one, other in zip(sums, gradients, strict=True)]
+            reached[:] = [gradient is not None for gradient in gradients]
+            return part + 1, [
+                total if gradient is None else total + gradient for total, gradient in zip(sums, gradients, strict=True)
+            ]
 
         zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
         _, sums = tf.while_loop(lambda part, _: part < micro_batches, add_part, (0, zeros), parallel_iterations=1)
@@ -57,19 +61,20 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
 
     if compiled:
         gradient = tf.function(gradient, jit_compile=True, autograph=False)
-    model.optimizer.apply(gradient(data, totals), variables)
+    gradients = gradient(data, totals)
+    model.optimizer.apply([one if some else None for one, some in zip(gradients, reached, strict=True)], variables)
     return model.get_metrics_result()
 
 
-def _divided(column, micro_batches):
+def _divided(column, rows, micro_batches):
     import tensorflow as tf
 
     if column is None:
         return None
     if micro_batches == 1:
         return column[None]
-    others = [-1 if size is None else size for size in column.shape[1:]]
-    column = tf.reshape(column, [column.shape[0] // micro_batches, micro_batches, *others])
+    others = [tf.shape(column)[axis] if size is None else size for axis, size in enumerate(column.shape)][1:]
+    column = tf.reshape(column, [rows // micro_batches, micro_batches, *others])
     return tf.transpose(column, (1, 0, *range(2, len(column.shape))))
 
 
@@ -83,7 +88,8 @@ def _gradient(model, inputs, labels, weights, variables):
     tracker = next(metric for metric in model.metrics if metric.name == "loss")
     tracker.update_state(loss * count_replicas(), sample_weight=tf.shape(keras.tree.flatten(inputs)[0])[0])
     model.compute_metrics(inputs, labels, outputs, weights)
-    return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, variables)]  # dense
+    gradients = tape.gradient(scaled, variables)
+    return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]  # dense
 
 
 def _total_weights(model, inputs, labels, weights):

@@ -5,7 +5,6 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "AccumulatedSchedule": "accumulated_schedule",
         "AdamW": "adamw",
         "ClassificationLoss": "losses",
         "CrossEntropy": "metrics",

@@ -59,7 +59,10 @@ class TextPreprocessor(Preprocessor):
 
     def call(self, inputs):
         columns = string_columns(inputs, self.input_names, type(self).__name__)
-        return pack([self.tokenizer.call(column) for column in columns], self.sequence_length, **self.special_ids)
+        batch = pack([self.tokenizer.call(column) for column in columns], self.sequence_length, **self.special_ids)
+        for tensor in batch.values():
+            tensor.set_shape(columns[0].shape.concatenate(self.sequence_length))  # ragged tensors do not know B
+        return batch
 
     def compute_output_spec(self, inputs):
         column = inputs[self.input_names[0]] if isinstance(inputs, dict) else inputs

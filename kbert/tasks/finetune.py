@@ -63,7 +63,8 @@ def finetune(
         dropout: instead of the model's own dropout rates.
         bias_correction: Adam as published, with bias correction; BERT was trained without.
         layer_decay: the factor of the learning rate from one layer to the one below; None: the same rate for all.
-        accumulate: the number of batches into which the examples of an update are divided, for less memory.
+        accumulate: the number of micro-batches into which a replica divides its share of an update: less memory, the
+            same update.
         group_by_length: whether batches have rows of similar length: faster, but batches are no longer drawn from all
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of

@@ -11,7 +11,6 @@ import keras
 
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
-from kbert.optim.accumulated_schedule import AccumulatedSchedule
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.build import build_pipeline
@@ -103,7 +102,7 @@ class Finetuning:
             self.hardware = choose_hardware(
                 self.options.strategy, self.options.precision, logical_cpus=self.options.logical_cpus
             )
-            check_accumulation(self.options.accumulate, self.hardware)
+            check_accumulation(self.options.accumulate, self.hardware, [self.options.batch_size])
             settings = self.task.settings(self.train)
             if self.dev is not None:
                 self.task.check_dev(self.dev, settings)
@@ -208,7 +207,7 @@ class Finetuning:
         evaluation, window = self._evaluation(data, steps)
         history = fit_steps(
             model,
-            lambda start_step: data.make_dataset(start_step * self.options.accumulate),
+            data.make_dataset,
             steps,
             self.output,
             window=window,
@@ -219,7 +218,7 @@ class Finetuning:
                 *([TensorBoardScalars(self.log_dir)] if self.log_dir else ()),
                 *([DevExamples(evaluation, self.log_dir)] if self.log_dir and evaluation else ()),
             ],
-            real_tokens=self._batch_size * data.real_tokens,
+            real_tokens=self.options.batch_size * data.real_tokens,
             evaluation=evaluation,
         )
         result, metrics = self._final_evaluation(evaluation)
@@ -243,11 +242,12 @@ class Finetuning:
     def _compile(self, steps):
         schedule = WarmupLinearDecay(self.options.learning_rate, int(_WARMUP_SHARE * steps), steps)
         options = {"bias_correction": self.options.bias_correction, "layer_decay": self.options.layer_decay}
-        if self.options.accumulate > 1:
-            options["gradient_accumulation_steps"] = self.options.accumulate
-            schedule = AccumulatedSchedule(schedule, self.options.accumulate)
         with self.hardware.scope():
-            self.pipeline.model.compile(AdamW(schedule, **options), jit_compile=self.hardware.jit_compile)
+            self.pipeline.model.compile(
+                AdamW(schedule, **options),
+                micro_batches=self.options.accumulate,
+                jit_compile=self.hardware.jit_compile,
+            )
 
     def _training_data(self):
         padding = "full" if self.hardware.name == "tpu" else "bucket" if self.hardware.jit_compile else "longest"
@@ -255,16 +255,11 @@ class Finetuning:
             self.pipeline,
             self.train,
             class_weight=self.options.class_weight,
-            batch_size=self._batch_size,
+            batch_size=self.options.batch_size,
             seed=self.options.seed,
             padding=padding,
             group_by_length=self.options.group_by_length,
         )
-
-    @property
-    def _batch_size(self):
-        """Of what is read at once, where gradients are accumulated a part of an update."""
-        return self.options.batch_size // self.options.accumulate
 
     def _steps(self, data):
         # Counted as in the original.

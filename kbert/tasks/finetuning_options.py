@@ -49,11 +49,6 @@ class FinetuningOptions:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")
-        if self.batch_size % self.accumulate:
-            raise ValueError(
-                f"finetune: `batch_size` must be a multiple of `accumulate`. Received: {self.batch_size} and "
-                f"{self.accumulate}"
-            )
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"finetune: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")
         for name in ("epochs", "learning_rate"):

@@ -1,17 +1,20 @@
-"""Where gradients can be accumulated over batches."""
+"""Which batches can be divided into micro-batches."""
+
+import keras
 
 
-def check_accumulation(accumulate: int, hardware) -> None:
-    """Raises ValueError unless `accumulate` is 1 or the hardware can accumulate gradients.
-
-    Keras 3.15 decides in each replica whether a batch completes an update, which `tf.distribute` refuses.
+def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
+    """Raises ValueError unless each replica can divide its share of such batches into `accumulate` micro-batches.
 
     Args:
-        accumulate: batches of an update.
+        accumulate: of `kbert.pretrain` and `kbert.finetune`.
         hardware: `kbert.training.hardware.Hardware`.
+        batch_sizes: ints, rows of an update, over all replicas.
     """
-    if accumulate > 1 and hardware.strategy is not None and hardware.name != "one":
-        raise ValueError(
-            "`accumulate` is for one device of TensorFlow, or for JAX. "
-            f"Received: accumulate={accumulate} with the strategy {hardware.name!r}"
-        )
+    if accumulate == 1:
+        return
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(f"`accumulate` is for TensorFlow. Received: {accumulate} on {keras.backend.backend()}")
+    if wrong := sorted(size for size in set(batch_sizes) if size % (accumulate * hardware.replicas)):
+        replicas = f" times the {hardware.replicas} replicas" if hardware.replicas > 1 else ""
+        raise ValueError(f"A batch size must be a multiple of `accumulate`, {accumulate}{replicas}. Received: {wrong}")

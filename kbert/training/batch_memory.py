@@ -23,8 +23,8 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
 
     The bound counts what every layer always keeps for the gradient: its input, queries, keys, values and the
     intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first trainable one keep
-    nothing and are not counted, nor are attention probabilities, logits and the optimizer. With a GPU or TPU, or
-    several machines, nothing is checked.
+    nothing and are not counted, nor are attention probabilities, logits and the optimizer. Of a model compiled with
+    `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
 
     Args:
         model: one of kbert's models; other models are not checked.
@@ -52,7 +52,7 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
 def activation_bytes(model, batch_size, sequence_length) -> int:
     """Bytes that a step always keeps for the gradient, by the bound of `check_batch_memory`."""
     config = model.config
-    tokens = batch_size * sequence_length
+    tokens = batch_size // getattr(model, "micro_batches", 1) * sequence_length
     numbers = tokens * _layers_with_gradient(model) * (4 * config.hidden_dim + config.intermediate_dim)
     half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
     return numbers * (2 if half else 4)
@@ -82,8 +82,8 @@ def memory_errors(batch_size, sequence_length=None):
             raise
         raise OutOfMemory(
             f"Memory was not enough for a batch of {batch_size or 'unknown'} rows{_of_tokens(sequence_length)}. Make "
-            "the batch smaller (--batch-size), the rows shorter (--sequence-length), or train in mixed_bfloat16 "
-            "(--precision)."
+            "the batch smaller (--batch-size) or divide it (--accumulate), make the rows shorter (--sequence-length), "
+            "or train in mixed_bfloat16 (--precision)."
         ) from error
 
 

@@ -12,7 +12,6 @@ import keras
 from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
 from kbert.training.flops import training_flops_per_token
-from kbert.training.training_state import batches_per_step
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
@@ -51,18 +50,17 @@ def estimate_training(model, dataset, steps) -> dict:
     measured = _measured_rows(model, rows, length)
     with memory_errors(measured, length):
         seconds = _seconds_per_step(model, batch, measured) * rows / measured
-    each = batches_per_step(model)
     trainable = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return {
         "parameters": model.count_params(),
         "trainable_parameters": trainable,
-        "batch_size": rows * each,
+        "batch_size": rows,
         "sequence_length": length,
         "steps": steps,
-        "tokens": steps * each * rows * length,
+        "tokens": steps * rows * length,
         "memory_bytes": _BYTES_PER_PARAMETER * trainable + activation_bytes(model, rows, length),
-        "seconds_per_step": seconds * each,
-        "seconds": seconds * each * steps,
+        "seconds_per_step": seconds,
+        "seconds": seconds * steps,
     }
 
 
@@ -108,11 +106,11 @@ def _rows(batch):
 
 
 def _measured_rows(model, rows, length):
-    """Few enough rows for a step to take seconds, and at least one row per replica."""
+    """Few enough rows for a step to take seconds, and at least one for each micro-batch of a replica."""
     strategy = getattr(model, "distribute_strategy", None)
-    replicas = strategy.num_replicas_in_sync if strategy is not None else 1
+    parts = (strategy.num_replicas_in_sync if strategy is not None else 1) * model.micro_batches
     fitting = int(_MEASURED_FLOPS / (training_flops_per_token(model.config, length, length / 6) * length))
-    return min(rows, max(replicas, fitting // replicas * replicas))
+    return min(rows, max(parts, fitting // parts * parts))
 
 
 def _seconds_per_step(model, batch, rows):

@@ -12,10 +12,10 @@ from kbert.training.history import History
 from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
-from kbert.training.stages import Stage, Stages, common_steps
+from kbert.training.stages import Stage, Stages
 from kbert.training.step_recorder import StepRecorder
 from kbert.training.step_saver import StepSaver
-from kbert.training.training_state import batches_per_step, is_chief
+from kbert.training.training_state import is_chief
 from kbert.training.workers import named_losses
 from kbert.weights.step_paths import CHECKPOINTS
 
@@ -46,11 +46,11 @@ def fit_steps(
 ):
     """Train a compiled model for `total_steps` by `model.fit`, resuming from the last checkpoint in `output`.
 
-    A step is an update of the weights: where the optimizer accumulates gradients, it takes several batches. A window of
-    steps corresponds to an epoch of `fit`: it is the interval of logs and of callbacks' `on_epoch_end`; validation and
-    checkpoints happen every one or more windows. A process that is killed and started again with the same arguments
-    resumes from the last checkpoint with the next batch. On a CPU the final weights are bit for bit those of an
-    uninterrupted run, provided batch n of `make_dataset` is a function of n.
+    A step is an update of the weights, by one batch. A window of steps corresponds to an epoch of `fit`: it is the
+    interval of logs and of callbacks' `on_epoch_end`; validation and checkpoints happen every one or more windows. A
+    process that is killed and started again with the same arguments resumes from the last checkpoint with the next
+    batch. On a CPU the final weights are bit for bit those of an uninterrupted run, provided batch n of `make_dataset`
+    is a function of n.
 
     On SIGINT or SIGTERM the current step is finished, a checkpoint is saved and `Interrupted` is raised; a second
     signal ends the process at once. This works only in the main thread, and only if the program has no handler of its
@@ -58,8 +58,8 @@ def fit_steps(
 
     Args:
         model: compiled `keras.Model`, built under its strategy's scope.
-        make_dataset: function (start_step) -> `tf.data.Dataset` that begins with the first batch of step `start_step`
-            and lasts until `total_steps`. With `stages`, function (start_step, starts): the dataset lasts until the end
+        make_dataset: function (start_step) -> `tf.data.Dataset` that begins with the batch of step `start_step` and
+            lasts until `total_steps`. With `stages`, function (start_step, starts): the dataset lasts until the end
             of the stage, and `starts` are the first steps of the stages so far.
         total_steps: int, updates in the whole run; None with a `budget`.
         output: directory; receives `checkpoints/` and `history.jsonl`. None: nothing is written, and a killed process
@@ -88,7 +88,7 @@ def fit_steps(
 
     Raises:
         ValueError: the checkpoint is of another model; the dataset ends too early; inconsistent numbers of steps; a
-            batch that does not fit into memory.
+            batch that does not fit into memory; an optimizer with `gradient_accumulation_steps`.
         FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step, and the last
             checkpoint is from before it.
         LostWorker: another worker of the run ended or cannot be reached.
@@ -103,8 +103,7 @@ def fit_steps(
     """
     _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
     make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
-    multiple = common_steps(model.steps_per_execution, batches_per_step(model))
-    stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, multiple)
+    stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, model.steps_per_execution)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:
         output = pathlib.Path(output)
@@ -142,7 +141,7 @@ def fit_steps(
                 begun = stage
                 windows, size = _next_fit(step, stages.end(step), window)
                 dataset = make(start_step=step, starts=starts)
-                _check_length(dataset, windows * size * batches_per_step(model), step)
+                _check_length(dataset, windows * size, step)
                 recorder.begin(dataset, size, stage.real_share)
                 first = step // window
                 rows, length = batch_shape(dataset)
@@ -153,7 +152,7 @@ def fit_steps(
                         dataset,
                         initial_epoch=first,
                         epochs=first + windows,
-                        steps_per_epoch=size * batches_per_step(model),
+                        steps_per_epoch=size,
                         callbacks=[recorder, *callbacks, saver],
                         validation_data=stage.validation_data,
                         validation_steps=validation_steps,
@@ -196,8 +195,14 @@ def _check_arguments(model, total_steps, window, budget, *intervals):
             "fit_steps: `total_steps`, `window`, `validation_every` and `checkpoint_every` must be at least 1. "
             f"Received: {total_steps}, {window}, {', '.join(map(str, intervals))}"
         )
-    execution, each = model.steps_per_execution, batches_per_step(model)
-    if window * each % execution or (total_steps or 0) * each % execution:
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    if optimizer.gradient_accumulation_steps:
+        raise ValueError(
+            "fit_steps: a batch is a step; model.compile(micro_batches=...) divides it, for less memory. Received: an "
+            f"optimizer with gradient_accumulation_steps={optimizer.gradient_accumulation_steps}"
+        )
+    execution = model.steps_per_execution
+    if window % execution or (total_steps or 0) % execution:
         raise ValueError(
             "fit_steps: `window` and `total_steps` must be multiples of the model's steps_per_execution. "
             f"Received: window={window}, total_steps={total_steps}, steps_per_execution={execution}"

@@ -2,7 +2,6 @@
 
 import bisect
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,16 +19,6 @@ class Stage:
     end: float = 1.0
     validation_data: Any = None
     real_share: float | None = None
-
-
-def common_steps(steps_per_execution: int, batches_per_step: int) -> int:
-    """The least number of steps at whose end an execution of Keras, which counts batches, ends as well.
-
-    Example::
-
-        common_steps(steps_per_execution=6, batches_per_step=4)  # 3: two executions, twelve batches
-    """
-    return math.lcm(steps_per_execution, batches_per_step) // batches_per_step
 
 
 class Stages:

@@ -7,7 +7,7 @@ import keras
 from kbert.training.batch_memory import batch_shape
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.log_names import readable_logs
-from kbert.training.training_state import batches_per_step, optimizer_logs
+from kbert.training.training_state import optimizer_logs
 
 
 class StepRecorder(keras.callbacks.Callback):
@@ -15,7 +15,6 @@ class StepRecorder(keras.callbacks.Callback):
 
     Attributes:
         step: int, updates done in the whole run.
-        is_whole: bool, whether the last batch completed an update.
         stage_ended: bool, whether a stage of a run by the clock ended with the last step.
     """
 
@@ -25,13 +24,13 @@ class StepRecorder(keras.callbacks.Callback):
         self.real_tokens = real_tokens
         self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
         self.first_step, self.losses = step, []
-        self.is_whole, self.stage_ended = True, False
+        self.stage_ended = False
 
     def begin(self, dataset, size, real_share):
         self.tokens, self.size, self.real_share = _tokens_per_batch(dataset), size, real_share
 
     def on_train_begin(self, logs=None):
-        self.each, self.stage_ended = batches_per_step(self.model), False
+        self.stage_ended = False
         if self.budget is not None:
             self.budget.begin()
             self._set_rate()
@@ -45,13 +44,12 @@ class StepRecorder(keras.callbacks.Callback):
         self.end = time.perf_counter()
         self.start, self.first_end, self.paused = self.start + self.paused, self.first_end + self.paused, 0.0
         self.batches = batch + 1
-        self.step = self.first_step + self.batches // self.each
-        self.is_whole = self.batches % self.each == 0
+        self.step = self.first_step + self.batches
         self.last_logs = logs
-        self.losses.append((self.step + (not self.is_whole), logs["loss"]))  # read later: on a GPU it would wait
+        self.losses.append((self.step, logs["loss"]))  # read later: on a GPU it would wait
         if not self.first_batches:
             self.first_end, self.first_batches = self.end, self.batches
-        if self.budget is not None and self.is_whole:
+        if self.budget is not None:
             self._advance()
 
     def _advance(self):
@@ -66,7 +64,7 @@ class StepRecorder(keras.callbacks.Callback):
         getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer).learning_rate = self.budget.learning_rate
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.batches < self.size * self.each and not self.model.stop_training:
+        if self.batches < self.size and not self.model.stop_training:
             raise ValueError(
                 f"fit_steps: expected a dataset that lasts until step {self.total_steps}; `.repeat()` it. "
                 f"Received: one that ended after step {self.step}"
@@ -99,7 +97,7 @@ class StepRecorder(keras.callbacks.Callback):
         if batches == 0:
             batches, seconds = self.batches, self.end - self.start
         seconds = max(seconds, 1e-9)
-        speed = {"seconds": self.end - self.start, "steps_per_second": batches / self.each / seconds}
+        speed = {"seconds": self.end - self.start, "steps_per_second": batches / seconds}
         if self.tokens:
             speed["tokens_per_second"] = self.tokens * batches / seconds
             if self.real_share is not None:

@@ -32,7 +32,7 @@ class StepSaver(keras.callbacks.Callback):
             self._save()
 
     def _save_if_interrupted(self):
-        if self.signals.received and self.recorder.is_whole:
+        if self.signals.received:
             sync_state(self.model)
             logs = {name: float(value) for name, value in self.recorder.last_logs.items()}
             self.recorder.complete(logs)

@@ -10,8 +10,7 @@ def optimizer_logs(optimizer) -> dict:
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        each = optimizer.gradient_accumulation_steps or 1  # Keras asks schedules by batches
-        rate = rate(max(updates_done(optimizer) * each - 1, 0))
+        rate = rate(max(updates_done(optimizer) - 1, 0))
     logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
     if hasattr(optimizer, "gradient_norm"):
         logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())
@@ -28,9 +27,3 @@ def is_chief(model) -> bool:
     """Whether this process writes the shared files of a run; True for a single process."""
     strategy = getattr(model, "distribute_strategy", None)  # on the TensorFlow backend only
     return strategy is None or strategy.extended.should_checkpoint
-
-
-def batches_per_step(model) -> int:
-    """How many batches make an update of a compiled model's weights: more than one where gradients are accumulated."""
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    return optimizer.gradient_accumulation_steps or 1

@@ -84,6 +84,16 @@ def test_one_output_and_another_loss():
         np.testing.assert_allclose(history["loss"], histories[0]["loss"], rtol=1e-5)
 
 
+def test_weights_that_no_loss_reaches_stay_as_they_are():
+    model = tiny.compiled_model(**SMALL)
+    before = [weight.numpy() for weight in model.encoder.pooler.weights]
+    model.compile(AdamW(0.01), {"mlm_logits": losses.MaskedLanguageModelLoss(), "nsp_logits": None}, micro_batches=2)
+    with pytest.warns(UserWarning, match="Gradients do not exist for variables .*pooler"):
+        model.fit(tiny.make_dataset(), steps_per_epoch=1, verbose=0)
+    for expected, weight in zip(before, model.encoder.pooler.weights, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), expected)
+
+
 def test_wrong_numbers():
     model = tiny.compiled_model(**SMALL)
     for wrong in (0, True, 1.5):

@@ -29,9 +29,10 @@ print(json.dumps(printed.getvalue()))
 
 
 def run_both(path, recipe, *arguments):
-    """The outputs of the recipe on one device, and on two replicas."""
+    """The outputs of the recipe on one device, and on two replicas, each of which divides its share of a batch."""
     arguments = (*arguments, "--batch-size", 8, "--checkpoint-every", 10, "--dropout", 0)
     run_recipe(recipe, *arguments, "--output", path / "one")
+    arguments = (*arguments, "--accumulate", 2)
     printed = run_python(RUN_RECIPE, ROOT / "recipes", recipe, *arguments, "--output", path / "two")
     assert "mirrored: 2 replicas" in printed
     return path / "one", path / "two"

@@ -154,21 +154,21 @@ def test_what_is_no_task_object_is_named(init, run, task):
 
 
 def test_accumulated_batches_are_the_batch(init):
-    """Without dropout, in two steps: the rows of a step are the same ones, in more batches."""
+    """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
     plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "layer_decay": 0.5, "evaluate_every": None}
     whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
-    assert parts.optimizer.gradient_accumulation_steps == 2 and int(parts.optimizer.iterations.numpy()) == 2
+    assert parts.micro_batches == 2 and int(parts.optimizer.iterations.numpy()) == 2
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5)  # also the rates are those of the updates
-    with pytest.raises(ValueError, match="multiple of `accumulate`. Received: 8 and 3"):
+        np.testing.assert_allclose(one, other, atol=2e-6)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
         kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=3)
     with pytest.raises(ValueError, match="`layer_decay` must be in"):
         kbert.finetune(init, TASK, ROWS, **QUICK, layer_decay=1.5)
 
 
-def test_replicas_do_not_accumulate(init, monkeypatch):
+def test_replicas_divide_their_shares(init, monkeypatch):
     two = Hardware(object(), "mirrored", 2, "float32", False, ())
     monkeypatch.setattr("kbert.tasks.finetuning.choose_hardware", lambda *arguments, **options: two)
-    with pytest.raises(ValueError, match="`accumulate` is for one device of TensorFlow.*Received: accumulate=2"):
-        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=2)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
+        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=8)

@@ -50,6 +50,15 @@ def test_the_estimate_is_a_lower_bound(model, monkeypatch):
     assert 2**28 < batch_memory.machine_memory() < 2**50
 
 
+def test_of_a_batch_that_is_divided_a_part_is_counted(monkeypatch):
+    monkeypatch.setattr(batch_memory, "machine_memory", lambda: 2 * 8 * 16 * (4 * 12 + 20) * 4)  # 2 layers, 8 rows
+    model = kbert.BertClassifier(tiny_config(), num_labels=2)
+    model.compile("adam", micro_batches=3)
+    check_batch_memory(model, 24, 16)
+    with pytest.raises(ValueError, match="27 rows"):
+        check_batch_memory(model, 27, 16)
+
+
 def _out_of_memory(ids):
     raise MemoryError("OOM when allocating tensor with shape[100000000,10000000]")  # as TensorFlow's kernels say it
 

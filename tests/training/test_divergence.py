@@ -71,6 +71,12 @@ def pretrainer(make_optimizer):
     return tiny.compiled_model(make_optimizer())
 
 
+def pretrainer_in_two_parts(make_optimizer):
+    model = pretrainer(make_optimizer)
+    model.compile(model.optimizer, micro_batches=2)
+    return model
+
+
 def classifier(make_optimizer):
     keras.utils.set_random_seed(7)
     model = BertClassifier(tiny.config(), num_labels=3)
@@ -84,10 +90,6 @@ def sgd():
 
 def bad_gradient():
     return BadGradient(0.01)
-
-
-def bad_gradient_of_two_batches():
-    return BadGradient(0.01, gradient_accumulation_steps=2)
 
 
 def classifier_dataset(start_step=0):
@@ -142,8 +144,8 @@ def test_a_weight_that_is_infinite(tmp_path, step):
 
 
 @pytest.mark.parametrize("update", [3, 5])
-def test_gradients_are_found_where_several_batches_make_a_step(tmp_path, update):
-    model = tiny.reused(pretrainer, bad_gradient_of_two_batches)
+def test_gradients_are_found_where_a_batch_is_divided(tmp_path, update):
+    model = tiny.reused(pretrainer_in_two_parts, bad_gradient)
     model.optimizer.bad_step.assign(update)
     with pytest.raises(FloatingPointError, match=f"diverged in step {update}: expected a finite gradient"):
         fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbert.training.stages import Stage, Stages, common_steps
+from kbert.training.stages import Stage, Stages
 
 
 def test_by_steps():
@@ -17,11 +17,6 @@ def test_by_steps():
 def test_a_stage_without_a_step_is_passed_over():
     stages = Stages([Stage(0.01), Stage(1.0)], total_steps=10)
     assert stages.begun(0) == [0, 0] and stages.at(0) is stages.stages[1] and stages.end(0) == 10
-
-
-@pytest.mark.parametrize("execution, batches, steps", [(1, 1, 1), (3, 1, 3), (8, 4, 2), (2, 4, 1), (6, 4, 3)])
-def test_steps_at_whose_end_an_execution_ends(execution, batches, steps):
-    assert common_steps(execution, batches) == steps
 
 
 def test_by_the_clock():

@@ -22,8 +22,8 @@ def check_run(settings, hardware, log_every, data_service) -> None:
             "pretrain: `hours` needs the TensorFlow backend, as others keep the learning rate for a window of steps. "
             f"Give `steps`. Received: the backend {keras.backend.backend()}"
         )
-    check_accumulation(settings.accumulate, hardware)
-    if log_every * settings.accumulate % settings.steps_per_execution:
+    check_accumulation(settings.accumulate, hardware, [stage.batch_size for stage in settings.stages()])
+    if log_every % settings.steps_per_execution:
         raise ValueError(
             "pretrain: --log-every (by default the divisor of --checkpoint-every nearest to 100) must be a multiple of "
             f"--steps-per-execution. Received: {log_every} and {settings.steps_per_execution}"
@@ -33,4 +33,4 @@ def check_run(settings, hardware, log_every, data_service) -> None:
         raise ValueError(f"pretrain: a data service makes plain rows of records. Received: data_service, and {what}")
     for stage in settings.stages():
         for rows in (stage.batch_size, stage.phase.batch_size):  # of training, and of evaluation
-            check_divides(rows // settings.accumulate)
+            check_divides(rows)

@@ -3,7 +3,7 @@
 from kbert.tasks.pretraining.pretraining_data import make_dataset
 from kbert.tasks.pretraining.pretraining_optimizer import compile_model
 from kbert.training.dry_run import count_sequences, estimate_training
-from kbert.training.stages import Stage, Stages, common_steps
+from kbert.training.stages import Stage, Stages
 
 
 def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
@@ -38,8 +38,7 @@ def stage_steps(settings) -> list[int | None]:
     stages = settings.stages()
     if settings.hours is not None:
         return [None] * len(stages)
-    multiple = common_steps(settings.steps_per_execution, settings.accumulate)
-    starts = Stages([Stage(stage.end) for stage in stages], settings.steps, multiple).starts
+    starts = Stages([Stage(stage.end) for stage in stages], settings.steps, settings.steps_per_execution).starts
     return [end - start for start, end in zip(starts, [*starts[1:], settings.steps], strict=True)]
 
 

@@ -78,7 +78,8 @@ def pretrain(
             if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)].
         batch_size: int, sequences per update, over all replicas, 32 by default; the paper: 256.
         batch_size_ramp: (first batch size, share of the run in which it doubles up to `batch_size`).
-        accumulate: int, the number of batches into which the sequences of an update are divided, for less memory.
+        accumulate: int, the number of micro-batches into which a replica divides its share of an update: less memory,
+            the same update. TensorFlow only.
         steps_per_execution: int, of `compile`.
         optimizer: "adamw", or "lamb" for batches of thousands of sequences.
         learning_rate: float, the peak, 1e-4 by default.

@@ -24,11 +24,10 @@ def make_dataset(settings, tokenizer, stage=None, **which):
         settings: `PretrainingSettings` with `packed` decided.
         tokenizer: `kbert.BertTokenizer`.
         stage: `PlannedStage`; None: the first.
-        **which: further arguments of `pretraining_dataset`. By default a batch is what a step reads at once: a part of
-            its rows where gradients are accumulated.
+        **which: further arguments of `pretraining_dataset`; by default a batch has the rows of a step.
     """
     stage = stage or settings.stages()[0]
-    which.setdefault("batch_size", stage.batch_size // settings.accumulate)
+    which.setdefault("batch_size", stage.batch_size)
     return pretraining_dataset(
         settings.source,
         tokenizer,
@@ -52,7 +51,10 @@ def stage_dataset(settings, tokenizer, start_step, starts, data_service=None):
 
 
 def make_evaluations(settings, tokenizer):
-    """The held-out batches of every phase, at its own length: number of the phase → dataset."""
+    """The held-out batches of every phase, at its own length: number of the phase → dataset.
+
+    Where an update is computed in parts, so are these: the same rows, in more batches.
+    """
     stages = {stage.number: stage for stage in settings.stages()}
     return {
         number: make_dataset(
@@ -60,7 +62,7 @@ def make_evaluations(settings, tokenizer):
             tokenizer,
             stage,
             evaluation=True,
-            batches=settings.evaluation_batches,
+            batches=settings.evaluation_batches * settings.accumulate,
             batch_size=stage.phase.batch_size // settings.accumulate,
         )
         for number, stage in stages.items()

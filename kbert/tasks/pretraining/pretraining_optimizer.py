@@ -1,6 +1,5 @@
 """The optimizer of a pre-training, and its learning rate by steps or by the clock."""
 
-from kbert.optim.accumulated_schedule import AccumulatedSchedule
 from kbert.optim.adamw import AdamW
 from kbert.optim.lamb import Lamb
 from kbert.optim.schedule import WarmupLinearDecay
@@ -45,20 +44,15 @@ def compile_model(model, settings, hardware, steps_per_execution=None):
     """
     named = vars(settings)
     options = {"layer_decay": settings.layer_decay}
-    if settings.accumulate > 1:
-        options["gradient_accumulation_steps"] = settings.accumulate
     with hardware.scope():
-        if settings.hours is None:
-            rate = make_schedule(named)
-            rate = AccumulatedSchedule(rate, settings.accumulate) if settings.accumulate > 1 else rate
-        else:
-            rate = make_clock_rate(named)(0.0)
+        rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
         if settings.optimizer == "lamb":
             optimizer = Lamb(rate, **options)
         else:
             optimizer = AdamW(rate, bias_correction=settings.bias_correction, **options)
         model.compile(
             optimizer,
+            micro_batches=settings.accumulate,
             jit_compile=hardware.jit_compile,
             steps_per_execution=steps_per_execution or settings.steps_per_execution,
         )

@@ -142,7 +142,7 @@ class PretrainingSettings:
             raise ValueError(
                 f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"
             )
-        if self.steps * self.accumulate % self.steps_per_execution:
+        if self.steps % self.steps_per_execution:
             raise ValueError(
                 "pretrain: `steps` must be a multiple of `steps_per_execution`. "
                 f"Received: {self.steps} and {self.steps_per_execution}"
@@ -155,10 +155,6 @@ class PretrainingSettings:
             raise ValueError(
                 "pretrain: `batch_size_ramp` must begin below the batch size. "
                 f"Received: {self.batch_size_ramp[0]}, of {max(sizes)}"
-            )
-        if wrong := sorted(size for size in sizes if size % self.accumulate):
-            raise ValueError(
-                f"pretrain: every batch size must be a multiple of `accumulate`, {self.accumulate}. Received: {wrong}"
             )
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"pretrain: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")

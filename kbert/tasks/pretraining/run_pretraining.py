@@ -52,6 +52,7 @@ def run_pretraining(
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
     hardware = choose_hardware(settings.strategy, settings.precision, logical_cpus=settings.logical_cpus)
+    stages = settings.stages()
     check_run(settings, hardware, log_every, data_service)
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
@@ -60,9 +61,9 @@ def run_pretraining(
         trained = model_of_rows(model, settings)
     for block in model.encoder.blocks:
         block.rematerialize = settings.rematerialize
-    stages = settings.stages()
+    compile_model(trained, settings, hardware)
     for stage in stages:
-        check_batch_memory(model, stage.batch_size // settings.accumulate, stage.phase.sequence_length)
+        check_batch_memory(trained, stage.batch_size, stage.phase.sequence_length)
     evaluations = make_evaluations(settings, tokenizer)
     model_settings = _model_settings(model, settings, tokenizer)
     if dry_run:
@@ -91,7 +92,6 @@ def run_pretraining(
         raise
     real = [1 - one["padding_share"] for one in statistics]
     _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))
-    compile_model(trained, settings, hardware)
     if run is not None and run.is_chief:
         describe_run(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
     budget, forecast = None, []

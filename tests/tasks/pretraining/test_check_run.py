@@ -25,15 +25,20 @@ def settings_of(**given):
 
 def test_what_goes_together():
     check_run(settings_of(), TWO, 100, None)
-    check_run(settings_of(accumulate=4, steps_per_execution=8), ONE, 50, None)
-    check_run(settings_of(accumulate=4), JAX, 100, None)
+    check_run(settings_of(accumulate=4, steps_per_execution=5), ONE, 50, None)
+    check_run(settings_of(accumulate=4), TWO, 100, None)
     check_run(settings_of(steps=None, hours=1.0), TWO, 100, None)
 
 
 @pytest.mark.parametrize(
     "given, hardware, service, message",
     [
-        ({"accumulate": 2}, TWO, None, "for one device of TensorFlow.*Received: accumulate=2 .*'mirrored'"),
+        (
+            {"accumulate": 3, "batch_size": 9},
+            TWO,
+            None,
+            r"multiple of `accumulate`, 3 times the 2 rep.*Received: \[9\]",
+        ),
         (
             {"steps_per_execution": 8},
             ONE,
@@ -58,11 +63,14 @@ def test_what_does_not(given, hardware, service, message):
 def test_on_jax_all_batches_are_checked_and_the_clock_is_refused(monkeypatch):
     asked = []
     monkeypatch.setattr(module, "check_divides", asked.append)
-    check_run(settings_of(batch_size=20, batch_size_ramp="8:0.5", accumulate=2), JAX, 100, None)
-    assert set(asked) == {4, 8, 10}
+    check_run(settings_of(batch_size=20, batch_size_ramp="8:0.5"), JAX, 100, None)
+    assert set(asked) == {8, 16, 20}
     monkeypatch.setattr(module.keras, "backend", types.SimpleNamespace(backend=lambda: "jax"))
     with pytest.raises(ValueError, match="needs the TensorFlow backend.*Received: the backend jax"):
         check_run(settings_of(steps=None, hours=1.0), JAX, 100, None)
+    monkeypatch.setattr("kbert.training.accumulation.keras", module.keras)
+    with pytest.raises(ValueError, match="`accumulate` is for TensorFlow. Received: 2 on jax"):
+        check_run(settings_of(accumulate=2), JAX, 100, None)
 
 
 def test_nothing_is_left_behind(tmp_path):

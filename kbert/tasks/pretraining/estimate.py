@@ -1,7 +1,7 @@
 """What a pre-training is going to take: steps, tokens, epochs, memory and time."""
 
 from kbert.tasks.pretraining.pretraining_data import make_dataset
-from kbert.tasks.pretraining.pretraining_optimizer import compile_model
+from kbert.tasks.pretraining.pretraining_optimizer import compile_models
 from kbert.training.dry_run import count_sequences, estimate_training
 from kbert.training.stages import Stage, Stages
 
@@ -60,7 +60,7 @@ def estimate_pretraining(settings, tokenizer, model, hardware) -> dict:
     sequences, complete = count_sequences(make_dataset(settings, tokenizer, epochs=1))
     found, start = [], 0.0
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
-        compile_model(model, settings, hardware, steps_per_execution=1)
+        compile_models(model, model, settings, hardware, steps_per_execution=1)
         one = estimate_training(model, make_dataset(settings, tokenizer, stage), 1)
         seconds = one["seconds_per_step"]
         if steps is None:

@@ -33,11 +33,11 @@ def make_clock_rate(settings):
     return rate
 
 
-def compile_model(model, settings, hardware, steps_per_execution=None):
+def compile_models(trained, model, settings, hardware, steps_per_execution=None):
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
 
     Args:
-        model: `kbert.BertPretrainer`.
+        trained, model: as of `compile_with`.
         settings: `PretrainingSettings`.
         hardware: `kbert.training.hardware.Hardware`.
         steps_per_execution: int, instead of that of the settings.
@@ -50,9 +50,25 @@ def compile_model(model, settings, hardware, steps_per_execution=None):
             optimizer = Lamb(rate, **options)
         else:
             optimizer = AdamW(rate, bias_correction=settings.bias_correction, **options)
-        model.compile(
+        compile_with(
             optimizer,
+            trained,
+            model,
             micro_batches=settings.accumulate,
             jit_compile=hardware.jit_compile,
             steps_per_execution=steps_per_execution or settings.steps_per_execution,
         )
+
+
+def compile_with(optimizer, trained, model, **arguments):
+    """Compiles the model to train, and that of the run with the same optimizer: each goes on where the other ends.
+
+    Args:
+        optimizer: `keras.optimizers.Optimizer`.
+        trained: `kbert.BertPretrainer`, the model itself or a view of it for packed rows.
+        model: `kbert.BertPretrainer`, for plain rows.
+        **arguments: of `compile`.
+    """
+    trained.compile(optimizer, **arguments)
+    if model is not trained:
+        model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one

@@ -14,7 +14,8 @@ class PretrainingRun:
         metrics: dict: held-out losses and accuracies at the end, the unigram baseline, statistics of the data; for a
             dry run the estimates.
         history: list of dicts, the logs of every window of steps.
-        model: `kbert.BertPretrainer` with the weights of the last step.
+        model: `kbert.BertPretrainer` with the weights of the last step, compiled with the optimizer of the run; for
+            plain rows, also where the run packed them.
         tokenizer: `kbert.BertTokenizer`.
         settings: `ModelSettings`.
         path: `pathlib.Path` of the output directory; None without one.

@@ -12,7 +12,7 @@ from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import describe_plan, estimate_pretraining
 from kbert.tasks.pretraining.pretraining_data import describe_data, make_evaluations, stage_dataset
-from kbert.tasks.pretraining.pretraining_optimizer import compile_model, make_clock_rate, make_schedule
+from kbert.tasks.pretraining.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
 from kbert.tasks.pretraining.starting_model import starting_model
@@ -61,7 +61,7 @@ def run_pretraining(
         trained = model_of_rows(model, settings)
     for block in model.encoder.blocks:
         block.rematerialize = settings.rematerialize
-    compile_model(trained, settings, hardware)
+    compile_models(trained, model, settings, hardware)
     for stage in stages:
         check_batch_memory(trained, stage.batch_size, stage.phase.sequence_length)
     evaluations = make_evaluations(settings, tokenizer)

@@ -7,11 +7,13 @@ import logging
 import keras
 import numpy as np
 import pytest
+from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
 import kbert
 from kbert.corpus.write_records import write_records
 from kbert.files import read_json
+from kbert.pretraining.dataset import pretraining_dataset
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
 
@@ -94,3 +96,8 @@ def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
     again = kbert.load_pretrained(tmp_path / "run")
     for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+    [batch] = pretraining_dataset(records, make_tokenizer(), batch_size=4, sequence_length=64, batches=1)
+    with run_eagerly():
+        expected = run.model.test_on_batch(*batch, return_dict=True)
+        assert run.model.train_on_batch(*batch, return_dict=True).keys() == expected.keys()
+    assert expected["loss"] > 0 and int(run.model.optimizer.iterations.numpy()) == 3  # after two on packed rows

@@ -27,7 +27,8 @@ def parse_arguments(argv):
     add("--whole-word", action="store_true", help="mask whole words (Google's release of May 2019)")
     no_next_sentence = 'the "No NSP" ablation of section 5.1'
     add("--no-next-sentence", action="store_false", dest="next_sentence", help=no_next_sentence)
-    add("--packed", action="store_true", help="several short pairs in a row, as pretrain.py --packed")
+    packed = "several short pairs in a row, or never (default: where it leaves out a twentieth of the rows)"
+    add("--packed", action=argparse.BooleanOptionalAction, help=packed)
     add("--evaluation-batches", type=positive_int, default=50, metavar="N", help="(default: 50)")
     add("--batches-per-file", type=positive_int, default=100, metavar="N", help="(default: 100)")
     replace = {"help": "replace the batches that are there"}

@@ -26,7 +26,17 @@ from kbert.files import read_json
 
 FORMAT = "kbert batches 1"
 MANIFEST, VOCABULARY = "batches.json", "vocab.txt"
-_KEYS = ("format", "batch_size", "steps", "arrays", "files", "vocabulary_size", "sequence_length", "tokenizer")
+_KEYS = (
+    "format",
+    "batch_size",
+    "steps",
+    "arrays",
+    "files",
+    "vocabulary_size",
+    "sequence_length",
+    "num_parts",
+    "tokenizer",
+)
 
 
 @dataclasses.dataclass(frozen=True)

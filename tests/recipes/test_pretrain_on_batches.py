@@ -26,7 +26,7 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     arguments = ("--batches", batches, "--output", tmp_path / "run", "--checkpoint-every", 2, "--dropout", 0)
     run_recipe("pretrain_on_batches", *arguments, "--json")
     printed = capsys.readouterr().out
-    assert "4 batches of 4 rows of 16 tokens" in printed and "held-out: loss" in printed
+    assert "4 batches of 4 packed rows of 16 tokens" in printed and "held-out: loss" in printed
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == metrics and metrics["steps"] == 4
     left = {path.name for path in (tmp_path / "run").iterdir()}

@@ -12,11 +12,12 @@ from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining.batch_files import BatchFiles
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.tasks.pretraining.pretrain_on_batches import pretrain_on_batches
+from kbert.tasks.pretraining.pretrain_on_batches import describe_batches, pretrain_on_batches
 from kbert.tasks.pretraining.write_batches import write_batches
 
 B, S, P, STEPS = 4, 24, 4, 6
-SETTINGS = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3}
+SETTINGS = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3, "packed": False}
+PACKED = SETTINGS | {"sequence_length": 64, "max_predictions": 10, "packed": True}
 TRAINING = {"learning_rate": 0.01, "dropout": 0.0, "log_every": 3, "checkpoint_every": 3}
 SAME = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "gradient_norm", "val_mlm_cross_entropy", "val_nsp_accuracy")
 
@@ -29,9 +30,16 @@ def batches(records, tmp_path_factory):  # noqa: F811
 
 
 @pytest.fixture(scope="module")
+def packed_batches(records, tmp_path_factory):  # noqa: F811
+    directory = tmp_path_factory.mktemp("written") / "packed"
+    write_batches(records, directory, steps=STEPS, evaluation_batches=2, **PACKED)
+    return directory
+
+
+@pytest.fixture(scope="module")
 def start(tokenizer, tmp_path_factory):  # noqa: F811
     """A model with random weights, on disk."""
-    sizes = {"num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20, "max_sequence_length": S}
+    sizes = {"num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20, "max_sequence_length": 64}
     model = BertPretrainer(BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes))
     directory = tmp_path_factory.mktemp("start") / "model"
     settings = kbert.pipelines.settings.ModelSettings(sequence_length=S)
@@ -42,6 +50,11 @@ def start(tokenizer, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def on_tensorflow(batches, start):
     return pretrain_on_batches(batches, init=start, **TRAINING)
+
+
+@pytest.fixture(scope="module")
+def packed_on_tensorflow(packed_batches, start):
+    return pretrain_on_batches(packed_batches, init=start, **TRAINING)
 
 
 def test_written_batches_are_those_of_the_dataset(batches, records, tokenizer):  # noqa: F811
@@ -56,6 +69,26 @@ def test_written_batches_are_those_of_the_dataset(batches, records, tokenizer): 
                     assert one[name].dtype == other[name].dtype
                     np.testing.assert_array_equal(other[name], one[name], err_msg=name)
     np.testing.assert_array_equal(BatchFiles(batches, 5)[0][0]["token_ids"], BatchFiles(batches)[5][0]["token_ids"])
+
+
+def test_packed_batches_train_as_kbert_pretrain_does(records, packed_batches, start, packed_on_tensorflow):  # noqa: F811
+    written = BatchFiles(packed_batches)
+    assert max(written[step][0]["part_ids"].max() for step in range(STEPS)) > 1
+    found, same = packed_on_tensorflow, PACKED | TRAINING | {"evaluation_batches": 2}
+    expected = kbert.pretrain(records, init=start, steps=STEPS, **same)
+    for one, other in zip(found.history, expected.history[1:], strict=True):  # without the scores before the first step
+        for name in ("step", *SAME):
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-6, err_msg=name)
+    for one, other in zip(found.model.get_weights(), expected.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-4)  # Adam magnifies the rounding of gradients near 0
+    assert found.model.input.keys() == expected.model.input.keys() and "part_ids" not in found.model.input
+
+
+def test_rows_are_packed_where_kbert_pretrain_packs_them(records, tmp_path, caplog):  # noqa: F811
+    with caplog.at_level("INFO", "kbert"):
+        written = write_batches(records, tmp_path / "batches", steps=1, batch_size=2, sequence_length=64)
+    assert (written["packed"], written["num_parts"]) == (True, 4) and "packed rows: " in caplog.text
+    assert describe_batches(tmp_path / "batches").startswith("1 batches of 2 packed rows of 64 tokens")
 
 
 def test_damaged_batches_are_named(batches, tmp_path):
@@ -85,7 +118,7 @@ import keras
 from kbert.tasks.pretraining.pretrain_on_batches import pretrain_on_batches
 from kbert.training.signals import Interrupted
 
-batches, init, output, settings = *sys.argv[1:4], json.loads(sys.argv[4])
+batches, packed_batches, init, output, settings = *sys.argv[1:5], json.loads(sys.argv[5])
 settings |= {"init": init, "strategy": "mirrored", "logical_cpus": 2}
 
 class Stop(keras.callbacks.Callback):
@@ -103,25 +136,31 @@ except Interrupted:
     interrupted = sorted(os.listdir(output + "/checkpoints"))
     shutil.copytree(output + "/checkpoints", output + "-killed/checkpoints")
 run = pretrain_on_batches(batches, output=output, **settings)
+packed = pretrain_on_batches(packed_batches, **settings)
 import jax
 sharding = run.model.trainable_variables[0].value.sharding
-print(json.dumps({"history": run.history, "metrics": run.metrics, "devices": len(sharding.device_set),
-                  "interrupted": interrupted, "tensorflow": [n for n in sys.modules if n.startswith("tensorflow")]}))
+print(json.dumps({"history": run.history, "packed": packed.history, "metrics": run.metrics,
+                  "devices": len(sharding.device_set), "interrupted": interrupted,
+                  "tensorflow": [n for n in sys.modules if n.startswith("tensorflow")]}))
 """
 )
 
 
 @pytest.mark.parity
-def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(batches, start, on_tensorflow, tmp_path):
+def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
+    batches, packed_batches, start, on_tensorflow, packed_on_tensorflow, tmp_path
+):
     pytest.importorskip("jax")
     output = tmp_path / "run"
-    result = run_python(TRAIN, batches, start, output, json.dumps(TRAINING), backend="jax")
+    result = run_python(TRAIN, batches, packed_batches, start, output, json.dumps(TRAINING), backend="jax")
     assert result["devices"] == 2 and not result["tensorflow"]
     assert result["interrupted"] == ["description", "step-0000000003", "step-0000000005"]
     assert [record["step"] for record in result["history"]] == [3, 5, 6]
     for name in SAME:
         found, expected = result["history"][0][name], on_tensorflow.history[0][name]
         np.testing.assert_allclose(found, expected, rtol=1e-4, err_msg=name)
+        found, expected = result["packed"][-1][name], packed_on_tensorflow.history[-1][name]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=f"packed {name}")
     for name in ("loss", "mlm_cross_entropy", "mlm_perplexity", "nsp_accuracy"):
         np.testing.assert_allclose(result["metrics"][name], on_tensorflow.metrics[name], rtol=1e-4, err_msg=name)
     loaded = kbert.load_pretrained(output)

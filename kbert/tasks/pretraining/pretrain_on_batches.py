@@ -15,6 +15,7 @@ from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.batch_files import MANIFEST, VOCABULARY, BatchFiles
+from kbert.tasks.pretraining.pretraining_optimizer import compile_with
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.text.vocabulary import read_vocabulary
 from kbert.training.callbacks import ConsoleProgress
@@ -58,7 +59,7 @@ def pretrain_on_batches(
     the run is finished, checkpoints/.
 
     Args:
-        directory: of batches, which decide batch size, sequence length, masks and order.
+        directory: of batches, which decide batch size, sequence length, masks, order, and whether rows are packed.
         size: str, "tiny" to "large", of new weights; "tiny" by default.
         init: instead of new weights: a kbert directory of a pre-trained model, or a recipe's output with one in model/
             (recipes/convert_checkpoint.py makes one of other formats).
@@ -102,7 +103,9 @@ def pretrain_on_batches(
     keras.utils.set_random_seed(seed)
     with hardware.scope():
         model = _starting_model(training, size, init, dropout)
-        model.compile(AdamW(schedule), jit_compile=hardware.jit_compile)
+        parts = training.manifest["num_parts"]
+        trained = model if parts is None else model.with_parts(parts)
+        compile_with(AdamW(schedule), trained, model, jit_compile=hardware.jit_compile)
     manifest, vocabulary, run = training.manifest, read_vocabulary(pathlib.Path(directory) / VOCABULARY), None
     model_settings = ModelSettings(
         task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]
@@ -115,7 +118,7 @@ def pretrain_on_batches(
             describe_run(run.path / CHECKPOINTS, model, model_settings, vocabulary)
     windows = checkpoint_every // log_every
     history = fit_steps(
-        model,
+        trained,
         lambda start_step: BatchFiles(directory, start_step),
         steps,
         run.path if run else None,
@@ -125,7 +128,7 @@ def pretrain_on_batches(
         validation_every=windows,
         callbacks=[ConsoleProgress(), *callbacks],
     )
-    metrics = readable_logs(model.evaluate(evaluation, return_dict=True, verbose=0), model) | {
+    metrics = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained) | {
         "steps": steps,
         "parameters": model.count_params(),
         "tokens_per_second": history[-1]["tokens_per_second"] if history else None,
@@ -147,8 +150,8 @@ def describe_batches(directory) -> str:
     """What a directory of batches holds, in a line, for printing."""
     manifest = read_json(pathlib.Path(directory) / MANIFEST)
     return (
-        f"{manifest['steps']:,} batches of {manifest['batch_size']:,} rows of {manifest['sequence_length']} tokens, "
-        f"vocabulary of {manifest['vocabulary_size']:,}"
+        f"{manifest['steps']:,} batches of {manifest['batch_size']:,} {'packed ' if manifest['num_parts'] else ''}rows "
+        f"of {manifest['sequence_length']} tokens, vocabulary of {manifest['vocabulary_size']:,}"
     )
 
 
@@ -165,19 +168,18 @@ def _starting_model(training, size, init, dropout):
     manifest, (_, labels, _) = training.manifest, training.element_spec
     rates = {} if dropout is None else {"hidden_dropout": dropout, "attention_dropout": dropout}
     pairs = "nsp_logits" in labels
-    parts = labels["nsp_logits"].shape[1] if pairs and len(labels["nsp_logits"].shape) == 2 else None
     if init is not None:
-        return _stored_model(init, manifest["vocabulary_size"], pairs, parts, rates)
+        return _stored_model(init, manifest["vocabulary_size"], pairs, rates)
     config = BertConfig.from_size(
         size or "tiny",
         vocabulary_size=manifest["vocabulary_size"],
         max_sequence_length=max(512, manifest["sequence_length"]),
         **rates,
     )
-    return BertPretrainer(config, next_sentence=pairs, num_parts=parts)
+    return BertPretrainer(config, next_sentence=pairs)
 
 
-def _stored_model(init, vocabulary_size, pairs, parts, rates):
+def _stored_model(init, vocabulary_size, pairs, rates):
     """Without `kbert.load_pretrained`, which knows all tasks and formats and needs TensorFlow for its tokenizer."""
     paths = (pathlib.Path(init), pathlib.Path(init) / "model")
     path = next((path for path in paths if is_kbert_directory(path)), None)
@@ -192,6 +194,6 @@ def _stored_model(init, vocabulary_size, pairs, parts, rates):
     if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
         raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
     config = BertConfig.from_dict(content["architecture"] | rates)
-    model = BertPretrainer(config, next_sentence=pairs, num_parts=parts, **content["model"])
+    model = BertPretrainer(config, next_sentence=pairs, **content["model"])
     model.load_weights(path / WEIGHTS)
     return model

@@ -9,10 +9,7 @@ _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within 
 
 
 def choose_packing(settings, tokenizer, data_service=None):
-    """The settings with `packed` decided: if nothing was given, where it saves rows.
-
-    It is decided by the lengths of the pairs of the first shard of records, or of the first pool of text: a function of
-    the settings and the corpus, so that a run that is resumed decides the same.
+    """The settings with `packed` decided: if nothing was given, by `packing_pays`.
 
     Args:
         settings: `PretrainingSettings`.
@@ -26,18 +23,36 @@ def choose_packing(settings, tokenizer, data_service=None):
         return settings
     if data_service is not None:
         return settings.with_packing(False)
+    pays = packing_pays(
+        settings.source,
+        tokenizer,
+        {stage.number: stage.phase for stage in settings.stages()}.values(),
+        num_parts=settings.num_parts,
+        seed=settings.seed,
+        held_out=settings.held_out,
+        next_sentence=settings.next_sentence,
+    )
+    return settings.with_packing(pays)
+
+
+def packing_pays(source, tokenizer, phases, **options) -> bool:
+    """Whether packed rows are fewer rows, by a twentieth.
+
+    By the lengths of the pairs of the first shard of records, or of the first pool of text: a function of the arguments
+    and the corpus, so that a run that is resumed decides the same.
+
+    Args:
+        source, tokenizer: as of `real_shares`.
+        phases: `Phase`s.
+        **options: further arguments of `real_shares`.
+
+    Raises:
+        ValueError: as `pretraining_dataset`.
+    """
     plain, packed, total = 0.0, 0.0, 0.0
-    for phase in {stage.number: stage.phase for stage in settings.stages()}.values():
-        shares = real_shares(
-            settings.source,
-            tokenizer,
-            sequence_length=phase.sequence_length,
-            max_predictions=phase.max_predictions,
-            num_parts=settings.num_parts,
-            seed=settings.seed,
-            held_out=settings.held_out,
-            next_sentence=settings.next_sentence,
-        )
+    for phase in phases:
+        lengths = {"sequence_length": phase.sequence_length, "max_predictions": phase.max_predictions}
+        shares = real_shares(source, tokenizer, **lengths, **options)
         tokens = phase.share * phase.batch_size * phase.sequence_length
         plain, packed, total = plain + tokens * shares["plain"], packed + tokens * shares["packed"], total + tokens
     pays = packed >= _LEAST_GAIN * plain > 0
@@ -47,7 +62,7 @@ def choose_packing(settings, tokenizer, data_service=None):
         100 * plain / total,
         100 * packed / total,
     )
-    return settings.with_packing(pays)
+    return pays
 
 
 def model_of_rows(model, settings):

@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import math
 import pathlib
 
 import numpy as np
@@ -12,6 +11,9 @@ from kbert.corpus.records import Records
 from kbert.files import check_directory_is_free, sha256, to_json, write_directory
 from kbert.pretraining.batch_files import FORMAT, MANIFEST, VOCABULARY
 from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.packed_rows import default_num_parts
+from kbert.tasks.pretraining.phases import Phase, default_max_predictions
+from kbert.tasks.pretraining.row_layout import packing_pays
 from kbert.text.vocabulary import write_vocabulary
 
 _LOGGER = logging.getLogger("kbert")
@@ -28,6 +30,7 @@ def write_batches(
     sequence_length=128,
     max_predictions=None,
     seed=0,
+    packed=None,
     evaluation_batches=50,
     batches_per_file=100,
     overwrite=False,
@@ -42,7 +45,7 @@ def write_batches(
         records: a directory of records.
         directory: a new or empty directory; it appears whole or not at all.
         steps: int, batches.
-        batch_size, sequence_length, max_predictions, seed: as of `kbert.pretrain`.
+        batch_size, sequence_length, max_predictions, seed, packed: as of `kbert.pretrain`.
         evaluation_batches: int, of the held-out documents.
         batches_per_file: int.
         overwrite: bool, replace another directory of batches.
@@ -65,9 +68,14 @@ def write_batches(
     check_directory_is_free(directory, _FILES, overwrite)
     opened = Records(records)
     tokenizer = opened.tokenizer()
-    max_predictions = max_predictions or math.ceil(sequence_length * 20 / 128)
+    max_predictions = max_predictions or default_max_predictions(sequence_length)
+    num_parts = default_num_parts(sequence_length)
+    if packed is None:
+        phase = Phase(sequence_length, 1.0, batch_size, max_predictions)
+        pairs = {"next_sentence": options.get("next_sentence", True)}
+        packed = packing_pays(records, tokenizer, [phase], num_parts=num_parts, seed=seed, **pairs)
     settings = {"batch_size": batch_size, "sequence_length": sequence_length, "max_predictions": max_predictions}
-    settings |= {"seed": seed, **options}
+    settings |= {"seed": seed, "packed": packed, "num_parts": num_parts if packed else None, **options}
     training = pretraining_dataset(records, tokenizer, batches=steps, **settings)
     evaluation = pretraining_dataset(records, tokenizer, evaluation=True, batches=evaluation_batches, **settings)
     manifest = {

@@ -111,6 +111,11 @@ _FLAGS = {
         default="auto",
         help="of the arithmetic; weights are float32 always",
     ),
+    "xla": dict(
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="compile the step; auto: on one GPU, and on JAX",
+    ),
     "keep": dict(choices=("best", "last"), default="best", help="the weights that scored best on dev, or the last"),
     "log-dir": dict(metavar="DIR", type=pathlib.Path, help="TensorBoard logs; default: logs/ in the output"),
     "json": dict(action="store_true", help="print the metrics as one JSON object on the last line"),
@@ -161,7 +166,7 @@ def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> 
     add("--group-by-length", action="store_true", help="batches of texts of like length: faster, less random")
     add("--random-weights", action="store_true", help="only architecture and vocabulary of --init")
     add("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
-    add_flags(parser, "strategy", "logical-cpus", "precision", "log-dir", "json", "overwrite", "dry-run")
+    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "log-dir", "json", "overwrite", "dry-run")
 
 
 def epoch_or_int(text: str) -> int | str:
@@ -181,7 +186,7 @@ _OPTIONS = (
         "random_weights",
         "checkpoint_every",
     ),
-    *("strategy", "logical_cpus", "precision", "log_dir", "overwrite"),
+    *("strategy", "logical_cpus", "precision", "xla", "log_dir", "overwrite"),
 )
 
 

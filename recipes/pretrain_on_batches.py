@@ -27,10 +27,12 @@ def parse_arguments(argv):
     warmup = "of rising learning rate (default: a tenth of --steps, at most 10,000)"
     add("--warmup-steps", type=positive_int, metavar="N", help=warmup)
     add("--dropout", metavar="X", type=rate, help="instead of 0.1")
+    accumulate = "compute an update in N parts on every device, for less memory (default: 1)"
+    add("--accumulate", type=positive_int, default=1, metavar="N", help=accumulate)
     add("--log-every", type=positive_int, metavar="STEPS", help="(default: the divisor of --checkpoint-every near 100)")
     checkpoint_every = "also evaluates; a multiple of --log-every (default: 500)"
     add("--checkpoint-every", type=positive_int, default=500, metavar="STEPS", help=checkpoint_every)
-    add_flags(parser, "strategy", "logical-cpus", "precision", "json", "overwrite")
+    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "json", "overwrite")
     return parser.parse_args(argv)
 
 

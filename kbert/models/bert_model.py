@@ -13,6 +13,7 @@ from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
 from kbert.models.quantized_layers import quantize_layers, quantized_layers
 from kbert.models.train_step import check_micro_batches, has_replicas, train_in_parts
+from kbert.models.train_step_on_jax import train_in_parts_on_jax
 from kbert.models.trainability import set_trainability, set_trainable, trainability
 from kbert.optim.adamw import AdamW
 
@@ -102,13 +103,13 @@ class BertModel(CompatibleModel):
             weighted_metrics: "auto" is `default_metrics` if `loss` is "auto" and no `metrics` are given, otherwise
                 none: labels for another loss may have another form.
             micro_batches: int, in how many parts, one after the other, a replica computes the gradient of its share of
-                a batch (TensorFlow); loss and update are those of the whole batch, in less memory.
+                a batch; loss and update are those of the whole batch, in less memory.
             jit_compile: as in Keras; with several replicas XLA then compiles the gradient inside each of them.
             **kwargs: other arguments of `keras.Model.compile`: run_eagerly, steps_per_execution ...
 
         Raises:
             ValueError: a loss or metric that would take logits for probabilities; `micro_batches` below 1, or above 1
-                on another backend than TensorFlow or with an optimizer that accumulates gradients itself.
+                on another backend than TensorFlow and JAX or with an optimizer that accumulates gradients itself.
         """
         if weighted_metrics == "auto":
             weighted_metrics = self.default_metrics() or None if loss == "auto" and metrics is None else None
@@ -131,6 +132,8 @@ class BertModel(CompatibleModel):
     def train_step(self, *args):
         if self.micro_batches == 1 and not self.compiles_gradient:
             return super().train_step(*args)
+        if keras.backend.backend() == "jax":
+            return train_in_parts_on_jax(self, *args, self.micro_batches)
         return train_in_parts(self, *args, self.micro_batches, self.compiles_gradient)
 
     def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):

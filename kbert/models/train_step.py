@@ -11,6 +11,7 @@ Shapes: B batch (of a replica), M micro-batches.
 import contextlib
 
 import keras
+from keras import ops
 
 from kbert.optim.losses import WeightedMeanLoss
 from kbert.optim.replicas import count_replicas, sum_over_replicas
@@ -33,22 +34,17 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     import tensorflow as tf
 
     inputs, labels, weights = data if len(data) == 3 else (*data, None)
-    rows = keras.tree.flatten(inputs)[0].shape[0]
-    if micro_batches > 1 and (rows is None or rows % micro_batches):
-        raise ValueError(
-            f"{type(model).__name__}: expected batches whose size a replica can divide into micro_batches="
-            f"{micro_batches}. Received: {'batches of varying size' if rows is None else f'{rows} rows a replica'}"
-        )
+    rows = check_rows(model, inputs, micro_batches)
     # Micro-batch i has the rows i, i + M ...
     data = keras.tree.map_structure(lambda column: _divided(column, rows, micro_batches), (inputs, labels, weights))
     variables = model.trainable_weights
     reached = [True] * len(variables)  # by the loss; weights that it does not reach have no gradient, as in Keras' step
-    totals = _total_weights(model, inputs, labels, weights)
+    totals = total_weights(model, inputs, labels, weights)
 
     def gradient(data, totals):
         def add_part(part, sums):
             micro_batch = keras.tree.map_structure(lambda column: None if column is None else column[part], data)
-            with _shares_of(model, totals, micro_batches):
+            with shares_of(model, totals, micro_batches):
                 gradients = _gradient(model, *micro_batch, variables)
             reached[:] = [gradient is not None for gradient in gradients]
             return part + 1, [
@@ -64,6 +60,17 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     gradients = gradient(data, totals)
     model.optimizer.apply([one if some else None for one, some in zip(gradients, reached, strict=True)], variables)
     return model.get_metrics_result()
+
+
+def check_rows(model, inputs, micro_batches):
+    """B; raises ValueError unless a replica can divide it into so many micro-batches."""
+    rows = keras.tree.flatten(inputs)[0].shape[0]
+    if micro_batches > 1 and (rows is None or rows % micro_batches):
+        raise ValueError(
+            f"{type(model).__name__}: expected batches whose size a replica can divide into micro_batches="
+            f"{micro_batches}. Received: {'batches of varying size' if rows is None else f'{rows} rows a replica'}"
+        )
+    return rows
 
 
 def _divided(column, rows, micro_batches):
@@ -85,32 +92,41 @@ def _gradient(model, inputs, labels, weights, variables):
         outputs = model(inputs, training=True)
         loss = model.compute_loss(inputs, labels, outputs, weights, training=True)
         scaled = model.optimizer.scale_loss(loss)
-    tracker = next(metric for metric in model.metrics if metric.name == "loss")
-    tracker.update_state(loss * count_replicas(), sample_weight=tf.shape(keras.tree.flatten(inputs)[0])[0])
+    loss_tracker(model).update_state(loss * count_replicas(), sample_weight=tf.shape(keras.tree.flatten(inputs)[0])[0])
     model.compute_metrics(inputs, labels, outputs, weights)
     gradients = tape.gradient(scaled, variables)
     return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]  # dense
 
 
-def _total_weights(model, inputs, labels, weights):
+def loss_tracker(model):
+    """Keras' metric of the mean loss."""
+    return next(metric for metric in model.metrics if metric.name == "loss")
+
+
+def total_weights(model, inputs, labels, weights):
     """Of the whole batch of all replicas: the sum of the weights of each of kbert's losses, by output.
 
     The entry "" is how many times more rows a replica has on average than this one: Keras weighs the values that
     replicas report with their rows.
     """
-    import tensorflow as tf
-
-    totals = {"": tf.cast(tf.shape(keras.tree.flatten(inputs)[0])[0], "float32")}
+    totals = {"": ops.cast(ops.shape(keras.tree.flatten(inputs)[0])[0], "float32")}
     for name, loss in _losses(model).items():
         if isinstance(loss, WeightedMeanLoss):
             label, weight = (part.get(name) if isinstance(part, dict) else part for part in (labels, weights))
             totals[name] = loss.total_weight(label, weight)
     sums = dict(zip(totals, sum_over_replicas(list(totals.values())), strict=True))
-    return sums | {"": tf.math.divide_no_nan(sums[""] / count_replicas(), totals[""])}
+    return sums | {"": ops.divide_no_nan(sums[""] / count_replicas(), totals[""])}
 
 
 @contextlib.contextmanager
-def _shares_of(model, totals, micro_batches):
+def shares_of(model, totals, micro_batches):
+    """Within this context the losses of a micro-batch are shares of those of the whole batch.
+
+    Args:
+        model: a compiled kbert model.
+        totals: of `total_weights`.
+        micro_batches: M.
+    """
     losses = {name: loss for name, loss in _losses(model).items() if name in totals}
     for name, loss in losses.items():
         loss.whole_batch = WholeBatch(totals[name], micro_batches, totals[""])
@@ -141,9 +157,9 @@ def check_micro_batches(micro_batches, optimizer):
     accumulates = getattr(optimizer, "gradient_accumulation_steps", None)
     if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
         raise ValueError(f"compile: `micro_batches` must be an integer of at least 1. Received: {micro_batches!r}")
-    if micro_batches > 1 and (keras.backend.backend() != "tensorflow" or accumulates):
+    if micro_batches > 1 and (keras.backend.backend() not in ("tensorflow", "jax") or accumulates):
         raise ValueError(
-            "compile: `micro_batches` is for TensorFlow and an optimizer without `gradient_accumulation_steps`. "
-            f"Received: micro_batches={micro_batches}, backend {keras.backend.backend()}, "
-            f"gradient_accumulation_steps={accumulates}"
+            "compile: `micro_batches` is for TensorFlow or JAX, and an optimizer without "
+            f"`gradient_accumulation_steps`. Received: micro_batches={micro_batches}, backend "
+            f"{keras.backend.backend()}, gradient_accumulation_steps={accumulates}"
         )

@@ -30,6 +30,7 @@ def finetune(
     strategy: str = "auto",
     logical_cpus: int | None = None,
     precision: str = "auto",
+    xla: str = "auto",
     evaluate_every: str | int | None = "epoch",
     keep: str = "best",
     patience: int | None = None,
@@ -70,7 +71,7 @@ def finetune(
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
             pre-training.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced".
-        strategy, logical_cpus, precision: as of `kbert.training.hardware.choose_hardware`.
+        strategy, logical_cpus, precision, xla: as of `kbert.training.hardware.choose_hardware`.
         evaluate_every: "epoch", a number of steps, or None: only at the end.
         keep: "best" or "last": which weights are kept.
         patience: stop after this many evaluations without improvement; None: never.
@@ -122,6 +123,7 @@ def finetune(
         strategy=strategy,
         logical_cpus=logical_cpus,
         precision=precision,
+        xla=xla,
         evaluate_every=evaluate_every,
         keep=keep,
         patience=patience,

@@ -100,7 +100,7 @@ class Finetuning:
         policy = keras.config.dtype_policy()
         try:
             self.hardware = choose_hardware(
-                self.options.strategy, self.options.precision, logical_cpus=self.options.logical_cpus
+                self.options.strategy, self.options.precision, self.options.xla, self.options.logical_cpus
             )
             check_accumulation(self.options.accumulate, self.hardware, [self.options.batch_size])
             settings = self.task.settings(self.train)

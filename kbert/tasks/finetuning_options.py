@@ -31,6 +31,7 @@ class FinetuningOptions:
     strategy: str = "auto"
     logical_cpus: int | None = None
     precision: str = "auto"
+    xla: str = "auto"
     evaluate_every: str | int | None = "epoch"
     keep: str = "best"
     patience: int | None = None

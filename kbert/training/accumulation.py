@@ -1,7 +1,5 @@
 """Which batches can be divided into micro-batches."""
 
-import keras
-
 
 def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
     """Raises ValueError unless each replica can divide its share of such batches into `accumulate` micro-batches.
@@ -13,8 +11,6 @@ def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
     """
     if accumulate == 1:
         return
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(f"`accumulate` is for TensorFlow. Received: {accumulate} on {keras.backend.backend()}")
     if wrong := sorted(size for size in set(batch_sizes) if size % (accumulate * hardware.replicas)):
         replicas = f" times the {hardware.replicas} replicas" if hardware.replicas > 1 else ""
         raise ValueError(f"A batch size must be a multiple of `accumulate`, {accumulate}{replicas}. Received: {wrong}")

@@ -10,7 +10,8 @@ from kbert.files import atomic_file, explain_full_disk
 class TimeBudget:
     """The clock of a run: how much of its time is over after each step, and the learning rate that follows from it.
 
-    The time of a run counts from its first step on, with evaluations and checkpoints, without the time during which no
+    The time of a run counts from the beginning of its first step on, with evaluations and checkpoints, and with the
+    tracing (and compiling) of the first step of every phase and of every process; without the time during which no
     process ran. It is stored with every checkpoint, and after every step in the file `FILE` of the run's directory. A
     resumed run repeats the steps between its checkpoint and its end at the recorded times, hence with the same learning
     rates and the same weights; then the clock goes on from the last recorded time.
@@ -51,14 +52,13 @@ class TimeBudget:
         """That of the next step."""
         return self.rate(self.share)
 
-    def restore(self, step: int, elapsed: float, directory=None, writes: bool = True) -> None:
+    def restore(self, step: int, elapsed: float, directory=None) -> None:
         """Goes back to a checkpoint, and reads the times recorded for the steps after it.
 
         Args:
             step: int, of the checkpoint.
             elapsed: float, seconds, as it recorded them.
             directory: of the run; None: nothing is recorded.
-            writes: whether this process may write there.
         """
         self.elapsed, self._start, self._recorded = elapsed, None, {}
         if directory is None:
@@ -70,11 +70,10 @@ class TimeBudget:
             if found[number] < last:
                 break  # damaged: the clock decides from here on
             self._recorded[number] = last = found[number]
-        if writes:
-            self._path = path
-            kept = {number: seconds for number, seconds in found.items() if number <= step} | self._recorded
-            with atomic_file(path) as file:
-                file.writelines(_line(*entry) for entry in sorted(kept.items()))
+        self._path = path
+        kept = {number: seconds for number, seconds in found.items() if number <= step} | self._recorded
+        with atomic_file(path) as file:
+            file.writelines(_line(*entry) for entry in sorted(kept.items()))
 
     def begin(self) -> None:
         """Starts the clock, unless it runs."""

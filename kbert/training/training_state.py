@@ -19,8 +19,7 @@ def optimizer_logs(optimizer) -> dict:
 
 def updates_done(optimizer) -> int:
     """How often an optimizer has updated the weights."""
-    updates = optimizer.iterations
-    return int(updates.numpy() if hasattr(updates, "numpy") else updates)  # of JAX, where gradients accumulate
+    return int(optimizer.iterations.numpy())
 
 
 def is_chief(model) -> bool:

@@ -163,12 +163,14 @@ class Overflows(keras.optimizers.LossScaleOptimizer):
         return super().scale_loss(loss) * tf.where((self.at == 0) | (call == self.at), np.inf, 1.0)
 
 
-def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path):
-    model = tiny.reused(pretrainer, Overflows)
-    model.optimizer.at.assign(3)
+@pytest.mark.parametrize("build", [pretrainer, pretrainer_in_two_parts])
+def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, build):
+    model = tiny.reused(build, Overflows)
+    model.optimizer.at.assign(3)  # of a batch in two parts the first part of the second
     model.optimizer.calls.assign(0)
     history = fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
     assert history[-1]["step"] == STEPS and float(model.optimizer.dynamic_scale.numpy()) == 2.0
+    assert int(model.optimizer.iterations.numpy()) == STEPS - 1  # one update is skipped, and no more
 
 
 def test_gradients_that_overflow_under_any_loss_scale_are(tmp_path):

@@ -256,7 +256,7 @@ class GlueGrid:
 
 
 def _hardware(options):
-    names = ("strategy", "precision", "logical_cpus")
+    names = ("strategy", "precision", "xla", "logical_cpus")
     return choose_hardware(**{name: options[name] for name in names if name in options})
 
 

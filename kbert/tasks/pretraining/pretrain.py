@@ -43,6 +43,7 @@ def pretrain(
     strategy="auto",
     logical_cpus=None,
     precision="auto",
+    xla="auto",
     checkpoint_every=500,
     keep_every=None,
     log_every=None,
@@ -79,7 +80,7 @@ def pretrain(
         batch_size: int, sequences per update, over all replicas, 32 by default; the paper: 256.
         batch_size_ramp: (first batch size, share of the run in which it doubles up to `batch_size`).
         accumulate: int, the number of micro-batches into which a replica divides its share of an update: less memory,
-            the same update. TensorFlow only.
+            the same update.
         steps_per_execution: int, of `compile`.
         optimizer: "adamw", or "lamb" for batches of thousands of sequences.
         learning_rate: float, the peak, 1e-4 by default.
@@ -103,7 +104,7 @@ def pretrain(
         held_out: float, the share of a corpus' documents that are only for evaluation; records have their own.
         evaluation_batches: int.
         seed: int, decides new weights, dropout, pairs, masks and order.
-        strategy, precision, logical_cpus: see `kbert.training.hardware.choose_hardware`.
+        strategy, precision, xla, logical_cpus: see `kbert.training.hardware.choose_hardware`.
         checkpoint_every: int, steps; the held-out data are evaluated at the same time.
         keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints of multiples of it are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.

@@ -18,6 +18,7 @@ from kbert.pretraining.batch_files import MANIFEST, VOCABULARY, BatchFiles
 from kbert.tasks.pretraining.pretraining_optimizer import compile_with
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.text.vocabulary import read_vocabulary
+from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.hardware import choose_hardware
 from kbert.training.intervals import check_intervals, log_interval
@@ -42,10 +43,12 @@ def pretrain_on_batches(
     learning_rate=1e-4,
     warmup_steps=None,
     dropout=None,
+    accumulate=1,
     seed=0,
     strategy="auto",
     logical_cpus=None,
     precision="auto",
+    xla="auto",
     checkpoint_every=500,
     log_every=None,
     callbacks=(),
@@ -64,8 +67,8 @@ def pretrain_on_batches(
         init: instead of new weights: a kbert directory of a pre-trained model, or a recipe's output with one in model/
             (recipes/convert_checkpoint.py makes one of other formats).
         steps: int; None: as many as there are batches.
-        learning_rate, warmup_steps, dropout, seed: as of `kbert.pretrain`.
-        strategy, logical_cpus, precision: see `kbert.training.hardware.choose_hardware`.
+        learning_rate, warmup_steps, dropout, accumulate, seed: as of `kbert.pretrain`.
+        strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
         checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks.
@@ -94,18 +97,20 @@ def pretrain_on_batches(
     warmup_steps = min(_WARMUP, math.ceil(steps / 10)) if warmup_steps is None else warmup_steps
     settings = {"batches": os.fspath(directory), "init": None if init is None else os.fspath(init), "size": size}
     settings |= {"steps": steps, "learning_rate": learning_rate, "warmup_steps": warmup_steps, "dropout": dropout}
-    settings |= {"seed": seed, "strategy": strategy, "logical_cpus": logical_cpus, "precision": precision}
+    settings |= {"accumulate": accumulate, "seed": seed}
+    settings |= {"strategy": strategy, "logical_cpus": logical_cpus, "precision": precision, "xla": xla}
     schedule = WarmupLinearDecay(learning_rate, warmup_steps, steps)
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
-    hardware = choose_hardware(strategy, precision, logical_cpus=logical_cpus)
+    hardware = choose_hardware(strategy, precision, xla, logical_cpus)
+    check_accumulation(accumulate, hardware, [training.manifest["batch_size"]])
     _LOGGER.info("%s", hardware.describe())
     keras.utils.set_random_seed(seed)
     with hardware.scope():
         model = _starting_model(training, size, init, dropout)
         parts = training.manifest["num_parts"]
         trained = model if parts is None else model.with_parts(parts)
-        compile_with(AdamW(schedule), trained, model, jit_compile=hardware.jit_compile)
+        compile_with(AdamW(schedule), trained, model, micro_batches=accumulate, jit_compile=hardware.jit_compile)
     manifest, vocabulary, run = training.manifest, read_vocabulary(pathlib.Path(directory) / VOCABULARY), None
     model_settings = ModelSettings(
         task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]

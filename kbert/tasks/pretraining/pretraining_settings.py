@@ -67,6 +67,7 @@ class PretrainingSettings:
     strategy: str
     logical_cpus: int | None
     precision: str
+    xla: str
 
     def __post_init__(self):
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

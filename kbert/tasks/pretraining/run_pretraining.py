@@ -51,7 +51,7 @@ def run_pretraining(
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
-    hardware = choose_hardware(settings.strategy, settings.precision, logical_cpus=settings.logical_cpus)
+    hardware = choose_hardware(settings.strategy, settings.precision, settings.xla, settings.logical_cpus)
     stages = settings.stages()
     check_run(settings, hardware, log_every, data_service)
     keras.utils.set_random_seed(settings.seed)

@@ -68,9 +68,8 @@ def test_on_jax_all_batches_are_checked_and_the_clock_is_refused(monkeypatch):
     monkeypatch.setattr(module.keras, "backend", types.SimpleNamespace(backend=lambda: "jax"))
     with pytest.raises(ValueError, match="needs the TensorFlow backend.*Received: the backend jax"):
         check_run(settings_of(steps=None, hours=1.0), JAX, 100, None)
-    monkeypatch.setattr("kbert.training.accumulation.keras", module.keras)
-    with pytest.raises(ValueError, match="`accumulate` is for TensorFlow. Received: 2 on jax"):
-        check_run(settings_of(accumulate=2), JAX, 100, None)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 2 times the 2 replicas. Received: \[6\]"):
+        check_run(settings_of(accumulate=2, batch_size=6), JAX, 100, None)
 
 
 def test_nothing_is_left_behind(tmp_path):

@@ -4,11 +4,12 @@ import pathlib
 from typing import Any
 
 from kbert.files import read_json
+from kbert.training.made_by import describe_maker
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
 
 
 def provenance(source) -> dict[str, Any]:
-    """The name of the model and, for a kbert directory, the hash of its weights and what is known about the run.
+    """The name of the model, the hash of the weights of a kbert directory, and what is known about the run.
 
     Args:
         source: path of the model, or its name on the hub.
@@ -17,7 +18,9 @@ def provenance(source) -> dict[str, Any]:
     made_by = {"model": path.resolve().name if path.exists() else str(source)}
     if is_kbert_directory(path):
         manifest = read_json(path / MANIFEST)
-        made_by |= {"weights_sha256": manifest["files"][WEIGHTS]["sha256"], "run": manifest.get("made_by") or {}}
+        made_by["weights_sha256"] = manifest["files"][WEIGHTS]["sha256"]
+    if (maker := describe_maker(path)) is not None:
+        made_by["run"] = maker
     return made_by
 
 

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 from kbert.corpus.records_manifest import MANIFEST, is_records
-from kbert.files import read_json, sha256
+from kbert.files import sha256
 from kbert.weights.formats.kbert.read import is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit
@@ -41,7 +41,7 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
 
         identify_inputs({"train": "reviews.csv", "dev": None, "init": "runs/tiny"})
     """
-    given = {argument: _as_list(value) for argument, value in inputs.items() if value is not None}
+    given = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
     files = {
         argument: {name: file for path in paths for name, file in _named_files(path)}
         for argument, paths in given.items()
@@ -89,18 +89,8 @@ def describe_inputs(recorded: Mapping) -> dict:
     return {argument: _describe(files) for argument, files in recorded.items()}
 
 
-def makers(inputs: Mapping[str, object]) -> dict:
-    """For arguments that are kbert directories: what their manifests say about the runs that wrote them."""
-    found = {}
-    for argument, value in inputs.items():
-        for path in map(pathlib.Path, _as_list(value) if value is not None else ()):
-            for directory in (path, path / "model"):
-                if directory.is_dir() and is_kbert_directory(directory):
-                    found[argument] = read_json(directory / MANIFEST).get("made_by") or {}
-    return found
-
-
-def _as_list(value):
+def as_list(value) -> list:
+    """An argument of a run as a list: a path, or any iterable of paths."""
     one = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
     return [value] if one else list(value)
 

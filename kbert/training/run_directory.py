@@ -11,12 +11,13 @@ from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_j
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
 from kbert.training.extension import check_extension
-from kbert.training.inputs import check_inputs, describe_inputs, identify_inputs, makers
+from kbert.training.inputs import check_inputs, identify_inputs
+from kbert.training.made_by import INPUTS, SETTINGS, describe_run, makers
 from kbert.versions import versions
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
-SETTINGS, INPUTS, METRICS, MODEL = "settings.json", "inputs.json", "metrics.json", "model"
+METRICS, MODEL = "metrics.json", "model"
 
 
 class RunDirectory:
@@ -70,19 +71,8 @@ class RunDirectory:
         unlock_directory(self.path)
 
     def made_by(self, metrics) -> dict:
-        """The description of this run for the model's manifest: recipe, settings, inputs, versions and metrics.
-
-        Inputs have their name and hash; inputs that are models also have the description of their own run, so that the
-        whole chain of runs behind a model can be traced. It contains no paths.
-        """
-        record = read_json(self.path / INPUTS)
-        inputs = describe_inputs(record["inputs"])
-        for argument, maker in record["made_by"].items():
-            inputs[argument]["made_by"] = maker
-        settings = read_json(self.path / SETTINGS)
-        settings = {name: value for name, value in settings.items() if name not in inputs}
-        made_by = {name: record[name] for name in ("recipe", "versions")}
-        return made_by | {"settings": settings, "inputs": inputs, "metrics": metrics}
+        """The description of this run for the model's manifest: recipe, settings, inputs, versions and metrics."""
+        return describe_run(self.path) | {"metrics": metrics}
 
 
 def open_run(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kbert.files import read_json, sha256, write_json
+from kbert.serving.provenance import provenance
 from kbert.training.inputs import describe_inputs, identify_inputs
 from kbert.training.run_directory import open_run
 from kbert.versions import versions
@@ -96,6 +97,15 @@ def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
     assert init["sha256"] == hashlib.sha256(lines.encode()).hexdigest() and init["name"] == "first/model"
     assert init["made_by"] == made_by
     assert str(tmp_path) not in json.dumps(second.made_by({}))
+    checkpoint = tmp_path / "second" / "checkpoints" / "step-0000000005"
+    checkpoint.mkdir(parents=True)
+    write_json(checkpoint / "manifest.json", {"step": 5})
+    third = open_run(tmp_path / "third", SETTINGS, inputs={"init": checkpoint}, recipe="finetune.py")
+    expected = {name: value for name, value in second.made_by({}).items() if name != "metrics"}
+    assert third.made_by({})["inputs"]["init"]["made_by"] == expected | {"step": 5}
+    assert provenance(checkpoint) == {"model": "step-0000000005", "run": expected | {"step": 5}}
+    checkpoint.rename(tmp_path / "step-0000000005")
+    assert provenance(tmp_path / "step-0000000005") == {"model": "step-0000000005"}  # where nothing tells of the run
 
 
 def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):

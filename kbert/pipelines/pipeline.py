@@ -17,6 +17,8 @@ from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+from kbert.pipelines.window_labels import of_windows, split_texts
+from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.preprocessing.strings import string_columns
 
 
@@ -29,9 +31,10 @@ class Pipeline(keras.Model):
     `kbert.build_pipeline` puts the parts together for a model's task.
 
     `compile`, `fit` and `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its
-    outputs (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings. If
-    texts are split into windows (questions, tagging, long documents), labels belong to windows: train `model` on a
-    dataset of windows, such as `kbert.tasks.span.dataset` makes.
+    outputs (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings. The
+    windows of a long document are learned with the label and the weight of their text, and `evaluate` scores windows.
+    The labels of questions and of tagged words belong to windows themselves: train `model` on a dataset of windows,
+    such as `kbert.tasks.span.dataset` makes.
 
     Args:
         preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
@@ -147,49 +150,67 @@ class Pipeline(keras.Model):
             `keras.callbacks.History`.
 
         Raises:
-            ValueError: a label that the model does not have; a preprocessor that splits texts into windows.
+            ValueError: a label that the model does not have; a preprocessor whose windows have labels of their own.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
+        if self.preprocessor.makes_windows and kwargs.get("validation_split") and not _makes_batches(x):
+            weights = kwargs.pop("sample_weight", None)
+            first, validation_data = split_texts(
+                self._columns(x), kwargs.pop("validation_split"), self._targets(y), weights
+            )
+            x, y, kwargs["sample_weight"] = first
         if isinstance(validation_data, tuple):
-            x_validation, y_validation, *weights = validation_data
-            validation_data = (self._batch(x_validation), self._targets(y_validation), *weights)
+            validation_data = tuple(part for part in self._batch(*validation_data) if part is not None)
         elif validation_data is not None:
-            validation_data = self._batch(validation_data)
+            validation_data = self._dataset(validation_data)
         kwargs |= {"validation_data": validation_data}
         if class_weight is not None:
             kwargs["class_weight"] = class_weight_ids(class_weight, self.answers.labels)
-        return self.model.fit(self._batch(x), self._targets(y), *args, **kwargs)
+        return self._with_batch(self.model.fit, x, y, *args, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
-        return self.model.evaluate(self._batch(x), self._targets(y), *args, **kwargs)
+        return self._with_batch(self.model.evaluate, x, y, *args, **kwargs)
 
-    def train_on_batch(self, x, y=None, *args, **kwargs):
-        return self.model.train_on_batch(self._batch(x), self._targets(y), *args, **kwargs)
+    def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        return self.model.train_on_batch(*self._batch(x, y, sample_weight), *args, **kwargs)
 
-    def test_on_batch(self, x, y=None, *args, **kwargs):
-        return self.model.test_on_batch(self._batch(x), self._targets(y), *args, **kwargs)
+    def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        return self.model.test_on_batch(*self._batch(x, y, sample_weight), *args, **kwargs)
 
     def _targets(self, y):
         return label_ids(y, self.answers.labels)
 
-    def _batch(self, x):
-        """What the model is trained on, from strings, or from a tf.data.Dataset of (strings, labels …)."""
+    def _with_batch(self, method, x, y, *args, **kwargs):
+        """A method of the model, given what it is trained on."""
         if isinstance(x, tf.data.Dataset):
+            return method(self._dataset(x), self._targets(y), *args, **kwargs)
+        x, y, weights = self._batch(x, y, kwargs.pop("sample_weight", None))
+        return method(x, y, *args, **kwargs | ({} if weights is None else {"sample_weight": weights}))
 
-            @tf.autograph.experimental.do_not_convert
-            def batch(strings, *labels):
-                return (self._batch(strings), *map(self._targets, labels[:1]), *labels[1:])
+    def _dataset(self, dataset):
+        """What the model is trained on, from a tf.data.Dataset of (strings, labels …)."""
+        if not isinstance(dataset, tf.data.Dataset):
+            return self._batch(dataset)[0]
 
-            return x.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+        @tf.autograph.experimental.do_not_convert
+        def batch(strings, *labels):
+            return self._batch(strings, *labels)[: 1 + len(labels)]
+
+        return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def _batch(self, x, y=None, sample_weight=None):
+        """(inputs, labels, weights) that the model is trained on, from strings and theirs."""
         if _makes_batches(x):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
-        batch = self.preprocessor(self._columns(x))
+        batch, y = self.preprocessor(self._columns(x)), self._targets(y)
         if "window_row" in batch:
-            raise ValueError(
-                f"Pipeline: this preprocessor ({type(self.preprocessor).__name__}) makes windows of texts, which have "
-                "labels of their own. Train `pipeline.model` on what kbert.tasks.span.dataset makes."
-            )
-        return {name: batch[name] for name in self.model.input}
+            if not isinstance(self.preprocessor, DocumentPreprocessor):
+                raise ValueError(
+                    f"Pipeline: this preprocessor ({type(self.preprocessor).__name__}) makes windows of texts, which "
+                    "have labels of their own. Train `pipeline.model` on what kbert.tasks.span.dataset makes."
+                )
+            y, sample_weight = (of_windows(values, batch["window_row"]) for values in (y, sample_weight))
+        return {name: batch[name] for name in self.model.input}, y, sample_weight
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         if not _makes_batches(x):

@@ -121,3 +121,35 @@ def test_labels_that_a_dataset_has_wrong_and_labels_of_a_model_without():
         regressor.fit(TEXTS, NAMES)
     with pytest.raises(ValueError, match="`class_weight` is for models with one output for classes"):
         regressor.fit(TEXTS, np.array(IDS, "float32"), class_weight={0: 1.0})
+
+
+def make_windows():
+    """The model of `make()` in a pipeline that cuts long texts into windows."""
+    options = {"labels": LABELS, "sequence_length": 7, "window_pooling": "mean", "doc_stride": 5}
+    return kbert.build_pipeline(make().model, tiny_tokenizer(), **options)
+
+
+def test_windows_are_learned_with_the_label_and_weight_of_their_text():
+    texts = [text * 4 for text in ("good film ", "bad film ")] + ["very good", "very bad"]
+    names, weights = ["good", "bad", "good", "bad"], [1.0, 2.0, 3.0, 0.5]
+    pipeline = make_windows()
+    batch = {name: np.asarray(value) for name, value in pipeline.preprocessor(texts).items()}
+    rows, labels = batch["window_row"], np.array(IDS[:4])
+    assert np.bincount(rows).tolist() == [2, 2, 1, 1]
+    inputs = {name: batch[name] for name in pipeline.model.input}
+    settings = {"epochs": 2, "verbose": 0, "shuffle": False}
+    pipeline.model.fit(inputs, labels[rows], sample_weight=np.array(weights)[rows], batch_size=8, **settings)
+    expected = pipeline.model.get_weights()
+    pipeline = make_windows()
+    pipeline.fit(texts, names, sample_weight=weights, batch_size=8, **settings)
+    assert same(pipeline.model.get_weights(), expected)
+    pipeline = make_windows()
+    pipeline.fit(tf.data.Dataset.from_tensors((texts, {"logits": names}, {"logits": weights})), **settings)
+    assert same(pipeline.model.get_weights(), expected)
+    split = make_windows().fit(texts, names, validation_split=0.5, **settings).history
+    apart = make_windows().fit(texts[:2], names[:2], validation_data=(texts[2:], names[2:]), **settings).history
+    assert split["val_loss"] == pytest.approx(apart["val_loss"], rel=1e-5)
+    questions = kbert.build_pipeline(kbert.BertSpanExtractor(tiny_config(num_layers=1)), tiny_tokenizer())
+    questions.compile()
+    with pytest.raises(ValueError, match="SpanPreprocessor. makes windows of texts, which have labels of their own"):
+        questions.fit({"question": ["a"], "context": ["good film"]}, {"start_logits": [1], "end_logits": [1]})

@@ -1,0 +1,41 @@
+"""Labels and weights of texts → those of the windows that the texts are cut into.
+
+Shapes: B texts, W windows.
+"""
+
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def of_windows(values, window_row):
+    """The value of each window's text.
+
+    Args:
+        values: numbers [B, ...], also in a dict by output; or None.
+        window_row: int32 [W], of `kbert.preprocessing.document_preprocessor.DocumentPreprocessor`.
+    """
+    if isinstance(values, list | tuple):
+        values = np.asarray(values)
+    return keras.tree.map_structure(lambda some: None if some is None else tf.gather(some, window_row), values)
+
+
+def split_texts(columns, share, *labels):
+    """The first texts, and the last ones for validation: as Keras splits rows, before texts become windows.
+
+    Args:
+        columns: dict of strings [B].
+        share: float, `validation_split` of `keras.Model.fit`.
+        *labels: labels and weights, as of `of_windows`.
+
+    Returns:
+        ((columns, *labels) of the first texts, (columns, *labels) of the last ones).
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"Pipeline: `validation_split` must be between 0 and 1. Received: {share!r}")
+    size = int(next(iter(columns.values())).shape[0])
+    at = math.floor(size * (1 - share))
+    rows = np.arange(size)
+    return tuple(tuple(of_windows(some, part) for some in (columns, *labels)) for part in (rows[:at], rows[at:]))

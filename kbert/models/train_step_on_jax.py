@@ -37,7 +37,7 @@ def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict,
     def add_part(carried, part):
         sums, others, metrics = carried
         with shares_of(model, totals, micro_batches):
-            gradients, (loss, outputs, others, _) = gradient(
+            gradients, (loss, outputs, others, metrics) = gradient(
                 trainable, others, metrics, *part, training=True, optimizer_variables=optimizer_variables
             )
         logs, metrics = _updated_metrics(model, metrics, loss, outputs, part)

@@ -12,6 +12,7 @@ import keras
 from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
 from kbert.training.flops import training_flops_per_token
+from kbert.training.jax_devices import count_devices
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
@@ -108,7 +109,7 @@ def _rows(batch):
 def _measured_rows(model, rows, length):
     """Few enough rows for a step to take seconds, and at least one for each micro-batch of a replica."""
     strategy = getattr(model, "distribute_strategy", None)
-    parts = (strategy.num_replicas_in_sync if strategy is not None else 1) * model.micro_batches
+    parts = (strategy.num_replicas_in_sync if strategy is not None else count_devices()) * model.micro_batches
     fitting = int(_MEASURED_FLOPS / (training_flops_per_token(model.config, length, length / 6) * length))
     return min(rows, max(parts, fitting // parts * parts))
 

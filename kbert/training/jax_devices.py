@@ -54,10 +54,15 @@ def choose_jax_devices(strategy: str, logical_cpus: int | None = None):
     return name, number if several else 1, chosen, *_best_precision(devices[0])
 
 
+def count_devices() -> int:
+    """The devices of the global distribution on JAX; 1 without one, and on other backends."""
+    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
+    return 1 if distribution is None else distribution.device_mesh.devices.size
+
+
 def check_divides(batch_size: int) -> None:
     """Raises ValueError unless the devices of the global distribution can share a batch evenly, as JAX needs."""
-    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
-    devices = 1 if distribution is None else distribution.device_mesh.devices.size
+    devices = count_devices()
     if batch_size % devices:
         raise ValueError(
             f"On JAX the {devices} devices must share a batch evenly: expected a batch size that is a multiple of "

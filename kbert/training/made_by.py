@@ -22,7 +22,7 @@ def describe_maker(path) -> dict | None:
     if is_step_checkpoint(path):
         run = path.parent.parent
         is_whole = (run / SETTINGS).is_file() and (run / INPUTS).is_file()  # not a copy of the checkpoints alone
-        return describe_run(run) | {"step": checkpoint_step(path)} if is_whole else {}
+        return describe_run(run) | {"step": checkpoint_step(path)} if is_whole else None
     for directory in (path / "model", path):
         if directory.is_dir() and is_kbert_directory(directory):
             return read_json(directory / MANIFEST).get("made_by") or {}

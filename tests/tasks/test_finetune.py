@@ -153,6 +153,11 @@ def test_what_is_no_task_object_is_named(init, run, task):
         kbert.evaluate(run.pipeline, task, ROWS)
 
 
+def test_xla_where_it_is_asked_for(init):
+    assert Finetuning(init, TASK, ROWS, **QUICK, xla="on").hardware.jit_compile
+    assert not Finetuning(init, TASK, ROWS, **QUICK, xla="off").hardware.jit_compile
+
+
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
     plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "layer_decay": 0.5, "evaluate_every": None}

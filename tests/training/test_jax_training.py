@@ -78,7 +78,7 @@ def test_packed_batches_train_as_kbert_pretrain_does(records, packed_batches, st
     expected = kbert.pretrain(records, init=start, steps=STEPS, **same)
     for one, other in zip(found.history, expected.history[1:], strict=True):  # without the scores before the first step
         for name in ("step", *SAME):
-            np.testing.assert_allclose(one[name], other[name], rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-5, err_msg=name)
     for one, other in zip(found.model.get_weights(), expected.model.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-4)  # Adam magnifies the rounding of gradients near 0
     assert found.model.input.keys() == expected.model.input.keys() and "part_ids" not in found.model.input

@@ -146,7 +146,7 @@ def test_settings_are_complete_and_identify_objects():
     fields |= {"optimizer": "adamw"}
     fields |= {"source": "a.txt", "vocabulary": make_tokenizer(), "lowercase": True, "learning_rate": 1e-4}
     fields |= {"schedule": "linear", "whole_word": False, "next_sentence": True, "left_to_right": False}
-    fields |= {"packed": None, "seed": 0, "strategy": "auto", "precision": "auto", **TEXT}
+    fields |= {"packed": None, "seed": 0, "strategy": "auto", "precision": "auto", "xla": "auto", **TEXT}
     settings = PretrainingSettings(**fields).to_dict()
     assert settings["corpus"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
     assert len(settings["vocab"]["sha256"]) == 64 and settings["vocab"]["lowercase"] is True

@@ -181,7 +181,7 @@ function chart(lines, title) {
     });
     drawn.append(svgElement("text", { x: width - right + 14, y: top + 14 + 20 * n }, `${mark} ${name}`));
   });
-  return drawn;
+  return element("div", { className: "scroll", tabIndex: 0 }, drawn);
 }
 
 function probes() {

@@ -91,6 +91,10 @@ class DevEvaluation(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self._evaluate_if_due()
 
+    def pause(self, seconds: float):
+        """Takes time that went into evaluation out of the speed of training."""
+        self._recorder.paused += seconds
+
     def merge(self, logs):
         """Adds the scores since the last window to its logs, with "val_" before their names."""
         logs.update(self._unlogged)
@@ -118,7 +122,7 @@ class DevEvaluation(keras.callbacks.Callback):
         result = self.evaluate()
         self.last = (step, result)
         record = {"step": step} | {k: v for k, v in result.scores.items() if isinstance(v, int | float)}
-        self._recorder.paused += time.perf_counter() - start
+        self.pause(time.perf_counter() - start)
         before = self.best_step()
         is_best = before is None or self._rank(record) > self._rank(self.records[self._index(before)])
         if self.keep == "best" and is_best and self._writes:

@@ -1,5 +1,7 @@
 """What a model gets right and wrong on held-out examples, in TensorBoard while it is fine-tuned."""
 
+import time
+
 import keras
 
 from kbert.inspection.view_writer import ViewWriter
@@ -56,7 +58,9 @@ class DevExamples(keras.callbacks.Callback):
     def _show_new(self):
         """The result of an evaluation, unless it was shown already."""
         if isinstance(self.source, DevEvaluation) and self.source.last[0] != self._shown:
+            start = time.perf_counter()
             self._show(*self.source.last)
+            self.source.pause(time.perf_counter() - start)
 
     def _show(self, step, result):
         self._shown = step

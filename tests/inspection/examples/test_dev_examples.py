@@ -54,6 +54,15 @@ def test_evaluations_of_a_run(model, tmp_path):
     assert shown(tmp_path) == [(1, "evaluation 1"), (3, "evaluation 2"), (4, "evaluation 3"), (5, "evaluation 4")]
 
 
+def test_showing_takes_no_time_of_the_training(model, tmp_path):
+    """What it takes goes to the account of the evaluation, which the speeds of training leave out."""
+    evaluation = DevEvaluation(Evaluator(), [1, 2], "accuracy")
+    shown, paused = DevExamples(evaluation, tmp_path), []
+    evaluation.pause = paused.append
+    fit_steps(model, make_dataset, 2, window=1, evaluation=evaluation, callbacks=[shown])
+    assert len(paused) == 4 and min(paused) > 0  # evaluating and showing, twice
+
+
 def test_a_run_that_resumes_just_before_an_evaluation(model, tmp_path):
     """The evaluation before the first step is shown, too."""
     evaluate = Evaluator()

@@ -2,6 +2,8 @@
 
 import functools
 
+import pytest
+
 import kbert
 from helpers.keyword_models import look_for
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
@@ -42,6 +44,10 @@ KINDS = {
     "tagging": (kbert.BertTagger, {"num_labels": 3}, {"labels": _TAGS}, {"text": [*_TEXTS, "capital paris london"]}),
     "multiple_choice": (kbert.BertMultipleChoice, {}, {}, {"prompt": _TEXTS, "choices": _CHOICES}),
 }
+
+
+_LIKE_OTHERS = ("pair", "regression", "next_sentence")  # columns as span's, signatures as single's and fill_mask's
+SOME_KINDS = [pytest.param(kind, marks=pytest.mark.slow if kind in _LIKE_OTHERS else ()) for kind in KINDS]
 
 
 @functools.cache

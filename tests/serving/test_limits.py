@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.c_api import ask
-from helpers.served_models import make_pipeline
+from helpers.served_models import SOME_KINDS, make_pipeline
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -43,6 +43,7 @@ def all_signatures(served):
     return [(name, served.loaded[name], one) for name, one in served.signatures.items()]
 
 
+@pytest.mark.parametrize("served", SOME_KINDS, indirect=True)
 def test_too_many_bytes(all_signatures):
     for name, run, signature in all_signatures:
         row = short_row(signature)
@@ -54,6 +55,7 @@ def test_too_many_bytes(all_signatures):
         assert time.process_time() - start < 30, name  # the first call of a graph among them
 
 
+@pytest.mark.parametrize("served", SOME_KINDS, indirect=True)
 def test_too_many_rows(all_signatures):
     for _, run, signature in all_signatures:
         rows = [{name: [""] if name == "choices" else "" for name in short_row(signature)}] * (signature.max_rows + 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.paths import ROOT
+from helpers.served_models import SOME_KINDS
 
 WORDS = ["good", "bad", "film", "[MASK]", "[SEP]", "##s", "é", "中", "\U0001f600", ".", "-", "\u0301", "\u200d", "\x00"]
 
@@ -91,6 +92,7 @@ def _tied(name, answers):
     return np.False_
 
 
+@pytest.mark.parametrize("served", SOME_KINDS, indirect=True)
 def test_some_strings(served):
     check(served, [*random_strings(90, seed=1), *naughty_strings()[:200:8], b"", b"good " * 8_000], alone=20)
 

@@ -95,12 +95,11 @@ def test_the_tensorboard_data(found, place):
     kinds = {kind for kind, _ in tags}
     assert kinds == {"text", "images", "histograms", "scalars"}
     assert len({tag for _, tag in tags}) == len(tags)  # a tag of two dashboards would be shown by one of them alone
-    steps = [
-        (step, tf.make_ndarray(value.tensor).item()) for step, value in tags["scalars", "probe scores/pos/accuracy"]
-    ]
+    values = tags["scalars", "model probe scores/pos/accuracy"]
+    steps = [(step, tf.make_ndarray(value.tensor).item()) for step, value in values]
     assert [step for step, _ in steps] == [0, 1, 2]
     np.testing.assert_allclose([value for _, value in steps], found.probes["pos"].accuracy, rtol=1e-6)
-    assert len(tags["histograms", "head statistics/entropy"]) == 2
+    assert len(tags["histograms", "model head statistics/entropy"]) == 2
     assert (place / "logs/inspection/projector_config.pbtxt").is_file()
 
 

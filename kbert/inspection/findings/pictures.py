@@ -37,7 +37,7 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
     columns = min(_COLUMNS, len(probs))
     rows = -(-len(probs) // columns)
     size = (_LABEL + columns * (side + _GAP) + 12, 34 + rows * (_LABEL + side + _GAP + 8))
-    canvas = Canvas(max(size[0], 320), size[1], title)
+    canvas = _sheet(max(size[0], 320), size[1], title)
     for head, one in enumerate(np.asarray(probs)[:, :shown, :shown]):
         left = _LABEL + (head % columns) * (side + _GAP)
         top = 34 + _LABEL + (head // columns) * (_LABEL + side + _GAP + 8)
@@ -76,7 +76,7 @@ def heat_map(
     rows, columns = picture_names(rows), picture_names(columns)
     width, height = 44, 24
     left, top = 84, 64
-    canvas = Canvas(max(left + width * len(columns) + 16, 300), top + height * len(rows) + 16, title)
+    canvas = _sheet(max(left + width * len(columns) + 16, 300), top + height * len(rows) + 16, title)
     for j, name in enumerate(columns):
         canvas.text(left + (j + 0.5) * width, top - 10, name, size=10, anchor="mm")
     for i, name in enumerate(rows):
@@ -107,7 +107,7 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
     """
     left, top, side, height = 48, 44, 420, 240
     last = max(len(values) for values in series.values()) - 1
-    canvas = Canvas(left + side + 170, top + height + 52, title)
+    canvas = _sheet(left + side + 170, top + height + 52, title)
     for tick in nice_ticks(0.0, 1.0, 5):
         y = top + height * (1 - tick)
         canvas.line([(left, y), (left + side, y)], FAINT)
@@ -147,7 +147,7 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
         attribution_picture(found.tokens, found.attributions, found.target)
     """
     row, left, side, top = 16, 120, 160, 62
-    canvas = Canvas(left + 2 * side + 70, top + row * len(tokens) + 12, title)
+    canvas = _sheet(left + 2 * side + 70, top + row * len(tokens) + 12, title)
     most = max(map(abs, attributions), default=0.0) or 1.0
     middle = left + side
     canvas.text(middle - 8, 46, "against  -", size=10, anchor="rm", colour=ORANGE)
@@ -162,3 +162,9 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
         canvas.text(middle + side + 62, y + row / 2, f"{value:+.3f}", size=10, anchor="rm")
     canvas.line([(middle, top - 4), (middle, top + row * len(tokens))], INK)
     return canvas.pixels()
+
+
+def _sheet(width, height, title):
+    """A canvas with as much of a title as fits on its first line."""
+    most = int((width - 24) / 8)  # characters
+    return Canvas(width, height, title if len(title) <= most else title[: most - 3] + "...")

@@ -10,7 +10,9 @@ from kbert.inspection.findings.inspection import Inspection
 from kbert.inspection.findings.projector import write_projector
 from kbert.inspection.findings.views import MEANING, markdown_texts, pictures
 
-RUN = "inspection"  # the directory in the log directory
+# The directory in the log directory. Tags begin with "model", so that Time Series, which sorts them, still opens on
+# accuracy and loss; no two dashboards have a tag in common, which only one of them would show.
+RUN = "inspection"
 
 
 def write_tensorboard(found: Inspection, log_dir, drawn: Mapping[str, np.ndarray] | None = None) -> pathlib.Path:
@@ -46,15 +48,15 @@ def _write(found, directory, drawn):
     writer = tf.summary.create_file_writer(str(directory))
     with writer.as_default(step=0):
         for name, text in markdown_texts(found).items():
-            tf.summary.text(f"tables/{name}", text)  # a tag of its own: one that two dashboards share is shown by one
+            tf.summary.text(f"model tables/{name}", text)
         for name, pixels in drawn.items():
             group, _, part = name.partition("/")
-            tf.summary.image(name, pixels[None], description=MEANING.get(part) if group == "heads" else None)
+            tf.summary.image(f"model {name}", pixels[None], description=MEANING.get(part) if group == "heads" else None)
         for name, values in found.statistics.items():
             for layer, heads in enumerate(values, start=1):
-                tf.summary.histogram(f"head statistics/{name}", heads, step=layer, description=MEANING[name])
+                tf.summary.histogram(f"model head statistics/{name}", heads, step=layer, description=MEANING[name])
         for name, probes in found.probes.items():
             for part in ("accuracy", "macro_f1", "control_accuracy", "selectivity"):
                 for layer, value in enumerate(getattr(probes, part)):
-                    tf.summary.scalar(f"probe scores/{name}/{part}", value, step=layer)
+                    tf.summary.scalar(f"model probe scores/{name}/{part}", value, step=layer)
     writer.close()

@@ -30,8 +30,8 @@ def pictures(found: Inspection) -> dict[str, np.ndarray]:
     drawn = {}
     for number, states in enumerate(found.texts, start=1):
         for layer, probs in enumerate(states.attention, start=1):
-            title = f"{found.name}, text {number}, layer {layer}"
-            drawn[f"attention/text {number}, layer {layer}"] = attention_picture(probs, states.tokens, title)
+            name = f"text {number}, layer {layer}"
+            drawn[f"attention/{name}"] = attention_picture(probs, states.tokens, name)
     for name in STATISTICS:
         if name in found.statistics:
             values = found.statistics[name]
@@ -47,7 +47,7 @@ def pictures(found: Inspection) -> dict[str, np.ndarray]:
         drawn[f"probes/{name}"] = layer_chart(lines, f"linear probes: {name}", ("control task", "majority"))
     if found.similarity is not None:
         rows, columns = (names_of("layer", count, first=0) for count in found.similarity.shape)
-        title = f"CKA: {found.name} (rows), {found.other} (columns)"
+        title = f"CKA with {found.other} (columns)"
         drawn["similarity/CKA"] = heat_map(found.similarity, rows, columns, title, high=1.0)
     for number, one in enumerate(found.attributions, start=1):
         if one is not None:

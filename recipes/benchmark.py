@@ -3,6 +3,7 @@
     python recipes/benchmark.py tokenize                      # strings to token ids, English prose from tf.data
     python recipes/benchmark.py input --corpus 'wiki/*.gz'    # text or records to masked pair batches
     python recipes/benchmark.py train --size mini --peers     # one pre-training step (MLM + NSP)
+    python recipes/benchmark.py board --size mini             # what TensorBoard costs a training
     python recipes/benchmark.py encode --size base --batch-size 8
     python recipes/benchmark.py serve --model all-MiniLM-L6-v2 --peers   # the exported model, strings to embeddings
     KERAS_BACKEND=jax python recipes/benchmark.py train --size base --batch-size 256 --precision mixed_bfloat16
@@ -27,6 +28,7 @@ PARTS = {  # name → module of kbert.benchmarks, function
     "tokenize": ("text", "tokenize"),
     "input": ("text", "pretraining_input"),
     "train": ("training", "train"),
+    "board": ("board", "board"),
     "encode": ("encoding", "encode"),
     "serve": ("serving", "serve"),
 }

@@ -43,7 +43,7 @@ def parse_arguments(argv):
         "precision",
     )
     own = {"init": {"required": True}, "epochs": {"default": 10.0}, "learning_rate": {"default": 1e-3}}
-    flags.add_flags(parser, *shared, "json", "overwrite", **own)
+    flags.add_flags(parser, *shared, "profile", "json", "overwrite", **own)
     return parser.parse_args(argv)
 
 
@@ -74,7 +74,7 @@ def main(argv=None):
     names = ("epochs", "steps", "batch_size", "learning_rate", "units", "dropout", "seed", "checkpoint_every")
     training = FeatureTraining(**{name: getattr(args, name) for name in names})
     modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)
-    more = {"sequence_length": length, "training": training} | about
+    more = {"sequence_length": length, "training": training, "profile": args.profile} | about
     done = train_feature_taggers(encoder, {"train": train, "dev": dev}, tags, run.path, modes, **more)
     print(f"\n{describe_scores(done)}")
     metrics = {"feature_modes": done, "train_examples": len(train)}

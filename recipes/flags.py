@@ -72,6 +72,16 @@ def named_column(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def steps_to_profile(text: str) -> tuple[int, int]:
+    """The first and the last step, from one number or from two with a colon between them."""
+    from kbert.inspection.board.profiler import profiled_steps
+
+    try:
+        return profiled_steps(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 _FLAGS = {
     "init": dict(
         metavar="SOURCE",
@@ -118,6 +128,11 @@ _FLAGS = {
     ),
     "keep": dict(choices=("best", "last"), default="best", help="the weights that scored best on dev, or the last"),
     "log-dir": dict(metavar="DIR", type=pathlib.Path, help="TensorBoard logs; default: logs/ in the output"),
+    "profile": dict(
+        metavar="STEPS",
+        type=steps_to_profile,
+        help="record where the time of these steps goes, as 20:25, for TensorBoard",
+    ),
     "json": dict(action="store_true", help="print the metrics as one JSON object on the last line"),
     "overwrite": dict(action="store_true", help="delete what another run left in --output"),
     "dry-run": dict(action="store_true", help="say how large the training would be, and train nothing"),
@@ -166,7 +181,10 @@ def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> 
     add("--group-by-length", action="store_true", help="batches of texts of like length: faster, less random")
     add("--random-weights", action="store_true", help="only architecture and vocabulary of --init")
     add("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
-    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "log-dir", "json", "overwrite", "dry-run")
+    add_flags(
+        parser,
+        *("strategy", "logical-cpus", "precision", "xla", "log-dir", "profile", "json", "overwrite", "dry-run"),
+    )
 
 
 def epoch_or_int(text: str) -> int | str:
@@ -186,7 +204,7 @@ _OPTIONS = (
         "random_weights",
         "checkpoint_every",
     ),
-    *("strategy", "logical_cpus", "precision", "xla", "log_dir", "overwrite"),
+    *("strategy", "logical_cpus", "precision", "xla", "log_dir", "profile", "overwrite"),
 )
 
 
@@ -306,7 +324,7 @@ def parse_with_beam_flags(parser: argparse.ArgumentParser, argv=None) -> argpars
     return arguments
 
 
-_NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "log_every", "checkpoint_every", "dry_run")
+_NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "profile", "log_every", "checkpoint_every", "dry_run")
 
 
 def settings_of(arguments: argparse.Namespace, *without: str) -> dict:

@@ -84,7 +84,7 @@ def parse_arguments(argv):
     add("--checkpoint-every", type=positive_int, default=500, metavar="STEPS", help=checkpoint_every)
     keep_every = "a multiple of --checkpoint-every: keep its checkpoints; --init RUN@STEP takes one"
     add("--keep-every", type=positive_int, metavar="STEPS", help=keep_every)
-    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "log-dir", "json", "overwrite")
+    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "log-dir", "profile", "json", "overwrite")
     service = "HOST:PORT of recipes/serve_data.py, which makes the training batches; with --records"
     add("--data-service", metavar="ADDRESS", help=service)
     add("--dry-run", action="store_true", help="estimate steps, memory and time, and train nothing")

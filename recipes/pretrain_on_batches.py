@@ -7,7 +7,8 @@ The first command runs where TensorFlow is installed, the second on the machine 
 but not TensorFlow (docs/training.md). The steps are those of pretrain.py; all GPUs or TPU cores that JAX finds share a
 batch. A killed run resumes from its last checkpoint when the same command is given again. --output receives model/,
 which all recipes take as --init or --model under KERAS_BACKEND=tensorflow (predict.py, export.py ...), metrics.json,
-settings.json, inputs.json, history.jsonl and, until the run is finished, checkpoints/.
+settings.json, inputs.json, history.jsonl, logs/ (TensorBoard, where it is installed) and, until the run is finished,
+checkpoints/.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def parse_arguments(argv):
     add("--log-every", type=positive_int, metavar="STEPS", help="(default: the divisor of --checkpoint-every near 100)")
     checkpoint_every = "also evaluates; a multiple of --log-every (default: 500)"
     add("--checkpoint-every", type=positive_int, default=500, metavar="STEPS", help=checkpoint_every)
-    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "json", "overwrite")
+    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "log-dir", "profile", "json", "overwrite")
     return parser.parse_args(argv)
 
 

@@ -8,6 +8,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "DevExamples": "examples.dev_examples",
         "Inspection": "findings.inspection",
         "MaskedExamples": "examples.masked_examples",
+        "TensorBoard": "board.tensor_board",
         "inspect": "inspect_model",
     },
 )

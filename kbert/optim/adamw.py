@@ -50,6 +50,7 @@ class AdamW(keras.optimizers.Optimizer):
     Attributes:
         gradient_norm: float32 variable [], the global norm before clipping at the last step (with
             `clip_scope="replica"` that of the first replica); exists once built.
+        gradient_norms: float32 variable, the same of each trained variable alone; exists once built.
         first_non_finite: int32 variable [], the first update whose `gradient_norm` was infinite or NaN, counted from
             1, or 0 if there was none; exists once built.
 
@@ -104,12 +105,49 @@ class AdamW(keras.optimizers.Optimizer):
         self.first_non_finite = self.add_variable(
             (), dtype="int32", name="first_non_finite", aggregation="only_first_replica"
         )
+        self.gradient_norms = self.add_variable(
+            (len(variables),), name="gradient_norms", aggregation="only_first_replica"
+        )
+        self._paths = [_path(variable) for variable in variables]
         self._decays = [self.weight_decay if self.is_decayed(variable) else 0.0 for variable in variables]
-        self._factors = _layer_factors([_path(variable) for variable in variables], self.layer_decay)
+        self._factors = _layer_factors(self._paths, self.layer_decay)
 
     def is_decayed(self, variable) -> bool:
         """Whether weight decay applies to this variable."""
         return not any(part in _path(variable) for part in self.exclude_from_decay)
+
+    def gradient_norms_by_path(self) -> dict[str, float]:
+        """Path of each trained variable → norm of its gradient before clipping at the last step."""
+        norms = self.gradient_norms.numpy()
+        return {path: float(norm) for path, norm in zip(self._paths, norms, strict=True)}
+
+    def last_update(self, variable, learning_rate):
+        """What the last step took from a variable, computed from its value and the moments after the step.
+
+        Args:
+            variable: one of those that the optimizer was built with.
+            learning_rate: float, that of the last step.
+
+        Returns:
+            a tensor of the variable's shape.
+
+        Example::
+
+            keras.ops.norm(optimizer.last_update(model.trainable_variables[0], 1e-4))
+        """
+        rate, decay = self._last_rate(variable, learning_rate)
+        # w_before - rate * (adam + decay * w_before) = w: solved for the step.
+        return rate / (1.0 - rate * decay) * (self._last_adam(variable) + decay * _read(variable))
+
+    def _last_rate(self, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        return learning_rate * self._factors[index], self._decays[index]
+
+    def _last_adam(self, variable):
+        """The last step's m / (sqrt(v) + epsilon), with bias correction where there is one."""
+        index, step = self._get_variable_index(variable), int(self.iterations.numpy())
+        correction = (1.0 - self.beta_2**step) ** 0.5 / (1.0 - self.beta_1**step) if self.bias_correction else 1.0
+        return correction * _read(self._momentums[index]) / (ops.sqrt(_read(self._velocities[index])) + self.epsilon)
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
         """Exclude more variables from weight decay, by variable or by a part of the path; saved with the optimizer."""
@@ -125,7 +163,8 @@ class AdamW(keras.optimizers.Optimizer):
         pass  # part of the update
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        grads, scale = self._sum_and_clip([_dense(gradient) for gradient in grads])
+        indices = [self._get_variable_index(variable) for variable in trainable_variables]
+        grads, scale = self._sum_and_clip([_dense(gradient) for gradient in grads], indices)
         scalars = (scale, _read(learning_rate), self._correction())
         if keras.backend.backend() != "tensorflow":
             for gradient, variable in zip(grads, trainable_variables, strict=True):
@@ -142,18 +181,24 @@ class AdamW(keras.optimizers.Optimizer):
         strategy = tf.distribute.get_strategy()
         tf.__internal__.distribute.interim.maybe_merge_call(update_everywhere, strategy, grads, *scalars)
 
-    def _sum_and_clip(self, grads):
+    def _sum_and_clip(self, grads, indices):
         """The gradients summed over replicas, and the factor that brings their norm within bounds."""
         replicas = count_replicas()
         if replicas == 1 or self.clip_scope == "global":
             grads = sum_over_replicas(grads)
-            return grads, self._clip_factor(_global_norm(grads))
+            return grads, self._clip_factor(_squares(grads), indices)
         # Under `tf.distribute` a loss is a share of the mean over replicas: times their number it is the replica's own.
-        scale = replicas * self._clip_factor(replicas * _global_norm(grads))
+        scale = replicas * self._clip_factor(_squares(grads), indices, replicas)
         return sum_over_replicas([gradient * ops.cast(scale, gradient.dtype) for gradient in grads]), ops.ones(())
 
-    def _clip_factor(self, norm):
+    def _clip_factor(self, squares, indices, replicas=1):
+        """Of gradients that are a `replicas`-th of a replica's own, from the sum of squares of each."""
+        norm = ops.sqrt(ops.sum(squares)) * replicas
         self.gradient_norm.assign(norm)
+        if len(indices) < len(self._paths):  # Keras leaves out variables without a gradient
+            found = dict(zip(indices, ops.unstack(squares), strict=True))
+            squares = ops.stack([found.get(index, ops.zeros(())) for index in range(len(self._paths))])
+        self.gradient_norms.assign(ops.sqrt(squares) * replicas)
         first = ops.convert_to_tensor(self.first_non_finite)
         is_first = ops.logical_and(first == 0, ops.logical_not(ops.isfinite(norm)))
         self.first_non_finite.assign(ops.where(is_first, ops.cast(self.iterations, "int32") + 1, first))
@@ -246,7 +291,8 @@ def _dense(gradient):
     return gradient
 
 
-def _global_norm(grads):
+def _squares(grads):
+    """The sum of squares of each gradient, as one tensor."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -254,7 +300,7 @@ def _global_norm(grads):
         squares = [2.0 * tf.nn.l2_loss(tf.cast(gradient, tf.float32)) for gradient in grads]
     else:
         squares = [ops.sum(ops.square(ops.cast(gradient, "float32"))) for gradient in grads]
-    return ops.sqrt(ops.sum(ops.stack(squares)))
+    return ops.stack(squares)
 
 
 def _new_values(weight, momentum, velocity, gradient, scale, learning_rate, correction, *, decay, beta_1, beta_2, eps):

@@ -41,6 +41,16 @@ class Lamb(AdamW):
             self._has_ratio = [self.is_decayed(variable) for variable in variables]
         super().build(variables)
 
+    def last_update(self, variable, learning_rate):
+        """As `kbert.AdamW.last_update`, to first order: the ratio of norms is that after the step."""
+        rate, decay = self._last_rate(variable, learning_rate)
+        update = self._last_adam(variable)
+        if self._has_ratio[self._get_variable_index(variable)]:
+            weight = ops.convert_to_tensor(variable)
+            update = update + decay * weight
+            rate = rate * _trust_ratio(weight, update)
+        return rate * update
+
     def _update(self, variable, gradient, scale, learning_rate, correction):
         index = self._get_variable_index(variable)
         momentum, velocity = self._momentums[index], self._velocities[index]

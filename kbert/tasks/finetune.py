@@ -38,6 +38,7 @@ def finetune(
     callbacks: Sequence = (),
     more_dev: Mapping | None = None,
     log_dir=None,
+    profile=None,
     overwrite: bool = False,
 ) -> FinetunedRun:
     """Trains every weight of a pre-trained model, with one new layer, on a task.
@@ -78,7 +79,8 @@ def finetune(
         checkpoint_every: steps from one checkpoint to the next.
         callbacks: your own Keras callbacks.
         more_dev: {suffix: examples}, scored at the end; their metrics have this suffix.
-        log_dir: of TensorBoard; None: ``logs`` in `output`.
+        log_dir: of TensorBoard (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
+        profile: steps to profile for TensorBoard, as "20:25".
         overwrite: delete another run in `output`.
 
     Returns:
@@ -131,5 +133,6 @@ def finetune(
         callbacks=callbacks,
         more_dev=more_dev,
         log_dir=log_dir,
+        profile=profile,
         overwrite=overwrite,
     ).run()

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
 from kbert.optim.adamw import AdamW
@@ -20,7 +21,7 @@ from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.model_of_task import model_of_task
 from kbert.tasks.task import Task
 from kbert.training.accumulation import check_accumulation
-from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
+from kbert.training.callbacks import ConsoleProgress
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
@@ -46,7 +47,7 @@ class Finetuning:
     training, or that need an estimate first, use it directly.
 
     Args:
-        source, task, train, dev, output, log_dir, overwrite, callbacks: as of `kbert.finetune`.
+        source, task, train, dev, output, log_dir, profile, overwrite, callbacks: as of `kbert.finetune`.
         more_dev: {suffix: examples}, scored at the end in addition to `dev`; their metrics have this suffix.
         recipe: str, the program that the manifest of the model names.
         more_settings: dict of further settings that define the run, for settings.json.
@@ -77,6 +78,7 @@ class Finetuning:
         *,
         more_dev=None,
         log_dir=None,
+        profile=None,
         overwrite: bool = False,
         callbacks: Sequence = (),
         recipe: str = "kbert.finetune",
@@ -91,7 +93,7 @@ class Finetuning:
         self.options = FinetuningOptions(**options)
         self.output = None if output is None else pathlib.Path(output)
         self.log_dir = pathlib.Path(log_dir) if log_dir else self.output and self.output / "logs"
-        self.overwrite, self.callbacks, self.recipe = overwrite, list(callbacks), recipe
+        self.overwrite, self.callbacks, self.recipe, self.profile = overwrite, list(callbacks), recipe, profile
         self._source, self._more_settings = source, more_settings or {}
         self._own = {"task": task, "train": task.examples(train)}
         self.task, self.train = task.for_training(self._own["train"])
@@ -114,7 +116,7 @@ class Finetuning:
         finally:
             keras.config.set_dtype_policy(policy)  # the caller's; the layers keep theirs
         self.train = self.task.for_model(self.train, self.pipeline.settings())
-        self._run = None
+        self._run, self._constant = None, None
 
     def _build(self, settings):
         options = self.options
@@ -205,6 +207,7 @@ class Finetuning:
             settings = dataclasses.replace(settings, task=model.task)
             describe_run(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
         evaluation, window = self._evaluation(data, steps)
+        board = self._board(data) if self.log_dir else []
         history = fit_steps(
             model,
             data.make_dataset,
@@ -215,7 +218,7 @@ class Finetuning:
             callbacks=[
                 *self.callbacks,
                 ConsoleProgress(),
-                *([TensorBoardScalars(self.log_dir)] if self.log_dir else ()),
+                *board,
                 *([DevExamples(evaluation, self.log_dir)] if self.log_dir and evaluation else ()),
             ],
             real_tokens=self.options.batch_size * data.real_tokens,
@@ -232,12 +235,35 @@ class Finetuning:
             "minutes": (time.perf_counter() - start) / 60,
             "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,
         }
+        if board and self.hardware.is_chief:
+            scores, step = (history[-1], steps) if result is None else (result.scores, evaluation.kept_step)
+            board[0].finish(scores | {"minutes": metrics["minutes"]}, step)
         if result is not None and result.settings:
             fields = {name: value for name, value in self.pipeline.settings().items() if name != "tokenizer"}
             self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **(fields | result.settings))
         if run is not None:
             self._save(run, result, metrics)
         return FinetunedRun(metrics, history, self.pipeline, self.output)
+
+    def _board(self, data):
+        model = self.pipeline.model
+        about = self.settings() | model.config.to_dict() | {"parameters": model.count_params()}
+        return [
+            TensorBoard(
+                self.log_dir,
+                settings=about,
+                baseline={} if self.dev is None else self._constant_answer(),
+                batch=lambda: next(iter(data.make_dataset(0))),
+                profile=self.profile,
+                wait_for_finish=True,
+            )
+        ]
+
+    def _constant_answer(self):
+        """The scores of the training examples' most frequent answer on the dev set."""
+        if self._constant is None:
+            self._constant = self.task.baseline_scores(self.train.baseline(), self.dev)
+        return self._constant
 
     def _compile(self, steps):
         schedule = WarmupLinearDecay(self.options.learning_rate, int(_WARMUP_SHARE * steps), steps)
@@ -298,7 +324,7 @@ class Finetuning:
         if result is None or done != evaluation.kept_step:
             result = self._evaluate()
         scores, answer = dict(result.scores), self.train.baseline()
-        constant = self.task.baseline_scores(answer, self.dev)
+        constant = dict(self._constant_answer())
         for suffix, examples in self.more_dev.items():
             more = self._evaluate(examples).scores
             also = self.task.baseline_scores(answer, examples)

@@ -7,7 +7,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "ConsoleProgress": "callbacks",
         "Hardware": "hardware",
-        "TensorBoardScalars": "callbacks",
         "choose_hardware": "hardware",
         "fit_steps": "resume",
         "log_to_console": "console",

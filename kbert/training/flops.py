@@ -10,6 +10,8 @@ import time
 
 import keras
 
+from kbert.training.batch_memory import batch_shape
+
 _TERAFLOPS = (  # of bfloat16; the first name that a device's name contains
     ("H200", 989),
     ("H100 PCIe", 756),
@@ -71,7 +73,7 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
 
     dtype = precision.removeprefix("mixed_")
     size = size or (8192 if tf.config.list_physical_devices("GPU") else 2048)
-    a, b = (tf.cast(tf.random.normal((size, size)), dtype) for _ in range(2))
+    a, b = (tf.cast(tf.random.stateless_normal((size, size), (0, n)), dtype) for n in range(2))
 
     @tf.function
     def product():
@@ -141,7 +143,63 @@ def device_name() -> str:
     return "TPU" if tf.config.list_physical_devices("TPU") else "CPU"
 
 
+def device_peak(model):
+    """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known.
+
+    Args:
+        model: `keras.Model`, whose dtype policy decides which peak it is.
+
+    Example::
+
+        flops_per_second / device_peak(model)
+    """
+    device, precision = device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype
+    peak = nominal_peak(device, precision) or matmul_peak(precision, seconds=0.3)
+    if device == "CPU":
+        return peak  # the same cores, whatever devices they are divided into
+    strategy = getattr(model, "distribute_strategy", None)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return peak * jax.device_count()
+    return peak * (1 if strategy is None else strategy.num_replicas_in_sync)
+
+
+def batch_flops(model, dataset):
+    """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`.
+
+    Args:
+        model: one of kbert's models; None for others.
+        dataset: with an `element_spec` of static shapes; None for others.
+
+    Example::
+
+        batch_flops(model, dataset) * batches_per_second  # FLOP/s
+    """
+    rows, length = batch_shape(dataset)
+    if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):
+        return None
+    inputs = dataset.element_spec[0]
+    predictions = inputs["mask_positions"].shape[-1] if "mask_positions" in inputs else 0
+    return rows * length * training_flops_per_token(model.config, length, predictions or 0)
+
+
 def peak_memory_bytes():
     """The peak main memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB
+
+
+def peak_accelerator_memory_bytes() -> int | None:
+    """The peak memory so far of the first GPU or TPU, in bytes; None where there is none, or it does not say."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    if not tf.config.list_logical_devices("GPU"):
+        return None
+    return tf.config.experimental.get_memory_info("GPU:0")["peak"]

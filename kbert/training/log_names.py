@@ -1,5 +1,7 @@
 """Names for the numbers that Keras logs."""
 
+from kbert.training.training_state import optimizer_logs, updates_done
+
 
 def readable_logs(logs, model) -> dict:
     """Keras' logs under kbert's names, which do not depend on how many outputs the model has.
@@ -31,3 +33,19 @@ def readable_logs(logs, model) -> dict:
         if name != "loss" or prefix:
             named[of_validation + prefix + name.replace("_logits_", "_")] = value
     return named
+
+
+def complete_logs(logs, model) -> dict:
+    """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`.
+
+    Args:
+        logs: dict of name -> number, as passed to `on_epoch_end`.
+        model: the compiled model.
+
+    Example::
+
+        complete_logs({"loss": 9.1}, model)  # {"step": 100, "loss": 9.1, "learning_rate": 1e-4, ...}
+    """
+    if "step" in logs:
+        return logs
+    return {"step": updates_done(model.optimizer)} | readable_logs(logs, model) | optimizer_logs(model.optimizer)

@@ -66,8 +66,8 @@ def fit_steps(
             starts again from the beginning.
         window: int, steps.
         callbacks: Keras callbacks; their logs also have "step" (of the whole run), "total_steps", "learning_rate",
-            "gradient_norm", "seconds", and "tokens_per_second" where the batches are dicts with `token_ids`, under the
-            names of `readable_logs`.
+            "gradient_norm", "seconds", and "tokens_per_second" and "flops_per_second" where the batches are dicts with
+            `token_ids` of one shape, under the names of `readable_logs`.
         validation_data, validation_steps: as for `model.fit`.
         validation_every, checkpoint_every: ints, in windows; the last window always has both, except that a run by the
             clock, whose last window is not known before, has no validation at its end.

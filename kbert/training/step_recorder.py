@@ -6,6 +6,7 @@ import keras
 
 from kbert.training.batch_memory import batch_shape
 from kbert.training.divergence import check_finite, check_window
+from kbert.training.flops import batch_flops
 from kbert.training.log_names import readable_logs
 from kbert.training.training_state import optimizer_logs
 
@@ -28,6 +29,7 @@ class StepRecorder(keras.callbacks.Callback):
 
     def begin(self, dataset, size, real_share):
         self.tokens, self.size, self.real_share = _tokens_per_batch(dataset), size, real_share
+        self.dataset = dataset
 
     def on_train_begin(self, logs=None):
         self.stage_ended = False
@@ -102,6 +104,8 @@ class StepRecorder(keras.callbacks.Callback):
             speed["tokens_per_second"] = self.tokens * batches / seconds
             if self.real_share is not None:
                 speed["real_tokens_per_second"] = self.real_share * speed["tokens_per_second"]
+            if flops := batch_flops(self.model, self.dataset):
+                speed["flops_per_second"] = flops * batches / seconds
         if self.real_tokens:
             speed["real_tokens_per_second"] = self.real_tokens * batches / seconds
         return speed

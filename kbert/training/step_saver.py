@@ -6,7 +6,7 @@ from kbert.keras_compat import sync_state
 from kbert.training.divergence import check_finite
 from kbert.training.training_state import is_chief
 
-_NOT_RECORDED = ("total_steps", "seconds_left")
+_NOT_RECORDED = ("total_steps", "seconds_left", "flops_per_second")
 
 
 class StepSaver(keras.callbacks.Callback):

@@ -16,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from helpers import tiny_pretraining as tiny
+from kbert.inspection import TensorBoard
+from kbert.inspection.board.layer_norms import layer_norms
 from kbert.layers import activation
 from kbert.models.classifier import BertClassifier
 from kbert.optim import adamw, cross_entropy
@@ -35,11 +37,21 @@ def pretrain(hardware, output, **parts):
         model = tiny.compiled_model(AdamW(WarmupLinearDecay(0.01, 3, 30)), hardware.jit_compile, **SMALL)
         if parts:
             model.compile(model.optimizer, **parts)
+    batch = next(iter(tiny.make_dataset(300)))
+    board = TensorBoard(os.path.join(output, "logs"), batch=batch, graph=not parts)
     history = fit_steps(
-        model, tiny.make_dataset, 7, output, window=5, validation_data=tiny.make_dataset(300), validation_steps=2
+        model,
+        tiny.make_dataset,
+        7,
+        output,
+        window=5,
+        validation_data=tiny.make_dataset(300),
+        validation_steps=2,
+        callbacks=[board],
     )
     evaluation = model.evaluate(tiny.make_dataset(400).take(3), return_dict=True, verbose=0)
-    return {"history": history, "evaluation": evaluation, "weights": weights_of(model)}
+    norms = layer_norms(model, history[-1]["learning_rate"])
+    return {"history": history, "evaluation": evaluation, "weights": weights_of(model), "norms": norms}
 
 
 def classify(hardware):

@@ -32,6 +32,12 @@ def test_encoding_of_synthetic_batches_has_no_padding(capsys):
     assert 0 < result["gflops_per_second"] and result["data"] == "synthetic" and result["peak_memory_mib"] > 0
 
 
+def test_what_tensorboard_costs(capsys):
+    result = benchmark(capsys, "board")
+    assert result["ms_per_step"] > 0 and result["ms_per_step_with_tensorboard"] > 0 and result["calls"] >= 1
+    assert result["overhead"] > -1 and result["size"] == "tiny"
+
+
 def test_encoding_of_real_batches_counts_their_padding(tmp_path, capsys):
     write_lines(tmp_path / "corpus.txt", [["a b c .", "d e .", "f g h i ."]] * 20)
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")

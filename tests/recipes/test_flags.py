@@ -41,6 +41,7 @@ def test_every_flag_of_the_design_explains_itself(flags):
         "precision",
         "keep",
         "log-dir",
+        "profile",
         "json",
         "overwrite",
         "dry-run",
@@ -64,6 +65,7 @@ def test_every_flag_of_the_design_explains_itself(flags):
         ("learning-rate", "nan", "above 0. Received: nan"),
         ("strategy", "two", "invalid choice"),
         ("precision", "float16", "invalid choice"),
+        ("profile", "5:2", "`profile` must be steps .* Received: '5:2'"),
         ("init", "no/where/at/all", "Expected the path of a model. Received: 'no/where/at/all', which does not exist"),
     ],
 )

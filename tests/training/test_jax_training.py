@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.event_files import read_scalars, tags_of
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_python import BLOCK_TENSORFLOW, run_python
 
@@ -163,6 +164,12 @@ def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
         np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=f"packed, in micro-batches: {name}")
     for name in ("loss", "mlm_cross_entropy", "mlm_perplexity", "nsp_accuracy"):
         np.testing.assert_allclose(result["metrics"][name], on_tensorflow.metrics[name], rtol=1e-4, err_msg=name)
+    curves = read_scalars(output / "logs")  # without TensorFlow too
+    assert curves["train", "loss/loss"] == [(r["step"], pytest.approx(r["loss"])) for r in result["history"][::2]]
+    final = curves["final", "loss/mlm_cross_entropy"]
+    assert final == [(6, pytest.approx(result["metrics"]["mlm_cross_entropy"]))]
+    assert ("train", "norms/update_ratio/encoder_block_0") in curves
+    assert ("train", "self_attention/entropy/encoder_block_0") in tags_of(output / "logs", "histograms")
     loaded = kbert.load_pretrained(output)
     for found, expected in zip(loaded.get_weights(), on_tensorflow.model.get_weights(), strict=True):
         np.testing.assert_allclose(found, expected, atol=2e-4)

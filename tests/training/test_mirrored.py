@@ -50,7 +50,7 @@ def test_there_are_two_replicas(results):
     assert "strategy mirrored: 2 replicas on CPU devices (asked for)" in results["mirrored"]["description"]
 
 
-@pytest.mark.parametrize("part", ["history", "evaluation", "weights"])
+@pytest.mark.parametrize("part", ["history", "evaluation", "weights", "norms"])
 def test_pretraining_is_that_of_one_device(results, part):
     assert_close(results["mirrored"]["pretraining"][part], results["one"]["pretraining"][part])
 

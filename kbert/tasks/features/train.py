@@ -8,6 +8,7 @@ import time
 import keras
 
 from kbert.files import explain_full_disk, read_json
+from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
@@ -53,6 +54,7 @@ def train_feature_taggers(
     inputs=None,
     recipe: str | None = None,
     training: FeatureTraining = FeatureTraining(),
+    profile=None,
 ) -> dict[str, dict]:
     """Writes the features of all words once, and trains and scores a tagger for each feature mode.
 
@@ -65,6 +67,7 @@ def train_feature_taggers(
         sequence_length: tokens of a window that the encoder reads.
         settings, inputs, recipe: of `open_run`, for the runs of the modes.
         training: how the taggers are trained.
+        profile: steps to profile for TensorBoard, as "20:25"; the logs of each mode are in its folder.
 
     Returns:
         {mode: metrics} of all finished modes, including these.
@@ -80,7 +83,7 @@ def train_feature_taggers(
             _write_features(encoder, texts, directory / "features", sequence_length)
             _LOGGER.info("%s", mode)
             run = open_run(path, (settings or {}) | {"feature_mode": mode}, inputs=inputs, recipe=recipe)
-            done[mode] = _train(mode, run, texts, tags, encoder.config, training)
+            done[mode] = _train(mode, run, texts, tags, encoder.config, training, profile)
     return done
 
 
@@ -95,7 +98,7 @@ def _write_features(encoder, texts, directory, sequence_length):
         _LOGGER.info(f"features of {words:,} words ({name}): {size:,.0f} MiB, {seconds:.0f} s")
 
 
-def _train(mode, run, texts, tags, config, options):
+def _train(mode, run, texts, tags, config, options, profile):
     start, layers = time.perf_counter(), feature_layers(mode, config.num_layers)
     train, dev = (
         FeatureSentences(run.path.parent / "features" / f"{name}.npy", texts[name], tags, layers) for name in texts
@@ -116,6 +119,8 @@ def _train(mode, run, texts, tags, config, options):
     def make_dataset(start_step):
         return feature_dataset(train, batch_size=options.batch_size, seed=options.seed, start_step=start_step)
 
+    about = dataclasses.asdict(options) | {"feature_mode": mode, "parameters": model.count_params()}
+    board = TensorBoard(run.path / "logs", settings=about, profile=profile, wait_for_finish=True)
     window = log_interval(options.checkpoint_every, _LOG_EVERY)
     fit_steps(
         model,
@@ -124,7 +129,7 @@ def _train(mode, run, texts, tags, config, options):
         run.path,
         window=window,
         checkpoint_every=options.checkpoint_every // window,
-        callbacks=[ConsoleProgress()],
+        callbacks=[ConsoleProgress(), board],
         real_tokens=options.batch_size * float(train.lengths.mean()),
     )
     predicted = predict_tags(model, dev, tags, batch_size=options.batch_size)
@@ -138,5 +143,6 @@ def _train(mode, run, texts, tags, config, options):
         "train_examples": len(train),
         "minutes": (time.perf_counter() - start) / 60,
     }
+    board.finish(metrics["dev"] | {"minutes": metrics["minutes"]}, steps)
     run.finish(metrics)
     return metrics

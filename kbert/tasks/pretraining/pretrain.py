@@ -49,6 +49,7 @@ def pretrain(
     log_every=None,
     callbacks=(),
     log_dir=None,
+    profile=None,
     data_service=None,
     output=None,
     overwrite=False,
@@ -110,7 +111,8 @@ def pretrain(
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
-        log_dir: path of the TensorBoard logs; logs/ in `output` by default.
+        log_dir: path of the TensorBoard logs (`kbert.inspection.TensorBoard`); logs/ in `output` by default.
+        profile: steps to profile for TensorBoard, as "20:25".
         data_service: "host:port" of a service that makes the training batches (recipes/serve_data.py); of records.
         output: path of a directory.
         overwrite: bool, delete another run in `output`.
@@ -145,6 +147,7 @@ def pretrain(
         log_every=log_every,
         callbacks=callbacks,
         log_dir=log_dir,
+        profile=profile,
         data_service=data_service,
         output=output,
         overwrite=overwrite,

@@ -1,5 +1,6 @@
 """Pre-train BERT on batches that were written before, without TensorFlow."""
 
+import importlib.util
 import logging
 import math
 import os
@@ -10,6 +11,7 @@ import keras
 
 from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_directory
+from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -52,14 +54,16 @@ def pretrain_on_batches(
     checkpoint_every=500,
     log_every=None,
     callbacks=(),
+    log_dir=None,
+    profile=None,
     output=None,
     overwrite=False,
 ) -> PretrainingRun:
     """`kbert.pretrain` on the batches of `write_batches`: the same steps, on any backend, also without TensorFlow.
 
     With `output`, the same call resumes a killed run. The directory receives model/ (a kbert directory, which
-    `kbert.load_pretrained` reads on every backend), metrics.json, settings.json, inputs.json, history.jsonl and, until
-    the run is finished, checkpoints/.
+    `kbert.load_pretrained` reads on every backend), metrics.json, settings.json, inputs.json, history.jsonl, logs/
+    (TensorBoard, where it is installed) and, until the run is finished, checkpoints/.
 
     Args:
         directory: of batches, which decide batch size, sequence length, masks, order, and whether rows are packed.
@@ -72,6 +76,7 @@ def pretrain_on_batches(
         checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks.
+        log_dir, profile: as of `kbert.pretrain`.
         output: path of a directory; None: nothing is written.
         overwrite: bool, delete another run in `output`.
 
@@ -121,6 +126,7 @@ def pretrain_on_batches(
         run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
         if run.is_chief:
             describe_run(run.path / CHECKPOINTS, model, model_settings, vocabulary)
+    board = _board(log_dir or (run and run.path / "logs"), profile, model, settings, evaluation)
     windows = checkpoint_every // log_every
     history = fit_steps(
         trained,
@@ -131,14 +137,17 @@ def pretrain_on_batches(
         checkpoint_every=windows,
         validation_data=evaluation,
         validation_every=windows,
-        callbacks=[ConsoleProgress(), *callbacks],
+        callbacks=[ConsoleProgress(), *board, *callbacks],
     )
-    metrics = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained) | {
+    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
+    metrics = scores | {
         "steps": steps,
         "parameters": model.count_params(),
         "tokens_per_second": history[-1]["tokens_per_second"] if history else None,
         "minutes": (time.perf_counter() - start) / 60,
     }
+    if board and hardware.is_chief:
+        board[0].finish(scores | {"minutes": metrics["minutes"]}, steps)
     if run is not None:
 
         def save(path, made_by):
@@ -149,6 +158,16 @@ def pretrain_on_batches(
 
         run.finish(metrics, save)
     return PretrainingRun(metrics, history, model, None, model_settings, run.path if run else None)
+
+
+def _board(log_dir, profile, model, settings, evaluation):
+    if log_dir is None:
+        return []
+    if importlib.util.find_spec("tensorboard") is None:  # TensorFlow brings it along, JAX does not
+        _LOGGER.info("TensorBoard is not installed: there will be no logs for it.")
+        return []
+    about = settings | model.config.to_dict() | {"parameters": model.count_params()}
+    return [TensorBoard(log_dir, settings=about, batch=evaluation[0], profile=profile, wait_for_finish=True)]
 
 
 def describe_batches(directory) -> str:

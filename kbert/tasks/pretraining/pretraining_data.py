@@ -1,6 +1,7 @@
 """The data of a pre-training, and what is said about them before it starts."""
 
 import logging
+import math
 
 import numpy as np
 
@@ -95,6 +96,25 @@ def describe_data(settings, tokenizer, evaluation):
         unigram["nsp_accuracy"] = _most_frequent_share(evaluation)
         _LOGGER.info("always the more frequent next sentence label: accuracy %.1f%%", 100 * unigram["nsp_accuracy"])
     return statistics, unigram, _corpus_tokens(settings, counts)
+
+
+def baseline_curves(unigram) -> dict:
+    """What token frequencies alone, and always the more frequent next sentence label, reach: names as in the logs.
+
+    Args:
+        unigram: of `describe_data`.
+
+    Example::
+
+        TensorBoard("runs/tiny/logs", baseline=baseline_curves(unigram))
+    """
+    loss = unigram["cross_entropy"]
+    curves = {"mlm_loss": loss, "mlm_cross_entropy": loss, "mlm_perplexity": float(np.exp(loss))}
+    curves |= {"mlm_accuracy": unigram["accuracy"], "loss": loss}
+    if (share := unigram.get("nsp_accuracy")) is not None:
+        entropy = -sum(p * math.log(p) for p in (share, 1 - share) if p)
+        curves |= {"nsp_accuracy": share, "nsp_loss": entropy, "loss": loss + entropy}
+    return curves
 
 
 def _corpus_tokens(settings, counts):

@@ -7,17 +7,18 @@ import time
 
 import keras
 
+from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import describe_plan, estimate_pretraining
-from kbert.tasks.pretraining.pretraining_data import describe_data, make_evaluations, stage_dataset
+from kbert.tasks.pretraining.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
 from kbert.tasks.pretraining.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
 from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.batch_memory import check_batch_memory
-from kbert.training.callbacks import ConsoleProgress, TensorBoardScalars
+from kbert.training.callbacks import ConsoleProgress
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
 from kbert.training.intervals import check_intervals, check_milestones, log_interval
@@ -35,14 +36,25 @@ _LOG_EVERY = 100  # steps, where nothing is given
 
 
 def run_pretraining(
-    settings, *, checkpoint_every, keep_every, log_every, callbacks, log_dir, data_service, output, overwrite, dry_run
+    settings,
+    *,
+    checkpoint_every,
+    keep_every,
+    log_every,
+    callbacks,
+    log_dir,
+    profile,
+    data_service,
+    output,
+    overwrite,
+    dry_run,
 ) -> PretrainingRun:
     """Trains as the settings say; `kbert.pretrain` explains the arguments.
 
     Args:
         settings: `PretrainingSettings`.
-        checkpoint_every, keep_every, log_every, callbacks, log_dir, data_service, output, overwrite, dry_run: of
-            `kbert.pretrain`.
+        checkpoint_every, keep_every, log_every, callbacks, log_dir, profile, data_service, output, overwrite, dry_run:
+            of `kbert.pretrain`.
 
     Raises:
         As `kbert.pretrain`.
@@ -101,7 +113,13 @@ def run_pretraining(
         forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
     logs = pathlib.Path(log_dir) if log_dir else run.path / "logs" if run else None
     windows = checkpoint_every // log_every
-    shown = evaluations[stages[0].number]
+    board, examples = [], []
+    if logs is not None:
+        shown = next(iter(evaluations[stages[0].number]))
+        about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
+        curves, more = baseline_curves(unigram), {"batch": shown, "profile": profile, "wait_for_finish": True}
+        board = [TensorBoard(logs, settings=about, baseline=curves, **more)]
+        examples = [MaskedExamples(tokenizer, shown, logs, every=windows)]
     history = fit_steps(
         trained,
         lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, data_service),
@@ -114,11 +132,11 @@ def run_pretraining(
         validate_first=settings.init is not None,
         stages=[Stage(stage.end, evaluations[stage.number], real[stage.number]) for stage in stages],
         budget=budget,
-        callbacks=[ConsoleProgress(), *forecast, *_tensorboard(logs, tokenizer, shown, windows), *callbacks],
+        callbacks=[ConsoleProgress(), *forecast, *board, *examples, *callbacks],
     )
-    scores = trained.evaluate(evaluation, return_dict=True, verbose=0)
+    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
     last = history[-1] if history else {}  # only the chief keeps it
-    metrics = readable_logs(scores, trained) | {
+    metrics = scores | {
         "unigram": unigram,
         "pipeline": statistics[0] if len(statistics) == 1 else statistics,
         "steps": settings.steps or last.get("step"),
@@ -128,6 +146,8 @@ def run_pretraining(
     }
     if history and history[0]["step"] == 0:
         metrics["before"] = {name.removeprefix("val_"): value for name, value in history[0].items() if name != "step"}
+    if board and hardware.is_chief:
+        board[0].finish(scores | {"minutes": metrics["minutes"]}, metrics["steps"])
     if run is not None:
 
         def save(path, made_by):
@@ -136,12 +156,6 @@ def run_pretraining(
         keep_last = is_extendable and settings.schedule == "constant"
         run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every)
     return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
-
-
-def _tensorboard(logs, tokenizer, evaluation, every):
-    if logs is None:
-        return []
-    return [TensorBoardScalars(logs), MaskedExamples(tokenizer, next(iter(evaluation)), logs, every=every)]
 
 
 def _model_settings(model, settings, tokenizer):

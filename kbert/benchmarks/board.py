@@ -1,0 +1,59 @@
+"""What `kbert.inspection.TensorBoard` costs a training."""
+
+import pathlib
+import statistics
+import tempfile
+import time
+
+from kbert.benchmarks.batches import STEPS, UNCOUNTED, batches
+from kbert.config import BertConfig
+from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.models.pretrainer import BertPretrainer
+from kbert.optim.adamw import AdamW
+from kbert.training.hardware import choose_hardware
+
+
+def board(settings):
+    """Pre-training steps with and without TensorBoard, in turn: short calls of `fit`, of 13 steps each.
+
+    An upper bound: recipes write curves every 100 steps or so, and here the time of the calls without TensorBoard
+    counts for the share of the time that samples may take.
+
+    Args:
+        settings: `BenchmarkSettings`.
+
+    Returns:
+        dict of milliseconds a step, medians of the calls without and with TensorBoard; `overhead`, by how much the
+        total time with it is longer; `once_seconds`, what the first call takes more than a later one: graphs and the
+        first sample; and the settings.
+    """
+    rates = ("hidden_dropout", "attention_dropout")
+    config = BertConfig.from_size(settings.size, **({} if (x := settings.dropout) is None else dict.fromkeys(rates, x)))
+    hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
+    model = BertPretrainer(config)
+    model.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
+    dataset = batches(settings, config)
+    with tempfile.TemporaryDirectory() as directory:
+        shown = next(iter(dataset.as_numpy_iterator()))
+        callback = TensorBoard(pathlib.Path(directory) / "logs", batch=shown, wait_for_finish=True)
+
+        def seconds(*callbacks):
+            start = time.perf_counter()
+            model.fit(dataset, verbose=0, callbacks=list(callbacks))
+            return time.perf_counter() - start
+
+        seconds()  # traces the step
+        once = seconds(callback) - seconds()
+        calls = {"without": [], "with": []}
+        end = time.perf_counter() + settings.seconds * settings.rounds
+        while time.perf_counter() < end or not calls["with"]:
+            for name, callbacks in (("without", ()), ("with", (callback,))):
+                calls[name].append(seconds(*callbacks))
+    each = 1e3 / (STEPS + UNCOUNTED)
+    return {
+        "ms_per_step": each * statistics.median(calls["without"]),
+        "ms_per_step_with_tensorboard": each * statistics.median(calls["with"]),
+        "overhead": sum(calls["with"]) / sum(calls["without"]) - 1,
+        "once_seconds": once,
+        "calls": len(calls["with"]),
+    } | settings.of_model()

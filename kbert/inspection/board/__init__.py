@@ -1,0 +1,1 @@
+"""What TensorBoard shows of every training: curves, settings, graphs, norms and histograms."""

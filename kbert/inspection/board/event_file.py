@@ -1,0 +1,149 @@
+"""TensorBoard's event files: written without TensorFlow where it is not loaded, and cut back where a run resumes."""
+
+import os
+import pathlib
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterable
+
+from kbert.files import atomic_file, explain_full_disk
+
+_PREFIX = "events.out.tfevents"
+
+
+class EventFile:
+    """A new event file in the directory of a run; events are on the disk after `flush`.
+
+    TensorBoard reads the files of a run in the order of their names, which is that of their making here, also of two
+    within a second. The first event says at which step the run begins or resumes: TensorBoard forgets what it has read
+    of that step and later ones.
+
+    Args:
+        directory: path of the run.
+        start: int, the first step that this file may tell of.
+
+    Raises:
+        FullDisk, WriteFault: as `kbert.files.explain_full_disk`; so do all methods.
+
+    Example::
+
+        file = EventFile("runs/tiny/logs/train", start=1)
+        file.write(100, [scalar("loss/loss", 2.5)])
+        file.close()
+    """
+
+    def __init__(self, directory, start=0):
+        from tensorboard.compat.proto import event_pb2
+
+        self._directory = pathlib.Path(directory)
+        with explain_full_disk(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._writer = _record_writer(self._directory / _new_name(self._directory))
+            self._add(event_pb2.Event(file_version="brain.Event:2"))
+            started = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+            self._add(event_pb2.Event(step=start, session_log=started))
+
+    def write(self, step: int, values: Iterable) -> None:
+        """Adds values of a step.
+
+        Args:
+            step: int.
+            values: of `kbert.inspection.board.summaries`.
+        """
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+
+        with explain_full_disk(self._directory):
+            if values := list(values):
+                self._add(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=values)))
+
+    def write_graph(self, graph: bytes) -> None:
+        """Adds the graph of the run, a serialized GraphDef."""
+        from tensorboard.compat.proto import event_pb2
+
+        with explain_full_disk(self._directory):
+            self._add(event_pb2.Event(graph_def=graph))
+
+    def flush(self) -> None:
+        """Hands what was written to the system."""
+        with explain_full_disk(self._directory):
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Writes what is left, and closes the file."""
+        with explain_full_disk(self._directory):
+            self._writer.close()
+
+    def _add(self, event):
+        event.wall_time = time.time()
+        self._writer.write(event.SerializeToString())
+
+
+def event_files(directory) -> list[pathlib.Path]:
+    """The event files of a run, in the order in which TensorBoard reads them."""
+    return sorted(path for path in pathlib.Path(directory).glob(f"{_PREFIX}.*") if path.is_file())
+
+
+def remove_later_steps(log_dir, step: int) -> None:
+    """Takes the events of later steps out of the event files of all runs in a directory.
+
+    A process that was killed wrote them after its last checkpoint; resumed from there, the run does these steps again.
+    A file that ends in the middle of an event is cut before it.
+
+    Args:
+        log_dir: path, of directories with a run each.
+        step: int, the last step that stays.
+
+    Raises:
+        FullDisk, WriteFault: as `kbert.files.explain_full_disk`; each file is then as it was.
+
+    Example::
+
+        remove_later_steps("runs/tiny/logs", 500)
+    """
+    log_dir = pathlib.Path(log_dir)
+    for directory in (log_dir, *(path for path in sorted(log_dir.glob("*")) if path.is_dir())):
+        for path in event_files(directory):
+            _cut(path, step)
+
+
+def _cut(path, step):
+    from tensorboard.compat.proto import event_pb2
+
+    content = path.read_bytes()
+    kept = [record for record, data in _records(content) if event_pb2.Event.FromString(data).step <= step]
+    if sum(map(len, kept)) < len(content):
+        with atomic_file(path, "wb") as file:
+            file.writelines(kept)
+
+
+def _records(content):
+    """(whole record, its data) of each record: length, its checksum, data, their checksum."""
+    start = 0
+    while start + 12 <= len(content):
+        length = struct.unpack_from("<Q", content, start)[0]
+        end = start + 12 + length + 4
+        if end > len(content):
+            return
+        yield content[start:end], content[start + 12 : end - 4]
+        start = end
+
+
+def _new_name(directory):
+    """Sorts after all that are there, even if the clock was set back."""
+    before = event_files(directory)
+    seconds = int(time.time())
+    if before and (last := before[-1].name.split(".")[3]).isdigit():
+        seconds = max(seconds, int(last))
+    return f"{_PREFIX}.{seconds:010d}.{len(before):06d}.{socket.gethostname()}.{os.getpid()}"
+
+
+def _record_writer(path):
+    if sys.modules.get("tensorflow") is not None:
+        import tensorflow as tf
+
+        return tf.io.TFRecordWriter(str(path))
+    from tensorboard.summary.writer.record_writer import RecordWriter  # checksums in Python: slower
+
+    return RecordWriter(open(path, "wb"))

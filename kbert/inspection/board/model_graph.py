@@ -1,0 +1,150 @@
+"""A model as graphs for TensorBoard: its operations, and its layers with what flows between them.
+
+Keras' own callback writes no graph of operations, and of a model with a dict of inputs one of layers without edges
+(Keras 3.15). Here both come from one trace of the forward pass on TensorFlow.
+"""
+
+import re
+
+import keras
+
+from kbert.keras_compat import all_layers
+
+_PLUMBING = {
+    *("Cast", "Const", "ConcatV2", "ExpandDims", "Identity", "IdentityN", "NoOp", "Pack", "Placeholder", "Prod"),
+    *("ReadVariableOp", "Reshape", "Shape", "Squeeze", "StopGradient", "StridedSlice", "Transpose", "Fill"),
+    *("Range", "Slice", "Tile", "Unpack", "ZerosLike", "OnesLike", "BroadcastTo"),
+}
+_NUMBER = re.compile(r"_\d+$")
+
+
+def trace_model(model):
+    """The graph of a model's forward pass without dropout, a `tf.Graph`; None where there is none to trace.
+
+    Args:
+        model: a built functional `keras.Model`; others, and those of other backends, have no graph here.
+    """
+    inputs = getattr(model, "input", None)
+    if inputs is None and len(one := getattr(model, "inputs", None) or ()) == 1:
+        inputs = one[0]  # of a keras.Sequential
+    if keras.backend.backend() != "tensorflow" or inputs is None:
+        return None
+    import tensorflow as tf
+
+    specs = keras.tree.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype, name=one.name), inputs)
+    forward = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    return forward.get_concrete_function(specs).graph
+
+
+def operation_graph(graph, model) -> bytes:
+    """The operations of a graph of `trace_model`, named by layers as in the model: a serialized GraphDef."""
+    names = _names(graph, model)
+    definition = graph.as_graph_def()
+    for node in definition.node:
+        node.name = names[node.name]
+        for place, source in enumerate(node.input):
+            sign, (name, *output) = "^" * source.startswith("^"), source.removeprefix("^").split(":")
+            node.input[place] = sign + ":".join([names[name], *output])
+        node.attr.pop("_class", None)  # of operations that share a device, by their old names
+    return definition.SerializeToString()
+
+
+def conceptual_graph(graph, model) -> dict:
+    """The layers of a model and what flows between them, as the JSON of a Keras model that TensorBoard draws.
+
+    A layer that holds no other layers is a node. Of what a layer with layers in it does itself, such as a sum around
+    them or the softmax of attention, every operation that computes is a node in it.
+
+    Args:
+        graph: of `trace_model`.
+        model: the model.
+
+    Example::
+
+        conceptual_graph(trace_model(model), model)["config"]["layers"][0]["config"]["name"]
+    """
+    names, layers = _names(graph, model), _layers(model)
+    operations = graph.get_operations()
+    scopes = {operation.name: _scope(names[operation.name], layers) for operation in operations}
+    parents = {"/".join(scope.split("/")[:-1]) for scope in scopes.values()}
+    nodes = {}  # operation → node
+    for operation in operations:
+        name, scope = names[operation.name], scopes[operation.name]
+        is_input = operation.type == "Placeholder" and operation.outputs[0].dtype.name != "resource"
+        if scope and scope not in parents:
+            nodes[operation.name] = scope
+        elif is_input or (operation.type not in _PLUMBING and scope and operation.outputs):
+            nodes[operation.name] = name
+    edges = {node: set() for node in dict.fromkeys(nodes.values())}
+    for operation in operations:
+        if node := nodes.get(operation.name):
+            edges[node] |= _sources(operation, nodes) - {node}
+    prefix, used = f"{model.name}/", set().union(*edges.values())
+    kinds = {node: operation.type for operation in operations if (node := nodes.get(operation.name))}
+    kinds |= {node: type(layers[_last(node, layers)]).__name__ for node in edges if node in scopes.values()}
+    found = [
+        _node(node.removeprefix(prefix), kinds[node], [source.removeprefix(prefix) for source in sorted(sources)])
+        for node, sources in edges.items()
+        if sources or node in used
+    ]
+    return {"class_name": type(model).__name__, "config": {"name": model.name, "layers": found}}
+
+
+def _layers(model):
+    return {layer.name: layer for layer in all_layers(model)}
+
+
+def _names(graph, model):
+    """Name of each operation → its name with the layers named as in the model.
+
+    Keras opens the scope of every layer twice, and TensorFlow calls the second one name_1 (Keras 3.15).
+    """
+    layers, clean, taken, names = _layers(model), {"": ""}, set(), {}
+    for operation in graph.get_operations():
+        *scope, last = operation.name.split("/")
+        raw = ""
+        for part in scope:
+            above, raw = clean[raw], f"{raw}{part}/"
+            if raw not in clean:
+                named = f"{above}{_NUMBER.sub('', part)}/"
+                is_copy = part not in layers and _NUMBER.sub("", part) in layers and named not in taken
+                clean[raw] = named if is_copy else f"{above}{part}/"
+                taken.add(clean[raw])
+        names[operation.name] = clean[raw] + last
+    return names
+
+
+def _scope(name, layers):
+    """The layer in which an operation is, as a path of names of layers; "" outside of all."""
+    found = []
+    for part in name.split("/")[:-1]:
+        if _last(part, layers) is None:
+            break
+        found.append(part)
+    return "/".join(found)
+
+
+def _last(path, layers):
+    """The name of the layer that a path ends with, which may have been called more than once; None if it is none."""
+    part = path.split("/")[-1]
+    return next((name for name in (part, _NUMBER.sub("", part)) if name in layers), None)
+
+
+def _sources(operation, nodes):
+    """The nodes from which an operation's inputs come, through operations that only pass them on."""
+    found, seen, left = set(), set(), [tensor.op for tensor in operation.inputs]
+    while left:
+        one = left.pop()
+        if one.name in seen:
+            continue
+        seen.add(one.name)
+        if one.name in nodes:
+            found.add(nodes[one.name])
+        else:
+            left.extend(tensor.op for tensor in one.inputs)
+    return found
+
+
+def _node(name, kind, sources):
+    args = [{"class_name": "__keras_tensor__", "config": {"keras_history": [source, 0, 0]}} for source in sources]
+    return {"class_name": kind, "config": {"name": name}, "inbound_nodes": [{"args": args, "kwargs": {}}]}

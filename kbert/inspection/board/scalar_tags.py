@@ -1,0 +1,71 @@
+"""Tags of curves: their groups, what is said of them, and the charts of the Custom Scalars tab.
+
+TensorBoard's Time Series tab sorts groups by name and opens the first two: these are accuracy and loss. All other
+groups come after them in the alphabet.
+"""
+
+import re
+
+_LOSS = re.compile(r"loss|cross_entropy|perplexity|error|(^|_)(mse|mae)($|_)")
+_OPTIMIZER = ("learning_rate", "gradient_norm")
+_SPEED = re.compile(r"_per_second$|^(real_token_share|share_of_peak|peak_memory_gib|time_share|minutes)$")
+_DESCRIPTIONS = {
+    "accuracy/mlm_accuracy": "Share of the masked tokens that are predicted right. The run `baseline` always predicts "
+    "the most frequent token: a model that stays beside it has learned nothing from context.",
+    "accuracy/nsp_accuracy": "Share of the pairs whose label, IsNext or NotNext, is right. `baseline` always says the "
+    "more frequent one.",
+    "loss/loss": "The sum of the model's losses. Where the curve of `validation` rises while that of `train` falls, "
+    "the model learns its training examples by heart.",
+    "loss/mlm_loss": "Cross entropy of the masked tokens, in nats. `baseline` knows their frequencies alone.",
+    "loss/mlm_cross_entropy": "Cross entropy of the masked tokens, in nats; comparable between runs of one vocabulary.",
+    "optimizer/gradient_norm": "Norm of the whole gradient before it is clipped (at 1 by default). Rare peaks are "
+    "usual; if it stays high or grows, lower the learning rate or warm up for longer.",
+    "speed/tokens_per_second": "With padding.",
+    "speed/real_tokens_per_second": "Without padding.",
+    "speed/real_token_share": "The share of the tokens of a batch that are not padding.",
+    "speed/share_of_peak": "The floating-point operations of the model's own matrix products, as a share of the peak "
+    "of this device: of its maker's figure where it is known, else of what large matrix products reach here.",
+    "speed/peak_memory_gib": "The most main memory that the process has used so far; on a GPU its own memory.",
+}
+LAYOUT = {
+    "Does it learn?": {
+        "Loss: train, held out and baseline": [r"loss/(mlm_)?loss$"],
+        "Next sentence loss": [r"loss/nsp_loss$"],
+        "Scores: train, held out and baseline": [r"accuracy/"],
+    },
+    "Is it stable?": {
+        "Learning rate": [r"optimizer/learning_rate$"],
+        "Gradient norm before clipping": [r"optimizer/gradient_norm$"],
+        "Gradient norm by layer": [r"norms/gradient/"],
+        "Weight norm by layer": [r"norms/weight/"],
+        "Update of a step as a share of the weights, by layer (about 0.001 is usual)": [r"norms/update_ratio/"],
+    },
+    "Is it fast?": {
+        "Tokens a second, with and without padding": [r"speed/(real_)?tokens_per_second$"],
+        "Share of the device's peak, share of real tokens": [r"speed/(share_of_peak|real_token_share)$"],
+        "Memory, GiB": [r"speed/peak_memory_gib$"],
+    },
+    "Where does it look?": {"Mean entropy of attention by layer, nats": [r"self_attention/mean_entropy/"]},
+}
+
+
+def scalar_tag(name: str) -> str:
+    """The tag of a number of the logs: its group, and its name as in history.jsonl.
+
+    Args:
+        name: str, without "val_".
+
+    Example::
+
+        scalar_tag("mlm_accuracy"), scalar_tag("learning_rate")  # "accuracy/mlm_accuracy", "optimizer/learning_rate"
+    """
+    if name in _OPTIMIZER:
+        return f"optimizer/{name}"
+    if _SPEED.search(name):
+        return f"speed/{name}"
+    return f"loss/{name}" if _LOSS.search(name) else f"accuracy/{name}"
+
+
+def describe(tag: str) -> str:
+    """What TensorBoard says of a chart, as Markdown; "" if its name says it all."""
+    return _DESCRIPTIONS.get(tag, "")

@@ -1,0 +1,143 @@
+"""The values that TensorBoard's plugins read, made without TensorFlow."""
+
+import json
+import math
+import time
+
+import numpy as np
+
+_BUCKETS = 30
+
+
+def scalar(tag: str, value: float, description: str = ""):
+    """A point of a curve.
+
+    Args:
+        tag: str; curves of several runs with one tag share a chart, and its first part is the chart's group.
+        value: float.
+        description: str, Markdown; shown with the chart.
+
+    Example::
+
+        file.write(100, [scalar("loss/mlm_loss", 2.5)])
+    """
+    from tensorboard.plugins.scalar import metadata
+
+    return _value(tag, np.float32(value), metadata.create_summary_metadata("", description))
+
+
+def histogram(tag: str, values: np.ndarray, description: str = ""):
+    """The distribution of the finite ones among some numbers, in 30 buckets.
+
+    Args:
+        tag, description: as of `scalar`.
+        values: array of any shape.
+    """
+    from tensorboard.plugins.histogram import metadata
+
+    values = np.asarray(values, "float64").ravel()
+    return _value(tag, _buckets(values[np.isfinite(values)]), metadata.create_summary_metadata("", description))
+
+
+def _buckets(values):
+    """float64 [30, 3]: left and right edge and count of each bucket."""
+    if not len(values):
+        return np.zeros((0, 3))
+    counts, edges = np.histogram(values, _BUCKETS)
+    return np.stack([edges[:-1], edges[1:], counts], axis=1)
+
+
+def layer_graph(model: dict):
+    """A conceptual graph: the JSON of a Keras model, as TensorBoard's Graphs tab takes it.
+
+    Args:
+        model: of `kbert.inspection.board.model_graph.conceptual_graph`.
+    """
+    from tensorboard.compat.proto import summary_pb2
+    from tensorboard.plugins.graph import metadata
+
+    data = summary_pb2.SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME_KERAS_MODEL, content=b"1")
+    return _value("keras", json.dumps(model).encode(), summary_pb2.SummaryMetadata(plugin_data=data))
+
+
+def session_start(settings: dict):
+    """The row of a run in the HParams tab.
+
+    Args:
+        settings: dict of name → bool, number or string.
+    """
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    info = plugin_data_pb2.SessionStartInfo(start_time_secs=time.time())
+    for name, value in settings.items():
+        kind = "bool_value" if isinstance(value, bool) else "string_value" if isinstance(value, str) else "number_value"
+        setattr(info.hparams[name], kind, value)
+    return _session("SESSION_START_INFO_TAG", session_start_info=info)
+
+
+def session_end():
+    """The end of a run that succeeded, for the HParams tab."""
+    from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
+
+    info = plugin_data_pb2.SessionEndInfo(status=api_pb2.STATUS_SUCCESS, end_time_secs=time.time())
+    return _session("SESSION_END_INFO_TAG", session_end_info=info)
+
+
+def _session(tag, **info):
+    from tensorboard.compat.proto import summary_pb2
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
+
+    data = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(**info))
+    return summary_pb2.Summary.Value(tag=getattr(metadata, tag), metadata=data, tensor=metadata.NULL_TENSOR)
+
+
+def custom_scalars(layout: dict[str, dict[str, list[str]]]):
+    """The charts of the Custom Scalars tab.
+
+    Args:
+        layout: category → title of a chart → regular expressions of its tags.
+    """
+    from tensorboard.plugins.custom_scalar import layout_pb2, metadata
+
+    categories = [
+        layout_pb2.Category(
+            title=category,
+            chart=[
+                layout_pb2.Chart(title=title, multiline=layout_pb2.MultilineChartContent(tag=tags))
+                for title, tags in charts.items()
+            ],
+        )
+        for category, charts in layout.items()
+    ]
+    content = layout_pb2.Layout(category=categories).SerializeToString()
+    return _value(metadata.CONFIG_SUMMARY_TAG, content, metadata.create_summary_metadata())
+
+
+def session_settings(settings: dict) -> dict:
+    """Settings as the HParams tab can hold them: numbers, bools and strings; those that are not given left out.
+
+    Args:
+        settings: dict of name → anything.
+
+    Example::
+
+        session_settings({"steps": 10, "init": None, "phases": [[128, 0.9]]})  # {"steps": 10, "phases": "[[128, 0.9]]"}
+    """
+    found = {}
+    for name, value in settings.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        if value is None:
+            continue
+        if isinstance(value, float) and not math.isfinite(value):
+            value = str(value)
+        if isinstance(value, dict | list | tuple):
+            value = json.dumps(value, default=str, ensure_ascii=False)
+        found[name] = value if isinstance(value, bool | int | float | str) else str(value)
+    return found
+
+
+def _value(tag, content, metadata):
+    from tensorboard.compat.proto import summary_pb2
+    from tensorboard.util import tensor_util
+
+    return summary_pb2.Summary.Value(tag=tag, tensor=tensor_util.make_tensor_proto(content), metadata=metadata)

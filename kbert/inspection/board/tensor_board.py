@@ -1,0 +1,232 @@
+"""The callback that shows a training in TensorBoard."""
+
+import pathlib
+
+import keras
+
+from kbert.inspection.board.attention_entropy import AttentionEntropy
+from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
+from kbert.inspection.board.layer_norms import layer_norms
+from kbert.inspection.board.model_graph import conceptual_graph, operation_graph, trace_model
+from kbert.inspection.board.profiler import Profiler
+from kbert.inspection.board.sampling import Sampler
+from kbert.inspection.board.scalar_tags import LAYOUT, describe, scalar_tag
+from kbert.inspection.board.summaries import (
+    custom_scalars,
+    histogram,
+    layer_graph,
+    scalar,
+    session_end,
+    session_settings,
+    session_start,
+)
+from kbert.inspection.board.weight_samples import weight_samples
+from kbert.keras_compat import strategy_scope
+from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
+from kbert.training.log_names import complete_logs
+from kbert.training.training_state import is_chief, updates_done
+
+_NOT_SHOWN = ("step", "total_steps", "seconds", "seconds_left", "flops_per_second")
+_PEAK_SECONDS = 1.0  # that measuring the peak of a CPU takes
+
+
+class TensorBoard(keras.callbacks.Callback):
+    """Shows a training in TensorBoard: ``tensorboard --logdir DIR``.
+
+    `kbert.pretrain` and `kbert.finetune` have it by default; it also goes with `fit_steps` and a plain `model.fit`, on
+    TensorFlow and on JAX, with and without strategies, of which one process writes. By step of the run there are:
+
+    - *Time Series*, one chart for the runs `train`, `validation`, `baseline` and `final`: `accuracy/`, `loss/`,
+      `optimizer/` (learning rate, gradient norm) and `speed/` of every window (an epoch of plain `fit`); sampled:
+      `norms/` of gradients, weights and updates by layer, `self_attention/`, and histograms of `weights/`.
+    - *Custom Scalars*: the same curves in the order of the questions that one asks.
+    - *HParams*, run `final`: all settings of the run, and its scores when it is done.
+    - *Graphs* (TensorFlow): the layers of the model, and its operations.
+    - *Profile*, on request.
+
+    What is sampled is measured when the window ends, as often as all samples together take less than `share` of the
+    time; the first window has one. A run that resumes goes on with its curves: what a killed process wrote after its
+    last checkpoint is removed, so that no step is there twice. One directory is for one run.
+
+    Args:
+        log_dir: path.
+        settings: dict, for HParams; None: those of the optimizer and the model's config.
+        baseline: dict of names as in the logs → value that a model without any knowledge of context has: a line.
+        batch: inputs, a batch with them as `fit` takes it, or a function that gives one: its first rows show the
+            entropy of attention. None: that is not shown.
+        graph: bool, whether the graphs are written.
+        share: float, of the time of training, that samples may take.
+        profile: steps to profile, as "20:25", or None.
+        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
+
+    Raises:
+        ValueError: a `share` or `profile` that is not one.
+        FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
+
+    Example::
+
+        model.fit(dataset, validation_data=dev, callbacks=[kbert.inspection.TensorBoard("runs/mine/logs")])
+    """
+
+    def __init__(
+        self,
+        log_dir,
+        *,
+        settings=None,
+        baseline=None,
+        batch=None,
+        graph=True,
+        share=0.01,
+        profile=None,
+        wait_for_finish=False,
+    ):
+        super().__init__()
+        self.log_dir = pathlib.Path(log_dir)
+        self.settings, self.baseline, self.batch, self.graph = settings, baseline or {}, batch, graph
+        self.wait_for_finish = wait_for_finish
+        self._sampler = Sampler(share)
+        self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
+        self._files, self._start, self._entropy, self._peak, self._last = {}, None, None, None, None
+
+    def on_train_begin(self, logs=None):
+        if not is_chief(self.model):
+            return
+        self._sampler.begin()
+        step = updates_done(self.model.optimizer)
+        if self._start is None or step < (self._last or {}).get("step", 0):  # a second run with the same callback
+            self._close()
+            self._begin(step)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self._profiler is not None:
+            self._epoch_start = updates_done(self.model.optimizer)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self._profiler is not None and is_chief(self.model):
+            self._profiler.before(self._step_of(batch))
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._profiler is not None and is_chief(self.model):
+            self._profiler.after(self._step_of(batch))
+
+    def _step_of(self, batch):
+        return self._epoch_start + batch + 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not is_chief(self.model):
+            return
+        if self._start is None:  # called by hand, without `fit`
+            self.on_train_begin()
+        logs = self._last = complete_logs(logs, self.model)
+        step, runs = logs["step"], {"train": {}, "validation": {}}
+        for name, value in (logs | self._speed(logs)).items():
+            if name not in _NOT_SHOWN:
+                runs["validation" if name.startswith("val_") else "train"][name.removeprefix("val_")] = value
+        for run, values in (runs | {"baseline": self.baseline}).items():
+            self._write_scalars(run, step, values)
+        if self._sampler.is_due():
+            with self._sampler.measure():
+                self._file("train").write(step, list(self._samples(logs["learning_rate"])))
+        for file in self._files.values():
+            file.flush()
+
+    def on_train_end(self, logs=None):
+        if not is_chief(self.model):
+            return
+        if self._profiler is not None:
+            self._profiler.stop()
+        last = self._last or {}
+        # Of a run in steps this may be the end of a part.
+        is_over = last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_share", 1.0) >= 1.0
+        if last and is_over and not self.wait_for_finish:
+            held_out = {name.removeprefix("val_"): v for name, v in last.items() if name.startswith("val_")}
+            self.finish({name: float(value) for name, value in (held_out or last).items()}, last["step"])
+        self._close()
+
+    def finish(self, metrics, step):
+        """Writes the final scores of a run, which the HParams tab compares, and that it is done.
+
+        Args:
+            metrics: dict of names as in the logs → float; other values are skipped.
+            step: int, of the weights that were scored.
+        """
+        scores = {n: v for n, v in metrics.items() if isinstance(v, float) and n not in _NOT_SHOWN}
+        self._write_scalars("final", step, scores)
+        self._file("final").write(step, [session_end()])
+        self._close()
+
+    def _begin(self, step):
+        self._start, self._last = step, None
+        is_new = step == 0 or not event_files(self.log_dir / "train")
+        if step:
+            remove_later_steps(self.log_dir, step)
+        for path in event_files(self.log_dir / "final"):
+            path.unlink()  # a run that goes on has no end, and may have got more steps
+        settings = _settings_of(self.model) if self.settings is None else self.settings
+        self._file("final").write(0, [session_start(session_settings(settings))])
+        if is_new:
+            self._file("train").write(0, [custom_scalars(LAYOUT)])
+            self._write_scalars("baseline", 0, self.baseline)
+            self._write_graphs()
+        for file in self._files.values():
+            file.flush()
+
+    def _write_graphs(self):
+        traced = trace_model(self.model) if self.graph else None
+        if traced is not None:
+            self._file("train").write_graph(operation_graph(traced, self.model))
+            self._file("train").write(0, [layer_graph(conceptual_graph(traced, self.model))])
+
+    def _write_scalars(self, run, step, values):
+        tags = {scalar_tag(name): float(value) for name, value in values.items()}
+        if tags:
+            self._file(run).write(step, [scalar(tag, value, describe(tag)) for tag, value in tags.items()])
+
+    def _speed(self, logs):
+        """What follows from the speed of a window, and memory."""
+        found = {"peak_memory_gib": (peak_accelerator_memory_bytes() or peak_memory_bytes()) / 2**30}
+        if {"tokens_per_second", "real_tokens_per_second"} <= logs.keys():
+            found["real_token_share"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]
+        if "flops_per_second" in logs:
+            if self._peak is None and self._sampler.is_due(_PEAK_SECONDS):
+                with self._sampler.measure():
+                    self._peak = device_peak(self.model)
+            if self._peak is not None:
+                found["share_of_peak"] = logs["flops_per_second"] / self._peak
+        return found
+
+    def _samples(self, learning_rate):
+        for kind, layers in layer_norms(self.model, learning_rate).items():
+            for layer, norm in layers.items():
+                yield scalar(f"norms/{kind}/{layer}", norm)
+        for path, values in weight_samples(self.model).items():
+            yield histogram(f"weights/{path}", values)
+        if self.batch is not None and hasattr(self.model, "encoder"):
+            if self._entropy is None:
+                with strategy_scope(self.model):
+                    self._entropy = AttentionEntropy(self.model, _inputs(self.batch))
+            for number, values in enumerate(self._entropy()):
+                yield histogram(f"self_attention/entropy/encoder_block_{number}", values)
+                yield scalar(f"self_attention/mean_entropy/encoder_block_{number}", float(values.mean()))
+
+    def _file(self, run):
+        if run not in self._files:
+            self._files[run] = EventFile(self.log_dir / run, start=(self._start or 0) + 1)
+        return self._files[run]
+
+    def _close(self):
+        files, self._files = self._files, {}
+        for file in files.values():
+            file.close()
+
+
+def _inputs(batch):
+    batch = batch() if callable(batch) else batch
+    return batch[0] if isinstance(batch, tuple) else batch
+
+
+def _settings_of(model):
+    """What a plain `fit` trains with."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    config = model.config.to_dict() if hasattr(model, "config") else {}
+    return {"optimizer": type(optimizer).__name__} | optimizer.get_config() | config

@@ -1,0 +1,184 @@
+"""A live TensorBoard over real runs, asked over HTTP: every dashboard has its data.
+
+One pre-training and two fine-tunings of it. Every view that kbert adds to TensorBoard has a test here.
+"""
+
+import json
+
+import pytest
+from helpers.live_tensorboard import live_tensorboard
+from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
+from helpers.tiny_directory import sentences
+
+import kbert
+
+SHORT = {"batch_size": 4, "sequence_length": 16, "learning_rate": 1e-3}
+RATES = (1e-3, 2e-3)
+RUNS = ("pretraining/logs", "0/logs", "1/logs")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Directory with the runs, and what they returned."""
+    path = tmp_path_factory.mktemp("runs")
+    write_lines(path / "corpus.txt", make_documents(40))
+    pretraining = kbert.pretrain(
+        path / "corpus.txt",
+        vocabulary=VOCABULARY,
+        steps=4,
+        log_every=2,
+        checkpoint_every=2,
+        held_out=0.2,
+        evaluation_batches=1,
+        output=path / "pretraining",
+        packed=False,
+        **SHORT,
+    )
+    rows, options = sentences(24), SHORT | {"steps": 6, "evaluate_every": 2, "checkpoint_every": 2}
+    tunings = [
+        kbert.finetune(
+            path / "pretraining",
+            kbert.tasks.Classification(),
+            rows[:16],
+            rows[16:],
+            path / str(n),
+            **options | {"learning_rate": rate},
+        )
+        for n, rate in enumerate(RATES)
+    ]
+    return path, pretraining, tunings
+
+
+@pytest.fixture(scope="module")
+def live(runs):
+    each = [f"{run}/{part}" for run in RUNS for part in ("train", "validation", "baseline", "final")]
+    with live_tensorboard(runs[0], *each) as board:
+        yield board
+
+
+def curve(live, run, tag):
+    return [(step, value) for _, step, value in live.json("data/plugin/scalars/scalars", run=run, tag=tag)]
+
+
+def test_the_dashboards_are_there(live):
+    assert {"timeseries", "scalars", "custom_scalars", "graphs", "histograms", "distributions", "hparams", "text"} <= (
+        live.plugins()
+    )
+
+
+def test_scalars(live, runs):
+    path, pretraining, tunings = runs
+    assert curve(live, "pretraining/logs/train", "loss/mlm_loss") == [
+        (record["step"], pytest.approx(record["mlm_loss"])) for record in pretraining.history
+    ]
+    unigram = pretraining.metrics["unigram"]
+    for tag, name in (("accuracy/mlm_accuracy", "accuracy"), ("loss/mlm_loss", "cross_entropy")):
+        line = curve(live, "pretraining/logs/baseline", tag)
+        assert line == [(step, pytest.approx(unigram[name])) for step in (0, 2, 4)]
+    assert curve(live, "pretraining/logs/final", "accuracy/mlm_accuracy") == [
+        (4, pytest.approx(pretraining.metrics["mlm_accuracy"]))
+    ]
+
+
+def test_a_fine_tuning_that_overfits_is_seen_to(live, runs):
+    """The curves of train and dev are in one chart: runs of one tag."""
+    _, _, tunings = runs
+    tags = live.json("data/plugin/scalars/tags")
+    for tag in ("accuracy/accuracy", "loss/loss"):
+        assert all(tag in tags[f"0/logs/{run}"] for run in ("train", "validation", "final"))
+    evaluations = tunings[0].metrics["evaluations"]
+    for name in ("accuracy", "loss"):
+        assert curve(live, "0/logs/validation", f"{'loss' if name == 'loss' else 'accuracy'}/{name}") == [
+            (one["step"], pytest.approx(one[name])) for one in evaluations
+        ]
+    constant = tunings[0].metrics["constant_answer"]["accuracy"]
+    line = curve(live, "0/logs/baseline", "accuracy/accuracy")
+    assert line == [(step, pytest.approx(constant)) for step in (0, 2, 4, 6)]
+    kept = (tunings[0].metrics["kept_step"], pytest.approx(tunings[0].metrics["dev"]["accuracy"]))
+    assert curve(live, "0/logs/final", "accuracy/accuracy") == [kept]
+
+
+def test_time_series_opens_on_accuracy_and_loss(live):
+    tags = live.json("data/plugin/timeseries/tags")
+    groups = set()
+    for kind in ("scalars", "histograms"):
+        groups |= {tag.split("/")[0] for some in tags[kind]["runTagInfo"].values() for tag in some}
+    groups |= {tag.split("/")[0] for tag in tags["images"]["tagRunSampledInfo"]}
+    assert sorted(groups)[:2] == ["accuracy", "loss"]
+    assert "baseline" in " ".join(tags["scalars"]["tagDescriptions"].values())
+
+
+def test_custom_scalars(live):
+    layout = live.json("data/plugin/custom_scalars/layout")
+    charts = {chart["title"]: chart["multiline"]["tag"] for one in layout["category"] for chart in one["chart"]}
+    assert [one["title"] for one in layout["category"]][0] == "Does it learn?"
+    empty = []
+    for title, tags in charts.items():
+        found = [
+            live.json("data/plugin/custom_scalars/scalars", run=f"pretraining/logs/{run}", tag=tag)
+            for tag in tags
+            for run in ("train", "validation", "baseline")
+        ]
+        assert all(one["regex_valid"] for one in found)
+        if not any(one["tag_to_events"] for one in found):
+            empty.append(title)
+    assert not empty
+
+
+def test_hparams_compare_the_runs(live, runs):
+    path, _, tunings = runs
+    experiment = live.post("data/plugin/hparams/experiment", {"experimentName": "", "hparamsLimit": 0})
+    names = {one["name"] for one in experiment["hparamInfos"]}
+    assert {"learning_rate", "batch_size", "steps", "num_layers", "hidden_dim", "seed", "parameters"} <= names
+    metrics = {(one["name"]["group"], one["name"]["tag"]) for one in experiment["metricInfos"]}
+    assert {("", "accuracy/accuracy"), ("", "accuracy/mlm_accuracy"), ("", "loss/loss")} <= metrics
+    wanted = {
+        "colParams": [{"metric": {"group": "", "tag": "accuracy/accuracy"}}, {"hparam": "learning_rate"}],
+        "allowedStatuses": ["STATUS_SUCCESS"],
+        "startIndex": 0,
+        "sliceSize": 100,
+    }
+    groups = live.post("data/plugin/hparams/session_groups", wanted)["sessionGroups"]
+    by_name = {one["sessions"][0]["name"]: one for one in groups}
+    assert len(groups) == 3 and by_name.keys() == {f"{run}/final" for run in RUNS}
+    for n, tuning in enumerate(tunings):
+        one = by_name[f"{n}/logs/final"]
+        assert one["hparams"]["learning_rate"] == RATES[n]
+        values = {value["name"]["tag"]: value["value"] for value in one["sessions"][0]["metricValues"]}
+        assert values["accuracy/accuracy"] == pytest.approx(tuning.metrics["dev"]["accuracy"])
+
+
+def test_graphs(live):
+    runs = live.json("data/plugin/graphs/info")
+    for run in RUNS:
+        about = runs[f"{run}/train"]
+        assert about["run_graph"] and about["tags"]["keras"]["conceptual_graph"]
+    graph = live.get("data/plugin/graphs/graph", run="0/logs/train").decode()
+    assert "MatMul" in graph and "classifier_head" in graph
+    layers = live.get("data/plugin/graphs/graph", run="0/logs/train", tag="keras", conceptual="true").decode()
+    assert "encoder_block_1/attention/query" in layers
+    assert layers.count("input:") > 20  # edges, which Keras' own graph of such a model lacks
+
+
+def test_histograms(live):
+    tags = live.json("data/plugin/histograms/tags")["pretraining/logs/train"]
+    for tag in ("weights/encoder_block_1/feed_forward/output/kernel", "self_attention/entropy/encoder_block_0"):
+        assert tag in tags
+        shown = live.json("data/plugin/histograms/histograms", run="pretraining/logs/train", tag=tag)
+        assert shown and len(shown[0][2]) == 30
+
+
+def test_images(live):
+    run, tag = "0/logs/examples", "predictions/confusion matrix"
+    (step, *_) = [one["step"] for one in live.json("data/plugin/images/images", run=run, tag=tag, sample=0)]
+    assert step == 2
+    query = live.json("data/plugin/images/images", run=run, tag=tag, sample=0)[0]["query"]
+    assert live.get(f"data/plugin/images/individualImage?{query}").startswith(b"\x89PNG")
+
+
+def test_text(live):
+    tags = live.json("data/plugin/text/tags")
+    assert any(tags.values())
+    run, tag = next((run, some[0]) for run, some in tags.items() if some and run.startswith("pretraining"))
+    shown = live.json("data/plugin/text/text", run=run, tag=tag)
+    assert "<table>" in json.dumps(shown)

@@ -80,6 +80,7 @@ def inspect(
 
     Raises:
         ValueError, TypeError: an argument that is not as described; the message names it.
+        RuntimeError: the Keras backend is not TensorFlow, whose gradients explain the answers.
         FileExistsError, NotADirectoryError: `directory` holds something, or a file is in its place.
 
     Example::

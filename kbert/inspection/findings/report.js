@@ -60,7 +60,7 @@ function attention() {
   const grid = element("div", { className: "grid", role: "group", "aria-label": "layers and heads" });
   grid.style.gridTemplateColumns = `auto repeat(${heads}, auto)`;
   const readout = element("p", { className: "readout", role: "status" });
-  const map = element("div", { className: "scroll" });
+  const map = element("div", { className: "scroll" }), norms = element("div");
   const [textLabel, textSelect] = chooser("text", data.texts.map((one, n) => `${n + 1}: ${one.texts.join(" | ").slice(0, 60)}`), (n) => { state.text = n; fill(); });
   const [layerLabel, layerSelect] = chooser("layer", range(layers).map((n) => `${n + 1}`), (n) => { state.layer = n; draw(); });
   const [headLabel, headSelect] = chooser("head", range(heads).map((n) => `${n + 1}`), (n) => { state.head = n; draw(); });
@@ -87,6 +87,8 @@ function attention() {
         grid.append(button);
       }
     }
+    const names = range(layers + 1).map((n) => (n ? `layer ${n}` : "embeddings"));
+    norms.replaceChildren(heatTable(one.norms, names, one.tokens.slice(0, one.shown), "length of each token's hidden state"));
     draw();
   }
 
@@ -122,7 +124,7 @@ function attention() {
   }
 
   main.append(element("div", { className: "controls" }, textLabel, layerLabel, headLabel),
-    element("div", { className: "scroll", tabIndex: 0 }, grid), readout, map);
+    element("div", { className: "scroll", tabIndex: 0 }, grid), readout, map, norms);
   fill();
 }
 

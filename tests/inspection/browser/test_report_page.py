@@ -1,5 +1,6 @@
 """The report of `kbert.inspect` in a real browser, from a file: its script runs, alone, and shows texts as text."""
 
+import numpy as np
 import pytest
 from helpers.browser import NoBrowserError, start_browser
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
@@ -58,6 +59,8 @@ def test_the_report(browser, report):
     assert rows == found.texts[1].tokens
 
     text = browser.js("return document.querySelector('main').textContent")
+    norm = np.linalg.norm(found.texts[1].hidden_states[2, 1])
+    assert "length of each token's hidden state" in text and f"{norm:.2f}" in text
     for shown in (found.attributions[0].target, found.attributions[1].target, "<u>pos"):
         assert shown in text
     assert browser.js("return document.querySelectorAll('main img, main b, main i, main u').length") == 0

@@ -46,13 +46,19 @@ def runs(tmp_path_factory):
         )
         for n, rate in enumerate(RATES)
     ]
+    kbert.inspect(
+        path / "0",
+        [rows[0][0]],
+        {"text": [text for text, _ in rows], "label": [label for _, label in rows]},
+        log_dir=path / "0/logs",
+    )
     return path, pretraining, tunings
 
 
 @pytest.fixture(scope="module")
 def live(runs):
     each = [f"{run}/{part}" for run in RUNS for part in ("train", "validation", "baseline", "final")]
-    with live_tensorboard(runs[0], *each) as board:
+    with live_tensorboard(runs[0], *each, "0/logs/inspection") as board:
         yield board
 
 
@@ -182,3 +188,21 @@ def test_text(live):
     run, tag = next((run, some[0]) for run, some in tags.items() if some and run.startswith("pretraining"))
     shown = live.json("data/plugin/text/text", run=run, tag=tag)
     assert "<table>" in json.dumps(shown)
+
+
+def test_what_inspect_found(live):
+    """The projector's vectors, pictures of attention, and scores of probes by layer."""
+    run = "0/logs/inspection"
+    assert run in live.json("data/plugin/projector/runs")
+    shown = live.json("data/plugin/projector/info", run=run)["embeddings"]
+    names = {one["tensorName"]: one["tensorShape"] for one in shown}
+    assert names == {"word embeddings": [len(VOCABULARY), 128], "texts": [5, 128]}
+    vectors = live.get("data/plugin/projector/tensor", run=run, name="word embeddings")
+    assert len(vectors) == 4 * 128 * len(VOCABULARY)
+    labels = live.get("data/plugin/projector/metadata", run=run, name="word embeddings").decode().splitlines()
+    assert labels[0].split("\t")[0] == "token" and [row.split("\t")[0] for row in labels[1:]] == VOCABULARY
+    tags = live.json("data/plugin/images/tags")[run]
+    assert {"model attention/text 1, layer 1", "model heads/entropy", "model probes/label"} <= set(tags)
+    (picture,) = live.json("data/plugin/images/images", run=run, tag="model probes/label", sample=0)
+    assert live.get(f"data/plugin/images/individualImage?{picture['query']}").startswith(b"\x89PNG")
+    assert [step for step, _ in curve(live, run, "model probe scores/label/accuracy")] == [0, 1, 2]

@@ -177,4 +177,4 @@ class PlaygroundModel:
 
 
 def _named(task):
-    return "no model" if task is None else f"a {task} model"
+    return "no model" if task is None else f"one of the task {task}"

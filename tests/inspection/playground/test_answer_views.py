@@ -116,4 +116,4 @@ def test_regression(ask):
 )
 def test_models_of_other_tasks_and_none(ask, view, question):
     assert "Received: no model" in ask(view, 400, model=None, **question)["error"]
-    assert "Received: a encoder model" in ask(view, 400, model="encoder", **question)["error"]
+    assert "Received: one of the task encoder" in ask(view, 400, model="encoder", **question)["error"]

@@ -38,6 +38,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "answers",
         "benchmarks",
         "corpus",
+        "experiments",
         "inspection",
         "layers",
         "models",

@@ -25,6 +25,8 @@ _COUNTS = (
     "max_sequence_length",
     "num_segments",
 )
+POSITION_EMBEDDINGS = ("learned", "sinusoidal")
+POOLED_TOKENS = ("first", "last")
 ACTIVATIONS = ("gelu_tanh", "gelu_erf", "relu", "silu", "tanh")
 
 
@@ -59,12 +61,19 @@ class BertConfig:
     layer_norm_epsilon: float = 1e-12  # fixed in Google's code
     initializer_stddev: float = 0.02  # initializer_range
     causal: bool = False  # left-to-right attention, the paper's "LTR" ablation (section 5.1)
+    position_embedding: str = "learned"  # or "sinusoidal", the Transformer's, which has no weights
+    pooled_token: str = "first"  # [CLS]; "last": a left-to-right model's last token is the only one that has seen all
 
     def __post_init__(self):
         for name in _COUNTS:
             value = getattr(self, name)
             self._require(isinstance(value, int) and value > 0, name, "a positive integer")
-        self._require(self.activation in ACTIVATIONS, "activation", f"one of {ACTIVATIONS}")
+        for name, allowed in (
+            ("activation", ACTIVATIONS),
+            ("position_embedding", POSITION_EMBEDDINGS),
+            ("pooled_token", POOLED_TOKENS),
+        ):
+            self._require(getattr(self, name) in allowed, name, f"one of {allowed}")
         for name in ("hidden_dropout", "attention_dropout"):
             value = getattr(self, name)
             self._require(isinstance(value, (int, float)) and 0.0 <= value < 1.0, name, "a number in [0, 1)")
@@ -78,6 +87,8 @@ class BertConfig:
                 "BertConfig: `num_heads` must divide `hidden_dim`. "
                 f"Received: num_heads={self.num_heads}, hidden_dim={self.hidden_dim}"
             )
+        if self.position_embedding == "sinusoidal":
+            self._require(self.hidden_dim % 2 == 0, "hidden_dim", "even: each frequency has a sine and a cosine")
 
     def _require(self, holds, name, expected):
         value = getattr(self, name)

@@ -39,6 +39,14 @@ def rate(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """A number in [0, 1]."""
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number in [0, 1]. Received: {text}")
+    return value
+
+
 def source(text: str) -> pathlib.Path | str:
     """A model as `kbert.load_pretrained` takes it: its path, or a name on the Hugging Face hub."""
     from kbert.weights.source import local_source
@@ -179,6 +187,7 @@ def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> 
     accumulate = "compute an update in N parts on every replica, for less memory (default: 1)"
     add("--accumulate", metavar="N", type=positive_int, default=1, help=accumulate)
     add("--group-by-length", action="store_true", help="batches of texts of like length: faster, less random")
+    add("--bilstm", action="store_true", help="a new BiLSTM under the head: section 5.1, for a left-to-right model")
     add("--random-weights", action="store_true", help="only architecture and vocabulary of --init")
     add("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
     add_flags(
@@ -201,6 +210,7 @@ _OPTIONS = (
         "layer_decay",
         "accumulate",
         "group_by_length",
+        "bilstm",
         "random_weights",
         "checkpoint_every",
     ),

@@ -15,7 +15,7 @@ finished, checkpoints/. --dry-run estimates steps, memory and time, and trains n
 import argparse
 import json
 
-from flags import add_flags, command, directory, file, plain_errors, positive_float, positive_int, rate
+from flags import add_flags, command, directory, file, plain_errors, positive_float, positive_int, rate, share
 
 
 def parse_arguments(argv):
@@ -69,9 +69,20 @@ def parse_arguments(argv):
     predictions = "most masks of a sequence (default: 20 at length 128, 80 at 512)"
     add("--max-predictions", type=positive_int, metavar="N", help=predictions)
     add("--whole-word", action="store_true", help="mask whole words (Google's release of May 2019)")
+    rates = "of the tokens that are predicted, become [MASK] (default: 0.8)"
+    add("--mask-rate", type=rate, metavar="X", help="of all tokens, predicted (default: 0.15)")
+    add("--mask-token-rate", type=share, metavar="X", help=rates)
+    add("--keep-rate", type=share, metavar="X", help="of these, stay as they are (default: 0.1)")
+    add("--random-token-rate", type=share, metavar="X", help="of these, become random tokens (default: 0.1)")
+    add("--span-length", type=positive_int, metavar="N", help="mask spans of N tokens as a whole")
+    dupe_factor = "the same pairs and masks again after N epochs, as the original's files after 10 (default: never)"
+    add("--dupe-factor", type=positive_int, metavar="N", help=dupe_factor)
+    add("--random-next-rate", type=share, metavar="X", help="of pairs with a random second segment (default: 0.5)")
+    positions = "of new weights (default: learned; sinusoidal: as in the Transformer)"
+    add("--position-embedding", choices=("learned", "sinusoidal"), help=positions)
     no_next_sentence = 'the "No NSP" ablation of section 5.1'
     add("--no-next-sentence", action="store_false", dest="next_sentence", help=no_next_sentence)
-    add("--left-to-right", action="store_true", help='left-only attention, the "LTR" of section 5.1')
+    add("--left-to-right", action="store_true", help='every token predicts the next: the "LTR" of section 5.1')
     add("--dropout", metavar="X", type=rate, help="instead of 0.1")
     packed = "several short pairs in a row, or never (default: where it leaves out a twentieth of the rows)"
     add("--packed", action=argparse.BooleanOptionalAction, help=packed)

@@ -13,6 +13,7 @@ def test_the_defaults_are_bert_base():
     assert (BertConfig().hidden_dropout, BertConfig().attention_dropout) == (0.1, 0.1)
     assert (BertConfig().layer_norm_epsilon, BertConfig().initializer_stddev) == (1e-12, 0.02)
     assert BertConfig().activation == "gelu_tanh" and not BertConfig().causal
+    assert (BertConfig().position_embedding, BertConfig().pooled_token) == ("learned", "first")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,14 @@ def test_single_fields_of_a_size_can_be_replaced():
 
 
 def test_json_round_trip():
-    config = BertConfig.from_size("mini", causal=True, activation="gelu_erf", layer_norm_epsilon=1e-5)
+    config = BertConfig.from_size(
+        "mini",
+        causal=True,
+        position_embedding="sinusoidal",
+        pooled_token="last",
+        activation="gelu_erf",
+        layer_norm_epsilon=1e-5,
+    )
     assert BertConfig.from_json(config.to_json()) == config
     assert json.loads(config.to_json())["activation"] == "gelu_erf"
     assert BertConfig.from_dict(config.to_dict()) == config
@@ -83,6 +91,9 @@ def test_unknown_fields_are_refused():
         ("initializer_stddev", float("nan")),
         ("initializer_stddev", "small"),
         ("causal", 1),
+        ("position_embedding", "relative"),
+        ("position_embedding", None),
+        ("pooled_token", "mean"),
     ],
 )
 def test_a_value_that_no_bert_can_have_is_refused(field, value):
@@ -93,6 +104,20 @@ def test_a_value_that_no_bert_can_have_is_refused(field, value):
 def test_heads_that_do_not_divide_the_width_are_refused():
     with pytest.raises(ValueError, match="`num_heads` must divide `hidden_dim`. Received: num_heads=5, hidden_dim=12"):
         BertConfig(hidden_dim=12, num_heads=5)
+
+
+def test_sines_need_an_even_width():
+    with pytest.raises(ValueError, match="`hidden_dim` must be even.*Received: 15"):
+        BertConfig(hidden_dim=15, num_heads=3, position_embedding="sinusoidal")
+
+
+def test_a_config_from_before_a_field_was_added_has_its_default():
+    old = {
+        name: value
+        for name, value in BertConfig().to_dict().items()
+        if name not in ("position_embedding", "pooled_token")
+    }
+    assert BertConfig.from_dict(old) == BertConfig()
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "{", '{"causal": "yes"}'])

@@ -37,6 +37,7 @@ ROOMS = (
     "inspection",
     "tasks",
     "serving",
+    "experiments",
     "benchmarks",
     "inspection.playground",
 )

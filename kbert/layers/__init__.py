@@ -6,6 +6,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AttentionBias": "attention_bias",
+        "BiLstm": "bilstm",
         "EmbeddingBlock": "embedding_block",
         "EncoderBlock": "encoder_block",
         "FeedForward": "feed_forward",
@@ -18,6 +19,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "ReplicaDropout": "replica_dropout",
         "ScalarMix": "scalar_mix",
         "SelfAttention": "self_attention",
+        "SinusoidalPositions": "sinusoidal_positions",
         "SplitChoices": "split_choices",
         "TaskHead": "task_head",
         "TokenEmbedding": "token_embedding",

@@ -9,12 +9,13 @@ from keras import ops
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.replica_dropout import ReplicaDropout
+from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.layers.token_embedding import TokenEmbedding
 
 
 @keras.saving.register_keras_serializable("kbert")
 class EmbeddingBlock(keras.layers.Layer):
-    """Token + segment + learned position embedding, then LayerNorm, then dropout.
+    """Token + segment + position embedding, then LayerNorm, then dropout.
 
     Args:
         vocabulary_size: number of word pieces.
@@ -23,7 +24,8 @@ class EmbeddingBlock(keras.layers.Layer):
         num_segments: number of segment types, 2 in the released models.
         dropout: rate after the normalisation.
         layer_norm_epsilon: of the normalisation.
-        initializer_stddev: of all three tables.
+        initializer_stddev: of all tables.
+        positions: "learned", a table; "sinusoidal": `SinusoidalPositions`.
 
     Inputs: int32 [B, S]: ``token_ids``; ``segment_ids``, or None for segment 0 throughout; ``position_ids`` for packed
     rows, or None for 0 … S - 1.
@@ -51,6 +53,7 @@ class EmbeddingBlock(keras.layers.Layer):
         dropout=0.1,
         layer_norm_epsilon=1e-12,
         initializer_stddev=0.02,
+        positions="learned",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -61,11 +64,17 @@ class EmbeddingBlock(keras.layers.Layer):
         self.dropout_rate = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
+        self.positions = positions
         self.token_embedding = TokenEmbedding(
             vocabulary_size, hidden_dim, initializer_stddev, dtype=self.dtype_policy, name="token_embedding"
         )
         self.segment_embedding = self._table(num_segments, "segment_embedding")
-        self.position_embedding = self._table(max_sequence_length, "position_embedding")
+        if positions == "sinusoidal":
+            self.position_embedding = SinusoidalPositions(
+                hidden_dim, initializer_stddev, dtype=self.dtype_policy, name="position_embedding"
+            )
+        else:
+            self.position_embedding = self._table(max_sequence_length, "position_embedding")
         self.layer_norm = LayerNorm(layer_norm_epsilon, dtype=self.dtype_policy, name="layer_norm")
         self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy, name="dropout")
 
@@ -102,7 +111,8 @@ class EmbeddingBlock(keras.layers.Layer):
             tf.debugging.assert_less_equal(
                 length, self.max_sequence_length, message="a sequence is longer than the position table"
             )
-        if self.position_embedding.quantization_mode is not None:  # the table holds codes, which the layer scales
+        # A sinusoidal layer has no table; a quantised one holds codes, which the layer scales.
+        if self.positions != "learned" or self.position_embedding.quantization_mode is not None:
             return self.position_embedding(ops.arange(length, dtype="int32"))  # [S, H]
         return ops.cast(self.position_embedding.embeddings[:length], self.compute_dtype)  # [S, H]
 
@@ -128,4 +138,5 @@ class EmbeddingBlock(keras.layers.Layer):
             "dropout": self.dropout_rate,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_stddev": self.initializer_stddev,
+            "positions": self.positions,
         }

@@ -12,13 +12,15 @@ from kbert.layers.initializer import truncated_normal
 
 @keras.saving.register_keras_serializable("kbert")
 class Pooler(keras.layers.Layer):
-    """dense(H, tanh) of the first token, [CLS]; in packed rows of the first token of every part.
+    """dense(H, tanh) of the first token, [CLS], or of the last one; in packed rows of that token of every part.
 
     Args:
         num_parts: K, the most parts a packed row may hold; None for plain rows.
         initializer_stddev: of the kernel.
+        token: "first" or "last"; under left-to-right attention only the last token has seen the others.
 
-    Inputs: ``sequence_output`` float [B, S, H]; ``part_ids`` int32 [B, S] for packed rows: 1 … K, 0 = padding.
+    Inputs: ``sequence_output`` float [B, S, H]; ``part_ids`` int32 [B, S] for packed rows: 1 … K, 0 = padding;
+    ``padding_mask`` bool [B, S], True at tokens, which the last token of plain rows needs.
 
     Outputs: float [B, H]; packed [B, K, H], where a part that a row does not hold gets zeros.
 
@@ -29,12 +31,13 @@ class Pooler(keras.layers.Layer):
         Pooler()(keras.ops.ones((2, 5, 4)))  # [2, 4]
     """
 
-    def __init__(self, num_parts=None, initializer_stddev=0.02, **kwargs):
+    def __init__(self, num_parts=None, initializer_stddev=0.02, token="first", **kwargs):
         super().__init__(**kwargs)
         self.num_parts = num_parts
         self.initializer_stddev = initializer_stddev
+        self.token = token
 
-    def build(self, sequence_output_shape, part_ids_shape=None):
+    def build(self, sequence_output_shape, part_ids_shape=None, padding_mask_shape=None):
         hidden_dim = sequence_output_shape[-1]
         self.dense = keras.layers.Dense(
             hidden_dim,
@@ -45,26 +48,40 @@ class Pooler(keras.layers.Layer):
         )
         self.dense.build((None, hidden_dim))
 
-    def call(self, sequence_output, part_ids=None, training=False):
+    def call(self, sequence_output, part_ids=None, padding_mask=None, training=False):
         if self.num_parts is None:
-            return apply_dense(self.dense, sequence_output[:, 0], training=training)  # [B, H]
+            if self.token == "first":
+                return apply_dense(self.dense, sequence_output[:, 0], training=training)  # [B, H]
+            last = _last(ops.cast(padding_mask, "bool"))  # [B]
+            tokens = ops.take_along_axis(sequence_output, last[:, None, None], axis=1)
+            return apply_dense(self.dense, tokens[:, 0], training=training)
         parts = ops.arange(1, self.num_parts + 1, dtype="int32")
         belongs = ops.equal(part_ids[:, None, :], parts[None, :, None])  # [B, K, S]
-        first = ops.argmax(belongs, axis=-1)  # [B, K]; 0 where the part is absent
+        place = ops.argmax(belongs, axis=-1) if self.token == "first" else _last(belongs)  # [B, K]; 0: absent
         present = ops.cast(ops.any(belongs, axis=-1, keepdims=True), self.compute_dtype)  # [B, K, 1]
-        tokens = ops.take_along_axis(sequence_output, first[:, :, None], axis=1)
+        tokens = ops.take_along_axis(sequence_output, place[:, :, None], axis=1)
         return apply_dense(self.dense, tokens, training=training) * present  # [B, K, H]
 
-    def compute_output_spec(self, sequence_output, part_ids=None, training=False):
+    def compute_output_spec(self, sequence_output, part_ids=None, padding_mask=None, training=False):
         batch, _, hidden_dim = sequence_output.shape
         shape = (batch, hidden_dim) if self.num_parts is None else (batch, self.num_parts, hidden_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def with_parts(self, num_parts) -> "Pooler":
         """A pooler for rows of so many parts (None: plain rows) that shares the weights of this built one."""
-        pooler = Pooler(num_parts, self.initializer_stddev, dtype=self.dtype_policy, name=self.name)
+        pooler = Pooler(num_parts, self.initializer_stddev, self.token, dtype=self.dtype_policy, name=self.name)
         pooler.dense, pooler.built = self.dense, True
         return pooler
 
     def get_config(self):
-        return super().get_config() | {"num_parts": self.num_parts, "initializer_stddev": self.initializer_stddev}
+        return super().get_config() | {
+            "num_parts": self.num_parts,
+            "initializer_stddev": self.initializer_stddev,
+            "token": self.token,
+        }
+
+
+def _last(mask):
+    """The last place where a mask [..., S] is True; 0 where it is nowhere."""
+    places = ops.arange(ops.shape(mask)[-1], dtype="int32")
+    return ops.max(ops.where(mask, places, 0), axis=-1)

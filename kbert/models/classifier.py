@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, N labels.
 import keras
 
 from kbert.keras_compat import serialize_shared
+from kbert.layers.bilstm import BiLstm
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
@@ -23,6 +24,8 @@ class BertClassifier(BertModel):
         multi_label: True: each of the N labels is on or off independently (sigmoids, binary cross-entropy, labels
             [B, N] of 0 and 1). False: each text has one of them (softmax, cross-entropy, labels [B]).
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -44,19 +47,26 @@ class BertClassifier(BertModel):
 
     task = "classification"
 
-    def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, dtype=None, **kwargs):
-        encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
+    def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, bilstm=False, dtype=None, **kwargs):
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = TaskHead(
             num_labels, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="classifier_head"
         )
-        logits = head(encoder(encoder.input)["pooled_output"])  # [B, N]
+        hidden = encoder(encoder.input)
+        if bilstm:
+            lstm = BiLstm(return_sequences=False, dtype=encoder.dtype_policy, name="bilstm")
+            text = lstm(hidden["sequence_output"], encoder.input["padding_mask"])  # [B, H]
+        else:
+            text = hidden["pooled_output"]
+        logits = head(text)  # [B, N]
         super().__init__(encoder.input, {"logits": logits}, dtype=encoder.dtype_policy, **kwargs)
         self.config = encoder.config
         self.encoder = encoder
         self.num_labels = num_labels
         self.dropout = dropout
         self.multi_label = multi_label
+        self.bilstm = bilstm
 
     def default_loss(self):
         return {"logits": MultiLabelLoss() if self.multi_label else ClassificationLoss()}
@@ -70,4 +80,5 @@ class BertClassifier(BertModel):
             "num_labels": self.num_labels,
             "dropout": self.dropout,
             "multi_label": self.multi_label,
+            "bilstm": self.bilstm,
         }

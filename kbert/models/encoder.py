@@ -33,7 +33,8 @@ class BertEncoder(BertModel):
 
     Outputs: a dict, in the compute dtype:
         sequence_output: [B, S, H], of the last block. Values at padding have no meaning.
-        pooled_output: [B, H], dense + tanh of [CLS]; packed [B, K, H], zeros for a part that a row does not hold.
+        pooled_output: [B, H], dense + tanh of [CLS], or of the last token (``config.pooled_token``); packed [B, K, H],
+            zeros for a part that a row does not hold.
         hidden_states: L + 1 of [B, S, H], the embeddings first.
         attention_probs: L of [B, A, S, S] (float32, before dropout).
 
@@ -88,7 +89,8 @@ class BertEncoder(BertModel):
             hidden_states.append(x)
         available = {"sequence_output": x, "hidden_states": hidden_states, "attention_probs": attention_probs}
         if pooler:
-            available["pooled_output"] = pool(x, **parts)
+            mask = {"padding_mask": inputs["padding_mask"]} if config.pooled_token == "last" else {}
+            available["pooled_output"] = pool(x, **parts, **mask)
         super().__init__(inputs, {name: available[name] for name in outputs}, dtype=policy, **kwargs)
 
         # Attributes
@@ -201,12 +203,15 @@ def _new_layers(config, num_parts, pooler, policy):
         dropout=config.hidden_dropout,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_stddev=config.initializer_stddev,
+        positions=config.position_embedding,
         dtype=policy,
         name="embeddings",
     )
     attention_bias = AttentionBias(causal=config.causal, dtype=policy, name="attention_bias")
     blocks = [_block(config, policy, i) for i in range(config.num_layers)]
-    pool = Pooler(num_parts, config.initializer_stddev, dtype=policy, name="pooler") if pooler else None
+    pool = None
+    if pooler:
+        pool = Pooler(num_parts, config.initializer_stddev, config.pooled_token, dtype=policy, name="pooler")
     return embeddings, attention_bias, blocks, pool
 
 

@@ -6,6 +6,7 @@ Shapes: B batch, S sequence.
 import keras
 
 from kbert.keras_compat import serialize_shared
+from kbert.layers.bilstm import BiLstm
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
@@ -20,6 +21,8 @@ class BertRegressor(BertModel):
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -41,17 +44,24 @@ class BertRegressor(BertModel):
 
     task = "regression"
 
-    def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
-        encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
+    def __init__(self, encoder, dropout=None, bilstm=False, dtype=None, **kwargs):
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = TaskHead(
             1, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="regressor_head"
         )
-        score = head(encoder(encoder.input)["pooled_output"])[..., 0]  # [B]
+        hidden = encoder(encoder.input)
+        if bilstm:
+            lstm = BiLstm(return_sequences=False, dtype=encoder.dtype_policy, name="bilstm")
+            text = lstm(hidden["sequence_output"], encoder.input["padding_mask"])  # [B, H]
+        else:
+            text = hidden["pooled_output"]
+        score = head(text)[..., 0]  # [B]
         super().__init__(encoder.input, {"score": score}, dtype=encoder.dtype_policy, **kwargs)
         self.config = encoder.config
         self.encoder = encoder
         self.dropout = dropout
+        self.bilstm = bilstm
 
     def default_loss(self):
         return {"score": RegressionLoss()}
@@ -63,4 +73,5 @@ class BertRegressor(BertModel):
         return super().get_config() | {
             "encoder": serialize_shared(self.encoder),
             "dropout": self.dropout,
+            "bilstm": self.bilstm,
         }

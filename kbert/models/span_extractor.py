@@ -6,6 +6,7 @@ Shapes: B batch, S sequence.
 import keras
 
 from kbert.keras_compat import serialize_shared
+from kbert.layers.bilstm import BiLstm
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
@@ -22,6 +23,8 @@ class BertSpanExtractor(BertModel):
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -44,16 +47,20 @@ class BertSpanExtractor(BertModel):
     task = "span"
     token_outputs = ("start_logits", "end_logits")
 
-    def __init__(self, encoder, dtype=None, **kwargs):
+    def __init__(self, encoder, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         head = TaskHead(
             2, initializer_stddev=encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="span_head"
         )
-        logits = head(encoder(encoder.input)["sequence_output"])  # [B, S, 2]
+        hidden = encoder(encoder.input)["sequence_output"]
+        if bilstm:
+            hidden = BiLstm(dtype=encoder.dtype_policy, name="bilstm")(hidden, encoder.input["padding_mask"])
+        logits = head(hidden)  # [B, S, 2]
         outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
         super().__init__(encoder.input, outputs, dtype=encoder.dtype_policy, **kwargs)
         self.config = encoder.config
         self.encoder = encoder
+        self.bilstm = bilstm
 
     def default_loss(self):
         return {name: SpanLoss() for name in ("start_logits", "end_logits")}
@@ -62,4 +69,4 @@ class BertSpanExtractor(BertModel):
         return {name: [SpanAccuracy()] for name in ("start_logits", "end_logits")}
 
     def get_config(self):
-        return super().get_config() | {"encoder": serialize_shared(self.encoder)}
+        return super().get_config() | {"encoder": serialize_shared(self.encoder), "bilstm": self.bilstm}

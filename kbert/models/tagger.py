@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, N labels.
 import keras
 
 from kbert.keras_compat import serialize_shared
+from kbert.layers.bilstm import BiLstm
 from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
@@ -21,6 +22,8 @@ class BertTagger(BertModel):
         encoder: `BertConfig`, or a `BertEncoder` to share.
         num_labels: N.
         dropout: rate on the hidden states; the config's `hidden_dropout` by default.
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -43,18 +46,22 @@ class BertTagger(BertModel):
     task = "tagging"
     token_outputs = ("logits",)
 
-    def __init__(self, encoder, num_labels, dropout=None, dtype=None, **kwargs):
+    def __init__(self, encoder, num_labels, dropout=None, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = TaskHead(
             num_labels, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="tagger_head"
         )
-        logits = head(encoder(encoder.input)["sequence_output"])  # [B, S, N]
+        hidden = encoder(encoder.input)["sequence_output"]
+        if bilstm:
+            hidden = BiLstm(dtype=encoder.dtype_policy, name="bilstm")(hidden, encoder.input["padding_mask"])
+        logits = head(hidden)  # [B, S, N]
         super().__init__(encoder.input, {"logits": logits}, dtype=encoder.dtype_policy, **kwargs)
         self.config = encoder.config
         self.encoder = encoder
         self.num_labels = num_labels
         self.dropout = dropout
+        self.bilstm = bilstm
 
     def default_loss(self):
         return {"logits": ClassificationLoss()}
@@ -67,4 +74,5 @@ class BertTagger(BertModel):
             "encoder": serialize_shared(self.encoder),
             "num_labels": self.num_labels,
             "dropout": self.dropout,
+            "bilstm": self.bilstm,
         }

@@ -25,6 +25,7 @@ class FillMaskPreprocessor(Preprocessor):
         max_masks: M, static: the maximum number of masks of a text that are answered.
         special_tokens_in_text: the option of the model's tokenizer for other tasks, which is stored with the model;
             None: as `tokenizer`.
+        causal: whether the model is left-to-right: it predicts a mask at the token before it, from what is on its left.
         **kwargs: name, dtype, trainable.
 
     Inputs:
@@ -32,7 +33,7 @@ class FillMaskPreprocessor(Preprocessor):
 
     Outputs:
         dict of ``token_ids``, ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S], ``mask_positions`` int32
-        [B, M] (ascending, then 0) and ``count`` int32 [B].
+        [B, M] (ascending, then 0; of a causal model one less) and ``count`` int32 [B].
 
     Raises:
         ValueError: a missing column, a single string, a sequence length too short for text, `max_masks` below 1.
@@ -46,12 +47,15 @@ class FillMaskPreprocessor(Preprocessor):
 
     option_names = ("max_masks",)
 
-    def __init__(self, tokenizer, sequence_length=128, max_masks=8, special_tokens_in_text=None, **kwargs):
+    def __init__(
+        self, tokenizer, sequence_length=128, max_masks=8, special_tokens_in_text=None, causal=False, **kwargs
+    ):
         super().__init__(_reading_special_tokens(tokenizer), sequence_length, **kwargs)
         content_length(sequence_length, 1)
         if isinstance(max_masks, bool) or not isinstance(max_masks, int) or max_masks < 1:
             raise ValueError(f"FillMaskPreprocessor: `max_masks` must be a positive integer. Received: {max_masks!r}")
         self.max_masks = max_masks
+        self.causal = causal
         given = special_tokens_in_text
         self.special_tokens_in_text = tokenizer.special_tokens_in_text if given is None else bool(given)
 
@@ -77,7 +81,7 @@ class FillMaskPreprocessor(Preprocessor):
         ]  # [B, M]
         count = tf.minimum(tf.math.count_nonzero(is_mask, axis=1, dtype=tf.int32), self.max_masks)  # [B]
         is_real = tf.range(self.max_masks)[tf.newaxis, :] < count[:, tf.newaxis]
-        return {**batch, "mask_positions": tf.where(is_real, order, 0), "count": count}
+        return {**batch, "mask_positions": tf.where(is_real, order - int(self.causal), 0), "count": count}
 
     def _window_start(self, ids, lengths, max_tokens):
         """First token kept of each text, int32 [B]: 0, unless all masks come after the first `max_tokens` tokens."""
@@ -104,7 +108,11 @@ class FillMaskPreprocessor(Preprocessor):
         return settings
 
     def get_config(self):
-        return {**super().get_config(), "special_tokens_in_text": self.special_tokens_in_text}
+        return {
+            **super().get_config(),
+            "special_tokens_in_text": self.special_tokens_in_text,
+            "causal": self.causal,
+        }
 
 
 def _reading_special_tokens(tokenizer):

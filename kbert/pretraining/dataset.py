@@ -19,6 +19,7 @@ from kbert.corpus.records_manifest import is_records
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.data_service import from_service
 from kbert.pretraining.masking import TokenMasking
+from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, packed_rows, row_of_pairs
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens, sentence_pairs
 from kbert.pretraining.plain_rows import plain_rows
@@ -56,6 +57,8 @@ def pretraining_dataset(
     random_token_rate=0.1,
     whole_word=False,
     entity_ids=None,
+    left_to_right=False,
+    dupe_factor=None,
     format="auto",
     language="en",
     pool_sentences=POOL_SENTENCES,
@@ -94,6 +97,10 @@ def pretraining_dataset(
         mask_rate, mask_token_rate, keep_rate, random_token_rate, whole_word: see `TokenMasking`.
         entity_ids: function from the token ids of sentences (ragged [n, None]) to int32 ids of the same shape (0 = no
             entity), run in graph: an entity is masked as a whole.
+        left_to_right: bool; True: no masks, every token predicts the next (`NextTokens`), and `mask_rate`, the rates
+            after it, `whole_word` and `entity_ids` are not used.
+        dupe_factor: int, after how many epochs the same pairs and masks come again, as from the original's files, which
+            hold each document 10 times; None: never.
         format, language: of a text corpus.
         pool_sentences: how many sentences of text are held in memory, to draw random next sentences from and to
             shuffle.
@@ -127,6 +134,7 @@ def pretraining_dataset(
         "epochs": (epochs, 1),
         "batches": (batches, 1),
         "num_parts": (num_parts, 1),
+        "dupe_factor": (dupe_factor, 1),
     }
     for name, (value, least) in counts.items():
         if value is not None and value < least:
@@ -143,7 +151,10 @@ def pretraining_dataset(
         raise ValueError(f"`num_parts` is of packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
     rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
     rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
-    masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
+    if left_to_right:
+        masking, entity_ids = NextTokens(tokenizer, max_predictions), None
+    else:
+        masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
     pairing = (max_tokens, short_sequence_rate, random_next_rate, next_sentence)
@@ -152,10 +163,13 @@ def pretraining_dataset(
     def find_rows(table):
         return row_of_pairs(masking, table, sequence_length, parts, next_sentence)
 
+    def visit(epoch):
+        return epoch if dupe_factor is None else epoch % dupe_factor
+
     def count(pool, epoch):
         if packed:
-            return count_rows(find_rows(sentence_pairs(pool, seed, epoch, *pairing)))
-        return count_pairs(pool, seed, epoch, *pairing)
+            return count_rows(find_rows(sentence_pairs(pool, seed, visit(epoch), *pairing)))
+        return count_pairs(pool, seed, visit(epoch), *pairing)
 
     rows_before = start_step * batch_size + start_row
     if isinstance(source, str | os.PathLike) and is_records(source):
@@ -169,7 +183,7 @@ def pretraining_dataset(
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
 
     def draw(epoch, pool):
-        table = sentence_pairs(pool, seed, epoch, *pairing)
+        table = sentence_pairs(pool, seed, visit(epoch), *pairing)
         first = tf.reduce_sum(pool.document_ids[:1])  # 0 for an empty pool
         if not evaluation:
             order = permutation(fold_in(seed, _ORDER, epoch, first), tf.size(table.keys))

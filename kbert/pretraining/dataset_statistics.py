@@ -11,13 +11,14 @@ import numpy as np
 from kbert.corpus.reading_errors import reading_errors
 
 
-def dataset_statistics(dataset, tokenizer, batches=200):
+def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
     """Counts over the first batches of a `pretraining_dataset`.
 
     Args:
         dataset: of (inputs, labels, sample_weight).
         tokenizer: `kbert.BertTokenizer`.
         batches: how many to read.
+        left_to_right: whether the predictions are of next tokens: the three rates of masks are then None.
 
     Returns:
         dict of floats and ints: `sequences`, the rows; `parts_per_sequence`, 1 unless they are packed;
@@ -50,6 +51,10 @@ def dataset_statistics(dataset, tokenizer, batches=200):
     if not counts:
         raise ValueError("The pipeline gives no batch: the corpus has fewer pairs than `batch_size`. Make it smaller.")
     masks, rows = counts["masks"], np.concatenate(masks_of_rows)
+    rates = dict.fromkeys(("mask_token_rate", "keep_rate", "random_token_rate"))
+    if not left_to_right:
+        rates["mask_token_rate"], rates["keep_rate"] = counts["masked"] / masks, counts["kept"] / masks
+        rates["random_token_rate"] = (masks - counts["masked"] - counts["kept"]) / masks
     return {
         "sequences": len(rows),
         "parts_per_sequence": counts["parts"] / len(rows),
@@ -57,9 +62,7 @@ def dataset_statistics(dataset, tokenizer, batches=200):
         "masks_per_sequence": masks / len(rows),
         "fewest_masks": int(rows.min()),
         "most_masks": int(rows.max()),
-        "mask_token_rate": counts["masked"] / masks,
-        "keep_rate": counts["kept"] / masks,
-        "random_token_rate": (masks - counts["masked"] - counts["kept"]) / masks,
+        **rates,
         "tokens_per_sequence": counts["tokens"] / len(rows),
         "padding_share": 1 - counts["tokens"] / counts["slots"],
         "unknown_share": counts["unknown"] / max(1, counts["tokens"] - counts["masked"]),
@@ -71,12 +74,17 @@ def dataset_statistics(dataset, tokenizer, batches=200):
 def format_report(report):
     """The report as readable lines."""
     of = report.__getitem__
+    masks = f"{of('masks_per_sequence'):.2f} ({of('fewest_masks')} to {of('most_masks')})"
+    if of("mask_token_rate") is None:
+        masks = f"predictions           {masks} a sequence, of next tokens"
+    else:
+        rates = [(of("mask_token_rate"), "[MASK]"), (of("keep_rate"), "kept"), (of("random_token_rate"), "random")]
+        masks = f"masks a sequence      {masks}: " + ", ".join(f"{rate:.1%} {name}" for rate, name in rates)
     lines = [
         f"sequences looked at   {of('sequences'):,}",
         f"tokens a sequence     {of('tokens_per_sequence'):.1f}, padding {of('padding_share'):.1%}, "
         f"[UNK] {of('unknown_share'):.2%}",
-        f"masks a sequence      {of('masks_per_sequence'):.2f} ({of('fewest_masks')} to {of('most_masks')}): "
-        f"{of('mask_token_rate'):.1%} [MASK], {of('keep_rate'):.1%} kept, {of('random_token_rate'):.1%} random",
+        masks,
     ]
     if of("random_next_share") is not None:
         lines.insert(1, f"random next sentence  {of('random_next_share'):.1%}")

@@ -114,7 +114,7 @@ class TokenMasking(keras.layers.Layer):
         if self.whole_word or entity_ids is not None:
             starts = self._unit_starts(token_ids, is_candidate, entity_ids)
             is_chosen = _choose_units(is_candidate, starts, noise, budget)  # [B, S]
-            positions, is_mask = _ascending_positions(is_chosen, self.max_predictions)
+            positions, is_mask = ascending_positions(is_chosen, self.max_predictions)
         else:
             positions, is_mask = _choose_tokens(is_candidate, noise, budget, self.max_predictions)  # [B, P]
         mask_ids = tf.gather(token_ids, positions, batch_dims=1)  # [B, P]
@@ -264,7 +264,7 @@ def _choose_units(is_candidate, starts, noise, budget):
     return is_candidate & (tf.gather(tf.reshape(by_unit, [batch, length + 1]), unit, batch_dims=1) > 0)
 
 
-def _ascending_positions(is_chosen, max_predictions):
+def ascending_positions(is_chosen, max_predictions):
     """Positions of the True entries, at most P per row: int32 [B, P] ascending, and which of them are real."""
     length = tf.shape(is_chosen)[1]
     positions = tf.where(is_chosen, tf.range(length)[tf.newaxis, :], length)

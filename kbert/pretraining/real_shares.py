@@ -12,6 +12,7 @@ from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.masking import TokenMasking
+from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import count_rows, default_num_parts, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.sources import text_documents
@@ -27,14 +28,17 @@ def real_shares(
     seed=0,
     held_out=0.01,
     next_sentence=True,
+    random_next_rate=0.5,
+    mask_rate=0.15,
+    left_to_right=False,
     format="auto",
     language="en",
 ) -> dict[str, float]:
     """The share of tokens that are not padding, from the lengths of the pairs of the first pool.
 
     Args:
-        source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, format, language:
-            as of `kbert.pretraining.dataset.pretraining_dataset`.
+        source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, random_next_rate,
+            mask_rate, left_to_right, format, language: as of `kbert.pretraining.dataset.pretraining_dataset`.
 
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; both a function of the arguments alone.
@@ -53,8 +57,11 @@ def real_shares(
         documents = text_documents(source, format, language, seed, 1, False, held_out)
         with reading_errors():
             [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
-    table = sentence_pairs(pool, seed, 0, max_tokens, next_sentence=next_sentence)
-    masking = TokenMasking(tokenizer, max_predictions)
+    table = sentence_pairs(pool, seed, 0, max_tokens, random_next_rate=random_next_rate, next_sentence=next_sentence)
+    if left_to_right:
+        masking = NextTokens(tokenizer, max_predictions)
+    else:
+        masking = TokenMasking(tokenizer, max_predictions, mask_rate)
     num_parts = num_parts or default_num_parts(sequence_length)
     rows = count_rows(row_of_pairs(masking, table, sequence_length, num_parts, next_sentence))
     pairs = tf.size(table.keys)

@@ -23,6 +23,7 @@ def finetune(
     dropout: float | None = None,
     bias_correction: bool = False,
     layer_decay: float | None = None,
+    bilstm: bool = False,
     accumulate: int = 1,
     group_by_length: bool = False,
     random_weights: bool = False,
@@ -65,6 +66,7 @@ def finetune(
         dropout: instead of the model's own dropout rates.
         bias_correction: Adam as published, with bias correction; BERT was trained without.
         layer_decay: the factor of the learning rate from one layer to the one below; None: the same rate for all.
+        bilstm: whether a new BiLSTM stands between encoder and head: section 5.1's "+ BiLSTM" on a left-to-right model.
         accumulate: the number of micro-batches into which a replica divides its share of an update: less memory, the
             same update.
         group_by_length: whether batches have rows of similar length: faster, but batches are no longer drawn from all
@@ -118,6 +120,7 @@ def finetune(
         dropout=dropout,
         bias_correction=bias_correction,
         layer_decay=layer_decay,
+        bilstm=bilstm,
         accumulate=accumulate,
         group_by_length=group_by_length,
         random_weights=random_weights,

@@ -130,6 +130,10 @@ class Finetuning:
             if options.dropout is not None:
                 of_head = set(ModelDescription.argument_names(name)) & {"dropout"}  # that of spans has none
                 overrides |= {n: options.dropout for n in (*of_head, "hidden_dropout", "attention_dropout")}
+            if options.bilstm:
+                if "bilstm" not in ModelDescription.argument_names(name):
+                    raise ValueError(f"finetune: a {name} model takes no `bilstm`. Received: bilstm=True")
+                overrides["bilstm"] = True
             model, tokenizer, fields = load_pretrained(self._source, name, **overrides), None, {}
             if options.random_weights:
                 loaded, model = model, ModelDescription.of(model).build()

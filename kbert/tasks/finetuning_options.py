@@ -24,6 +24,7 @@ class FinetuningOptions:
     dropout: float | None = None
     bias_correction: bool = False
     layer_decay: float | None = None
+    bilstm: bool = False
     accumulate: int = 1
     group_by_length: bool = False
     random_weights: bool = False

@@ -22,8 +22,10 @@ def model_of_task(source, task, settings, options):
     """
     model = source.model if isinstance(source, Pipeline) else source
     tokenizer = source.tokenizer if isinstance(source, Pipeline) else model.pretrained and model.pretrained.tokenizer
-    if options.random_weights or options.dropout is not None:
-        raise ValueError("finetune: `random_weights` and `dropout` need a source that is loaded. Received: a model")
+    if options.random_weights or options.dropout is not None or options.bilstm:
+        raise ValueError(
+            "finetune: `random_weights`, `dropout` and `bilstm` need a source that is loaded. Received: a model"
+        )
     if getattr(model, "multi_label", False):
         raise ValueError(
             "finetune: expected a model with one label a text. Received: a multi-label classifier; train it by "

@@ -19,6 +19,7 @@ FREE_FIELDS = (
     "layer_norm_epsilon",
     "initializer_stddev",
     "causal",
+    "pooled_token",
 )
 _WITHOUT_VARIABLES = ("dropout", "multi_label", "outputs")  # constructor arguments that add or change no variable
 _NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "lora_layers", "encoder", "config", "dtype")
@@ -120,6 +121,7 @@ def check_argument(name: str, value: Any) -> None:
         "head_activation": (value is None or value in ACTIVATIONS, f"null or one of {ACTIVATIONS}"),
         "tied": (type(value) is bool, "true or false"),
         "multi_label": (type(value) is bool, "true or false"),
+        "bilstm": (type(value) is bool, "true or false"),
         "pooler": (type(value) is bool, "true or false"),
         "outputs": (_are_strings(value), "a list of names"),
     }.get(name, (True, ""))

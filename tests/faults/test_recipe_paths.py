@@ -12,6 +12,10 @@ from helpers.toy_tags import tagged_sentences, write_conll
 SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
 COLUMNS = ("--text-column", "text", "--label-column", "label")
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
+    "ablations": (
+        "--table", "table5", "--records", "<records>", "--glue", "<glue>", "--tasks", "SST-2", "--steps", 1,
+        "--output", "<new>",
+    ),
     "audit_saved_model": ("<nothing>",),
     "benchmark": ("input", "--vocab", "<vocab.txt>", "--records", "<records>"),
     "compare_pretraining": ("--runs", "<pretraining>", "--output", "<new>"),
@@ -53,6 +57,24 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "write_batches": ("--records", "<records>", "--output", "<new>", *SHORT),
 }  # fmt: skip
 MORE = {  # other flags that take a path
+    "ablations": [
+        (
+            "--table",
+            "table5",
+            "--corpus",
+            "<corpus.txt>",
+            "--vocab",
+            "<vocab.txt>",
+            "--glue",
+            "<glue>",
+            "--tasks",
+            "SST-2",
+            "--steps",
+            1,
+            "--output",
+            "<new>",
+        )
+    ],
     "pretrain": [("--records", "<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
     "query_server": [("--input", "<rows.jsonl>", "--model", "reviews")],
     "embed_sentences": [("--model", "<init>", "--sts-b", "<glue>", "--output", "<new>")],

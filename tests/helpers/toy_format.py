@@ -44,7 +44,14 @@ CONFIG_NAMES = ConfigNames(
         "hidden_dropout": "lost",
         "attention_dropout": "ignored",
     },
-    fixed={"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12, "causal": False, "initializer_stddev": 0.02},
+    fixed={
+        "activation": "gelu_tanh",
+        "layer_norm_epsilon": 1e-12,
+        "causal": False,
+        "initializer_stddev": 0.02,
+        "position_embedding": "learned",
+        "pooled_token": "first",
+    },
 )
 
 

@@ -5,6 +5,7 @@ import pytest
 from helpers.layer_harness import run_layer_test
 
 from kbert.layers.attention_bias import AttentionBias
+from kbert.layers.bilstm import BiLstm
 from kbert.layers.embedding_block import EmbeddingBlock
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.feed_forward import FeedForward
@@ -14,6 +15,7 @@ from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.pooler import Pooler
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.self_attention import SelfAttention
+from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.layers.split_choices import SplitChoices
 from kbert.layers.task_head import TaskHead
 from kbert.layers.token_embedding import TokenEmbedding
@@ -45,12 +47,22 @@ BLOCK = (
     + under("feed_forward_layer_norm", NORM)
 )
 EMBEDDINGS = [f"{name}_embedding/embeddings" for name in ("token", "segment", "position")] + under("layer_norm", NORM)
+LSTM = [f"{way}/lstm_cell/{leaf}" for way in ("forward", "backward") for leaf in ("kernel", "recurrent_kernel", "bias")]
 TABLES = {"vocabulary_size": 37, "hidden_dim": 12, "max_sequence_length": 11, "dropout": 0.2}
 
 CASES = {
     "token_embedding": (TokenEmbedding, {"vocabulary_size": 37, "hidden_dim": 12}, [IDS], ["embeddings"]),
     "embedding_block": (EmbeddingBlock, TABLES, [IDS, SEGMENTS], EMBEDDINGS),
     "embedding_block_packed": (EmbeddingBlock, TABLES, [IDS, SEGMENTS, POSITIONS], EMBEDDINGS),
+    "embedding_block_sinusoidal": (
+        EmbeddingBlock,
+        TABLES | {"positions": "sinusoidal"},
+        [IDS, SEGMENTS],
+        [path for path in EMBEDDINGS if "position" not in path],
+    ),
+    "sinusoidal_positions": (SinusoidalPositions, {"hidden_dim": 12}, [POSITIONS], []),
+    "bilstm": (BiLstm, {}, [X, MASK], LSTM),
+    "bilstm_of_a_text": (BiLstm, {"return_sequences": False}, [X, MASK], LSTM),
     "attention_bias": (AttentionBias, {}, [MASK], []),
     "attention_bias_causal": (AttentionBias, {"causal": True}, [MASK], []),
     "attention_bias_packed": (AttentionBias, {}, [MASK, PARTS], []),
@@ -59,6 +71,7 @@ CASES = {
     "encoder_block": (EncoderBlock, {"num_heads": 3, "intermediate_dim": 20}, [X, BIAS], BLOCK),
     "pooler": (Pooler, {}, [X], under("dense", DENSE)),
     "pooler_packed": (Pooler, {"num_parts": 3}, [X, PARTS], under("dense", DENSE)),
+    "pooler_packed_last": (Pooler, {"num_parts": 3, "token": "last"}, [X, PARTS], under("dense", DENSE)),
     "layer_norm": (LayerNorm, {}, [X], NORM),
     "dropout": (ReplicaDropout, {"rate": 0.3}, [X], []),
     "masked_lm_head": (

@@ -49,6 +49,22 @@ def test_pooler_takes_the_first_token_of_each_part_and_zeros_where_there_is_none
     assert np.all(pooled[0, 2] == 0.0) and np.all(pooled[1, 1] == 0.0)
 
 
+def test_pooler_of_the_last_token():
+    x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
+    first, last, packed = Pooler(), Pooler(token="last"), Pooler(num_parts=3, token="last")
+    mask = np.array([[True, True, True, False, False], [True] * 5])
+    first(x), last(x, padding_mask=mask), packed(x, PARTS)
+    for pooler in (last, packed):
+        pooler.set_weights(first.get_weights())
+    pooled = np.array(last(x, padding_mask=mask))
+    for row, place in ((0, 2), (1, 4)):
+        np.testing.assert_allclose(pooled[row], np.array(first(x[:, place:]))[row], atol=1e-6)
+    pooled = np.array(packed(x, PARTS))
+    for row, part, place in ((0, 1, 0), (0, 2, 2), (1, 1, 4), (1, 3, 1)):
+        np.testing.assert_allclose(pooled[row, part - 1], np.array(first(x[:, place:]))[row], atol=1e-6)
+    assert np.all(pooled[0, 2] == 0.0) and np.all(pooled[1, 1] == 0.0)
+
+
 def test_layer_norm_has_bert_epsilon_and_computes_in_float32():
     x = np.array([[1e-5, -1e-5, 3e-5, -3e-5]], "float32")  # variance 5e-10: Keras' own epsilon would swallow it
     np.testing.assert_allclose(LayerNorm()(x), x / math.sqrt(5e-10 + 1e-12), rtol=1e-5)

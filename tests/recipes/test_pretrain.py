@@ -133,6 +133,7 @@ def test_init_goes_on_from_weights_at_another_length(home, run, tmp_path):
         40,
         "--learning-rate",
         1e-9,
+        "--whole-word",
     )
     before, after = _weights(run), _weights(tmp_path / "on")
     assert before.keys() == after.keys()
@@ -142,11 +143,23 @@ def test_init_goes_on_from_weights_at_another_length(home, run, tmp_path):
 
 @pytest.mark.usefixtures("eagerly")
 def test_ablations_of_section_5(home, tmp_path):
-    ablations = ("--no-next-sentence", "--left-to-right", "--whole-word")
+    ablations = ("--no-next-sentence", "--left-to-right")
     run_recipe("pretrain", *_arguments(home, tmp_path, *ablations, steps=2))
     model = kbert.load_pretrained(tmp_path)
     assert (model.task, model.config.causal) == ("masked_lm", True)
-    assert "nsp_accuracy" not in read_json(tmp_path / "metrics.json")
+    assert (model.config.pooled_token, model.config.position_embedding) == ("last", "learned")
+    metrics = read_json(tmp_path / "metrics.json")
+    assert "nsp_accuracy" not in metrics and metrics["pipeline"]["mask_token_rate"] is None
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_other_masks_pairs_and_positions(home, tmp_path):
+    changed = ("--mask-rate", 0.3, "--mask-token-rate", 1.0, "--keep-rate", 0.0, "--random-token-rate", 0.0)
+    changed += ("--span-length", 3, "--dupe-factor", 1, "--random-next-rate", 1.0, "--position-embedding", "sinusoidal")
+    run_recipe("pretrain", *_arguments(home, tmp_path, *changed, steps=2))
+    data = read_json(tmp_path / "metrics.json")["pipeline"]
+    assert (data["mask_token_rate"], data["random_next_share"]) == (1.0, 1.0)
+    assert kbert.load_pretrained(tmp_path).config.position_embedding == "sinusoidal"
 
 
 @pytest.mark.slow  # tests/faults kills runs of this recipe, too

@@ -55,6 +55,7 @@ def train_feature_taggers(
     recipe: str | None = None,
     training: FeatureTraining = FeatureTraining(),
     profile=None,
+    features=None,
 ) -> dict[str, dict]:
     """Writes the features of all words once, and trains and scores a tagger for each feature mode.
 
@@ -68,6 +69,7 @@ def train_feature_taggers(
         settings, inputs, recipe: of `open_run`, for the runs of the modes.
         training: how the taggers are trained.
         profile: steps to profile for TensorBoard, as "20:25"; the logs of each mode are in its folder.
+        features: directory of the features, where several trainings share them; None: ``features/`` in `directory`.
 
     Returns:
         {mode: metrics} of all finished modes, including these.
@@ -75,15 +77,16 @@ def train_feature_taggers(
     Source: Devlin et al. 2018, section 5.3 and table 7.
     """
     directory, done = pathlib.Path(directory), {}
+    features = directory / "features" if features is None else pathlib.Path(features)
     for mode in FEATURE_MODES:
         path = directory / mode
         if (path / METRICS).exists():
             done[mode] = read_json(path / METRICS)
         elif mode in modes:
-            _write_features(encoder, texts, directory / "features", sequence_length)
+            _write_features(encoder, texts, features, sequence_length)
             _LOGGER.info("%s", mode)
             run = open_run(path, (settings or {}) | {"feature_mode": mode}, inputs=inputs, recipe=recipe)
-            done[mode] = _train(mode, run, texts, tags, encoder.config, training, profile)
+            done[mode] = _train(mode, run, features, texts, tags, encoder.config, training, profile)
     return done
 
 
@@ -98,11 +101,9 @@ def _write_features(encoder, texts, directory, sequence_length):
         _LOGGER.info(f"features of {words:,} words ({name}): {size:,.0f} MiB, {seconds:.0f} s")
 
 
-def _train(mode, run, texts, tags, config, options, profile):
+def _train(mode, run, features, texts, tags, config, options, profile):
     start, layers = time.perf_counter(), feature_layers(mode, config.num_layers)
-    train, dev = (
-        FeatureSentences(run.path.parent / "features" / f"{name}.npy", texts[name], tags, layers) for name in texts
-    )
+    train, dev = (FeatureSentences(features / f"{name}.npy", texts[name], tags, layers) for name in texts)
     keras.utils.set_random_seed(options.seed)
     model = feature_tagger(
         mode, config.num_layers, config.hidden_dim, len(tags), units=options.units, dropout=options.dropout

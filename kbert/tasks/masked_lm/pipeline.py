@@ -27,7 +27,11 @@ class MaskedLmPipeline(TaskPipeline):
                 f"Received: {settings['top_k']}"
             )
         preprocessor = FillMaskPreprocessor(
-            tokenizer, settings["sequence_length"], settings["max_masks"], name="preprocessor"
+            tokenizer,
+            settings["sequence_length"],
+            settings["max_masks"],
+            causal=model.config.causal,
+            name="preprocessor",
         )
         return preprocessor, FillMaskAnswers(preprocessor.tokenizer, settings["top_k"], name="answers")
 

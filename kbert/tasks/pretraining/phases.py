@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +24,16 @@ class Phase:
     max_predictions: int
 
 
-def default_max_predictions(sequence_length: int) -> int:
-    """20 of 128 tokens and 80 of 512, as the original."""
-    return math.ceil(sequence_length * 20 / 128)
+def default_max_predictions(sequence_length: int, mask_rate: float = 0.15, left_to_right: bool = False) -> int:
+    """20 of 128 tokens and 80 of 512, as the original at a rate of 15 %; of a left-to-right model all tokens."""
+    if left_to_right:
+        return max(1, sequence_length - 2)
+    return min(sequence_length, math.ceil(sequence_length * 20 / 128 * (mask_rate / 0.15)))
 
 
-def read_phases(given: Iterable, batch_size: int, max_predictions: int | None = None) -> tuple[Phase, ...]:
+def read_phases(
+    given: Iterable, batch_size: int, max_predictions: int | None = None, default: Callable = default_max_predictions
+) -> tuple[Phase, ...]:
     """Phases as they are given to `kbert.pretrain` or on the command line.
 
     Args:
@@ -37,6 +41,7 @@ def read_phases(given: Iterable, batch_size: int, max_predictions: int | None = 
             `Phase`; or the same as text, "128:0.9", "128:0.9:32" or "128:0.9:32:20".
         batch_size: of phases that give none.
         max_predictions: the same; None: by the length.
+        default: function of the length, for those.
 
     Raises:
         ValueError: something else, numbers out of range, or shares whose sum is not 1.
@@ -46,7 +51,7 @@ def read_phases(given: Iterable, batch_size: int, max_predictions: int | None = 
         read_phases(["128:0.9", "512:0.1:64"], batch_size=256)
     """
     given = list(given)
-    phases = tuple(_read_phase(one, batch_size, max_predictions) for one in given)
+    phases = tuple(_read_phase(one, batch_size, max_predictions, default) for one in given)
     if not phases or not math.isclose(math.fsum(phase.share for phase in phases), 1.0, abs_tol=1e-6):
         raise ValueError(f"pretrain: the shares of `phases` must have the sum 1. Received: {given}")
     return phases
@@ -73,7 +78,7 @@ def read_ramp(given) -> tuple[int, float] | None:
     return ramp
 
 
-def _read_phase(given, batch_size, max_predictions):
+def _read_phase(given, batch_size, max_predictions, default):
     try:
         length, share, *more = given.split(":") if isinstance(given, str) else given
         if len(more) > 2:
@@ -87,7 +92,7 @@ def _read_phase(given, batch_size, max_predictions):
             f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {given!r}"
         ) from None
     size, predictions = (*more, *(batch_size, max_predictions)[len(more) :])
-    return Phase(length, share, size, predictions or default_max_predictions(length))
+    return Phase(length, share, size, predictions or default(length))
 
 
 def _whole(value):

@@ -33,8 +33,16 @@ def pretrain(
     sequence_length=None,
     max_predictions=None,
     whole_word=False,
+    mask_rate=None,
+    mask_token_rate=None,
+    keep_rate=None,
+    random_token_rate=None,
+    span_length=None,
+    dupe_factor=None,
     next_sentence=True,
+    random_next_rate=None,
     left_to_right=False,
+    position_embedding=None,
     dropout=None,
     packed=None,
     held_out=0.01,
@@ -94,10 +102,20 @@ def pretrain(
         rematerialize: bool, keep only the inputs of encoder blocks for the gradient and compute the rest again: less
             memory, about a third more time.
         sequence_length: int, tokens, 128 by default.
-        max_predictions: int, the maximum number of masks in a sequence; by default 20 at length 128, 80 at 512.
+        max_predictions: int, the maximum number of masks in a sequence; by default 20 at length 128, 80 at 512, and
+            more at another `mask_rate`.
         whole_word: bool, mask whole words (Google's release of May 2019).
+        mask_rate: float, the share of the tokens that are predicted, 0.15 by default.
+        mask_token_rate, keep_rate, random_token_rate: floats, the shares of these that become [MASK], themselves and
+            random tokens, 0.8, 0.1 and 0.1 by default; they add up to 1 (table 8 of the paper).
+        span_length: int, mask spans of that many tokens as a whole (`kbert.pretraining.aligned_spans`).
+        dupe_factor: int, after how many epochs the same pairs and masks come again, 10 in the original's files; None:
+            never.
         next_sentence: bool; False is the "No NSP" ablation of section 5.1.
-        left_to_right: bool, left-only attention, the "LTR" of section 5.1.
+        random_next_rate: float, the share of pairs whose second segment is random, 0.5 by default.
+        left_to_right: bool, the "LTR" of section 5.1: left-only attention, and every token predicts the next one
+            instead of masks. A text is then pooled at its last token, the only one that has seen the others.
+        position_embedding: of new weights, "learned" (the default) or "sinusoidal", as in the Transformer.
         dropout: float, instead of 0.1.
         packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
             and less time where pairs are short. None: where it leaves out a twentieth of the rows, and not with

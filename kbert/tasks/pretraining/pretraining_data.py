@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from kbert.corpus.records import Records
+from kbert.pretraining.aligned_spans import aligned_spans
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
@@ -36,8 +37,8 @@ def make_dataset(settings, tokenizer, stage=None, **which):
         max_predictions=stage.phase.max_predictions,
         seed=settings.seed + stage.number,
         held_out=settings.held_out,
-        next_sentence=settings.next_sentence,
-        whole_word=settings.whole_word,
+        entity_ids=aligned_spans(settings.span_length) if settings.span_length else None,
+        **settings.objective(),
         packed=settings.packed,
         num_parts=settings.num_parts if settings.packed else None,
         **which,
@@ -85,7 +86,7 @@ def describe_data(settings, tokenizer, evaluation):
     statistics = []
     for stage in {stage.number: stage for stage in settings.stages()}.values():
         batches = make_dataset(settings, tokenizer, stage)
-        statistics.append(dataset_statistics(batches, tokenizer, batches=_STATISTICS_BATCHES))
+        statistics.append(dataset_statistics(batches, tokenizer, _STATISTICS_BATCHES, bool(settings.left_to_right)))
         _LOGGER.info("%s", format_report(statistics[-1]))
     counts = token_counts(settings.source, tokenizer, _BASELINE_TOKENS, held_out=settings.held_out)
     unigram = unigram_baseline(counts, evaluation)

@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 
+from kbert.config import POSITION_EMBEDDINGS
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.packed_rows import default_num_parts
@@ -21,6 +22,9 @@ _COUNTS = ("steps", "batch_size", "warmup_steps", "sequence_length", "max_predic
 _COUNTS += ("accumulate", "steps_per_execution")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
 _SEQUENCE_LENGTH = 128
+_MASK_RATE = 0.15
+_RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
+_OF_MASKS = (*_RATES, "span_length", "whole_word")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,8 +72,17 @@ class PretrainingSettings:
     logical_cpus: int | None
     precision: str
     xla: str
+    mask_rate: float | None = None
+    mask_token_rate: float | None = None
+    keep_rate: float | None = None
+    random_token_rate: float | None = None
+    span_length: int | None = None
+    random_next_rate: float | None = None
+    dupe_factor: int | None = None
+    position_embedding: str | None = None
 
     def __post_init__(self):
+        self._check_objective()
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         named = complete_settings(self.settings, given)
         if self.init is not None and not isinstance(self.init, str | os.PathLike):
@@ -101,14 +114,44 @@ class PretrainingSettings:
             length = _SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
             self._set(sequence_length=length)
             if self.max_predictions is None and _is_count(length):
-                self._set(max_predictions=default_max_predictions(length))
+                self._set(max_predictions=self._default_predictions(length))
             return
         if self.sequence_length is not None:
             raise ValueError(
                 f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
             )
-        phases = read_phases(self.phases, self.batch_size, self.max_predictions)
+        phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
         self._set(phases=phases, sequence_length=max(phase.sequence_length for phase in phases))
+
+    def _default_predictions(self, length):
+        return default_max_predictions(length, self.mask_rate or _MASK_RATE, bool(self.left_to_right))
+
+    def _check_objective(self):
+        """What is predicted, and from which rows."""
+        masks = {name: getattr(self, name) for name in _OF_MASKS}
+        given = {name: value for name, value in masks.items() if value is not None and value is not False}
+        if self.left_to_right and given:
+            raise ValueError(
+                f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
+            )
+        if self.span_length is not None and self.whole_word:
+            raise ValueError("pretrain: expected either `span_length` or `whole_word`. Received: both")
+        if self.random_next_rate is not None and not self.next_sentence:
+            raise ValueError(
+                "pretrain: `random_next_rate` is of next sentences. "
+                f"Received: {self.random_next_rate} and next_sentence={self.next_sentence}"
+            )
+        if self.mask_rate is not None and not 0 < self.mask_rate <= 1:
+            raise ValueError(f"pretrain: `mask_rate` must be in (0, 1]. Received: {self.mask_rate!r}")
+        for name in ("span_length", "dupe_factor"):
+            value = getattr(self, name)
+            if value is not None and not _is_count(value):
+                raise ValueError(f"pretrain: `{name}` must be an integer of at least 1. Received: {value!r}")
+
+    def objective(self) -> dict:
+        """What the rows of a run predict, as arguments of `pretraining_dataset`, without those that were not given."""
+        names = ("next_sentence", "whole_word", "left_to_right", "random_next_rate", "dupe_factor", *_RATES)
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def _complete_warmup(self):
         """Checks the length of the run, and gives it a warm-up."""
@@ -190,10 +233,13 @@ class PretrainingSettings:
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
                 "setting of their own. Received: lowercase=False"
             )
-        if self.init is not None and (self.size is not None or self.left_to_right):
+        architecture = {name: getattr(self, name) for name in ("size", "left_to_right", "position_embedding")}
+        if self.init is not None and any(architecture.values()):
+            raise ValueError(f"pretrain: `init` has an architecture of its own. Received: {architecture} as well")
+        if self.position_embedding not in (None, *POSITION_EMBEDDINGS):
             raise ValueError(
-                "pretrain: `init` has an architecture of its own. "
-                f"Received: size={self.size!r}, left_to_right={self.left_to_right!r} as well"
+                f"pretrain: `position_embedding` must be one of {POSITION_EMBEDDINGS}. "
+                f"Received: {self.position_embedding!r}"
             )
 
     @property

@@ -23,6 +23,8 @@ def choose_packing(settings, tokenizer, data_service=None):
         return settings
     if data_service is not None:
         return settings.with_packing(False)
+    names = ("next_sentence", "random_next_rate", "mask_rate", "left_to_right")
+    objective = {name: value for name, value in settings.objective().items() if name in names}
     pays = packing_pays(
         settings.source,
         tokenizer,
@@ -30,7 +32,7 @@ def choose_packing(settings, tokenizer, data_service=None):
         num_parts=settings.num_parts,
         seed=settings.seed,
         held_out=settings.held_out,
-        next_sentence=settings.next_sentence,
+        **objective,
     )
     return settings.with_packing(pays)
 

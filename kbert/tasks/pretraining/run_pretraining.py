@@ -119,7 +119,8 @@ def run_pretraining(
         about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
         curves, more = baseline_curves(unigram), {"batch": shown, "profile": profile, "wait_for_finish": True}
         board = [TensorBoard(logs, settings=about, baseline=curves, **more)]
-        examples = [MaskedExamples(tokenizer, shown, logs, every=windows)]
+        if not settings.left_to_right:  # which has no masks to show
+            examples = [MaskedExamples(tokenizer, shown, logs, every=windows)]
     history = fit_steps(
         trained,
         lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, data_service),

@@ -44,6 +44,8 @@ def starting_model(settings, hardware):
         settings.size or "tiny",
         vocabulary_size=tokenizer.vocabulary_size,
         causal=settings.left_to_right,
+        pooled_token="last" if settings.left_to_right else "first",
+        position_embedding=settings.position_embedding or "learned",
         max_sequence_length=max(512, settings.sequence_length),
         **dropout,
     )

@@ -9,6 +9,7 @@ from kbert.pipelines.settings import COUNTS, ModelSettings
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.name_table import NameTable
 from kbert.weights.formats.variables import (
+    bilstm_variables,
     block_variables,
     encoder_variables,
     head_variables,
@@ -117,7 +118,8 @@ def check_variables(
 
 def _head_variables(description):
     untied = description.arguments.get("tied") is False
-    names = head_variables(description.task)
+    lstm = bilstm_variables() if description.arguments.get("bilstm") else []
+    names = [*lstm, *head_variables(description.task)]
     return [name for name in names if untied or not name.endswith("/output_embeddings")]
 
 

@@ -1,7 +1,7 @@
 """The variables of kbert's models: path and shape of each, known without building a model.
 
 Letters of the shapes: V vocabulary, S positions (length of the table), G segments, H hidden, F intermediate, A heads,
-D head width, N labels; digits are literal sizes.
+D head width, N labels, U units of an LSTM (H / 2), W width of its four gates (2 H); digits are literal sizes.
 """
 
 import re
@@ -42,6 +42,12 @@ VARIABLES = {
     "masked_lm_head/output_bias": "V",
     "next_sentence_head/dense/kernel": "H2",
     "next_sentence_head/dense/bias": "2",
+    "bilstm/forward/lstm_cell/kernel": "HW",
+    "bilstm/forward/lstm_cell/recurrent_kernel": "UW",
+    "bilstm/forward/lstm_cell/bias": "W",
+    "bilstm/backward/lstm_cell/kernel": "HW",
+    "bilstm/backward/lstm_cell/recurrent_kernel": "UW",
+    "bilstm/backward/lstm_cell/bias": "W",
     "classifier_head/dense/kernel": "HN",
     "classifier_head/dense/bias": "N",
     "regressor_head/dense/kernel": "H1",
@@ -53,6 +59,7 @@ VARIABLES = {
     "multiple_choice_head/dense/kernel": "H1",
     "multiple_choice_head/dense/bias": "1",
 }
+_POSITIONS = "embeddings/position_embedding/embeddings"
 _BLOCK = re.compile(r"^encoder_block_(\d+)/")
 
 
@@ -86,6 +93,8 @@ def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
     for name in VARIABLES:
         if name == blocks[0]:
             names += [block.format(i=i) for i in range(config.num_layers) for block in blocks]
+        elif name == _POSITIONS and config.position_embedding != "learned":
+            continue
         elif name.startswith("embeddings/") or (pooler and name.startswith("pooler/")):
             names.append(name)
     return names
@@ -107,6 +116,11 @@ def head_variables(task: str) -> list[str]:
     return [name for name in VARIABLES if name.split("/")[0] in heads_of(task)] + list(own)
 
 
+def bilstm_variables() -> list[str]:
+    """The paths of the variables of a `kbert.layers.bilstm.BiLstm` between encoder and head."""
+    return [name for name in VARIABLES if name.startswith("bilstm/")]
+
+
 def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:
     """The sizes for the letters of the shapes in a model of this config."""
     sizes = {
@@ -117,6 +131,8 @@ def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int
         "F": config.intermediate_dim,
         "A": config.num_heads,
         "D": config.head_dim,
+        "U": config.hidden_dim // 2,
+        "W": 4 * (config.hidden_dim // 2),
         "1": 1,
         "2": 2,
     }

@@ -167,10 +167,32 @@ def test_settings_are_complete_and_identify_objects():
         ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or a `warmup_share`"),
         ({"phases": ["16:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
         ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
+        ({"left_to_right": True, "keep_rate": 0.0}, "masks none. Received: {'keep_rate': 0.0}"),
+        ({"left_to_right": True, "whole_word": True}, "masks none"),
+        ({"span_length": 3, "whole_word": True}, "either `span_length` or `whole_word`"),
+        ({"random_next_rate": 0.5, "next_sentence": False}, "`random_next_rate` is of next sentences"),
+        ({"mask_rate": 0.0}, "`mask_rate` must be in"),
+        ({"span_length": 0}, "`span_length` must be an integer"),
+        ({"dupe_factor": True}, "`dupe_factor` must be an integer"),
+        ({"position_embedding": "none"}, "`position_embedding` must be one of"),
+        ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture of its own"),
         ({"steps_per_execution": 3}, "multiple of `steps_per_execution`"),
     ):
         with pytest.raises(ValueError, match=message):
             PretrainingSettings(**fields | change)
+
+
+@pytest.mark.parametrize(
+    "changes, predictions",
+    [({}, 20), ({"mask_rate": 0.15}, 20), ({"mask_rate": 0.3}, 40), ({"left_to_right": True}, 126)],
+)
+def test_as_many_predictions_as_the_objective_has(changes, predictions):
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
+    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
+    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 10}
+    assert PretrainingSettings(**fields | changes).max_predictions == predictions
+    phases = PretrainingSettings(**fields | changes | {"phases": ["128:1"]}).phases
+    assert phases[0].max_predictions == predictions
 
 
 def test_a_share_of_warmup_is_stored_as_steps(tmp_path):

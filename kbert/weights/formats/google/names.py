@@ -72,7 +72,7 @@ CONFIG_NAMES = ConfigNames(
         "attention_dropout": "attention_probs_dropout_prob",
         "initializer_stddev": "initializer_range",
     },
-    fixed={"layer_norm_epsilon": 1e-12, "causal": False},
+    fixed={"layer_norm_epsilon": 1e-12, "causal": False, "position_embedding": "learned", "pooled_token": "first"},
     fixed_reason="its code has no such field, and means",
     defaults={"type_vocab_size": 16},
     activations={"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"},  # its "gelu" is the tanh form

@@ -74,6 +74,8 @@ CONFIG_NAMES = ConfigNames(
         "initializer_stddev": "initializer_range",
         "causal": "is_decoder",
     },
+    fixed={"position_embedding": "learned", "pooled_token": "first"},
+    fixed_reason="its BertModel means",
     defaults={"hidden_act": "gelu"},
     activations={  # its "gelu" is the erf form, unlike Google's
         "gelu_pytorch_tanh": "gelu_tanh",

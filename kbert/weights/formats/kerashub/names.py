@@ -63,7 +63,14 @@ CONFIG_NAMES = ConfigNames(
         "hidden_dropout": "dropout",
         "attention_dropout": "dropout",
     },
-    fixed={"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12, "causal": False, "initializer_stddev": 0.02},
+    fixed={
+        "activation": "gelu_tanh",
+        "layer_norm_epsilon": 1e-12,
+        "causal": False,
+        "initializer_stddev": 0.02,
+        "position_embedding": "learned",
+        "pooled_token": "first",
+    },
     fixed_reason="BertBackbone has no such argument, and means",
     num_labels="num_classes",
 )

@@ -1,0 +1,103 @@
+"""The tasks that pre-trainings are judged by: columns of the tables."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.examples import Examples
+from kbert.tasks.glue_benchmark.task import glue
+from kbert.tasks.span.task import SpanExtraction
+from kbert.tasks.tagging.task import Tagging
+from kbert.tasks.task import Task
+
+NER, SQUAD = "NER", "SQuAD"
+_METRICS = {"CoLA": "matthews", "STS-B": "spearman", NER: "f1", SQUAD: "f1"}  # of the paper's tables 5 to 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Downstream:
+    """A task with its examples, and the metric that its column shows.
+
+    Attributes:
+        name: of the column.
+        task: task object.
+        train, dev: its examples.
+        metric: name of an official metric; those of tables 5 to 8: the accuracy of MRPC, F1 of SQuAD and entities.
+        options: options of `kbert.finetune` that this task needs.
+    """
+
+    name: str
+    task: Task
+    train: Examples
+    dev: Examples
+    metric: str
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def percent(self, scores: Mapping[str, Any]) -> float:
+        """The column's figure: of `Evaluation.scores`, in percent."""
+        return float(scores[self.metric]) * (1.0 if self.task.name == "span" else 100.0)
+
+    def settings(self) -> dict:
+        """What identifies the examples, as JSON."""
+        return {
+            "task": self.task.to_dict(),
+            "train": self.train.fingerprint(),
+            "dev": self.dev.fingerprint(),
+            "options": dict(self.options),
+        }
+
+
+def downstream_tasks(
+    *, glue_directory=None, glue_tasks: Sequence[str] = (), ner=None, squad=None, train_examples: int | None = None
+) -> list[Downstream]:
+    """The tasks of a study, read from their files.
+
+    Args:
+        glue_directory: the GLUE files.
+        glue_tasks: names of tasks of GLUE.
+        ner: (train, dev), paths of tagged words.
+        squad: (train, dev), paths of files of SQuAD's format.
+        train_examples: train on at most that many examples of each task, always the same ones.
+
+    Raises:
+        FileNotFoundError, ValueError: missing or damaged files, an unknown task, or no task at all.
+
+    Example::
+
+        downstream_tasks(glue_directory="glue", glue_tasks=["MRPC", "SST-2"], ner=("eng.train", "eng.testa"))
+    """
+    found = []
+    if glue_tasks and glue_directory is None:
+        raise ValueError(f"downstream_tasks: {list(glue_tasks)} need the GLUE files. Received: no `glue_directory`")
+    for name in glue_tasks:
+        task = glue(name)
+        found.append((name, task, task.read(glue_directory, "train"), task.read(glue_directory, "dev"), {}))
+    for name, task, files, options in (
+        (NER, Tagging(), ner, {}),
+        (SQUAD, SpanExtraction(), squad, {"sequence_length": 384}),
+    ):
+        if files is not None:
+            train, dev = (task.read(pathlib.Path(file)) for file in files)
+            found.append((name, task, train, dev, options))
+    if not found:
+        raise ValueError("downstream_tasks: expected a task of GLUE, `ner` or `squad`. Received: none")
+    return [
+        Downstream(
+            name=name,
+            task=task,
+            train=_some(train, train_examples),
+            dev=dev,
+            metric=_METRICS.get(name, "accuracy"),
+            options=options,
+        )
+        for name, task, train, dev, options in found
+    ]
+
+
+def _some(examples, number):
+    """At most so many examples; of tagged words and questions the first ones, whose documents stay whole."""
+    if number is None or number >= len(examples):
+        return examples
+    return examples.split(number)[1] if isinstance(examples, LabelledText) else examples.take(range(number))

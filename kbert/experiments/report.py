@@ -1,0 +1,87 @@
+"""A table's results as Markdown and CSV."""
+
+import csv
+import io
+
+_PRETRAINED = {"steps": "steps", "mlm_perplexity": "LM perplexity", "mlm_accuracy": "LM accuracy"}
+
+
+def result_table(result: dict) -> str:
+    """A Markdown table: a line for each row, then the paper's figures, then a sentence for each comparison.
+
+    Args:
+        result: of `run_table`, or read from its JSON file.
+
+    Example::
+
+        print(result_table(read_json("results/table5.json")))
+    """
+    columns = result["columns"]
+    more = [name for row in result["paper_rows"].values() for name in row if name not in columns]
+    more += [name for row in result["rows"] for name in row["paper"] if name not in columns]
+    paper = list(dict.fromkeys([*columns, *(name for name in more if name not in _PRETRAINED.values())]))
+    header = ["", *_PRETRAINED.values(), *paper]
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    for row in result["rows"]:
+        lines.append(_line(row["name"], _pretrained(row["pretrained"]), [_score(row["scores"].get(c)) for c in paper]))
+    figures = {row["name"]: row["paper"] for row in result["rows"] if row["paper"]} | result["paper_rows"]
+    for name, one in figures.items():
+        perplexity = ["", *(_figure(one.get(column)) for column in list(_PRETRAINED.values())[1:])]
+        lines.append(_line(f"*paper: {name}*", perplexity, [_figure(one.get(column)) for column in paper]))
+    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in result["sentences"])]) + "\n"
+
+
+def result_csv(result: dict) -> str:
+    """A line for each row and column: scores of every seed, mean, deviation, the paper's figure and the verdict.
+
+    Args:
+        result: of `run_table`.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["row", "steps", "column", "learning rate", "mean", "deviation", "seeds", "paper", "reference", "verdict"]
+    )
+    for row in result["rows"]:
+        for column, score in row["scores"].items():
+            verdict = row.get("verdicts", {}).get(column, {}).get("word", "")
+            seeds = " ".join(f"{value:.4f}" for value in score["values"])
+            deviation = "" if score["deviation"] is None else f"{score['deviation']:.4f}"
+            writer.writerow(
+                [
+                    row["name"],
+                    row["pretrained"].get("steps", ""),
+                    column,
+                    f"{score['learning_rate']:g}",
+                    f"{score['mean']:.4f}",
+                    deviation,
+                    seeds,
+                    row["paper"].get(column, ""),
+                    row.get("reference", ""),
+                    verdict,
+                ]
+            )
+    return text.getvalue()
+
+
+def _line(name, before, cells):
+    return "| " + " | ".join([name, *before, *cells]) + " |"
+
+
+def _pretrained(found):
+    accuracy = found.get("mlm_accuracy")
+    return [
+        f"{found['steps']:,}" if found else "",
+        f"{found['mlm_perplexity']:.1f}" if "mlm_perplexity" in found else "",
+        "" if accuracy is None else f"{100 * accuracy:.1f} %",
+    ]
+
+
+def _score(score):
+    if score is None:
+        return ""
+    return f"{score['mean']:.1f}" + ("" if score["deviation"] is None else f" ± {score['deviation']:.1f}")
+
+
+def _figure(value):
+    return "" if value is None else f"{value:g}"

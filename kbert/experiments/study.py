@@ -1,0 +1,265 @@
+"""The pre-trainings and fine-tunings behind tables: each made once, whichever rows and tables need it."""
+
+import functools
+import gc
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbert.corpus.corpus_files import find_files
+from kbert.corpus.records_manifest import is_records
+from kbert.experiments.downstream import NER, Downstream
+from kbert.experiments.paper_tables import kept_every, milestone, needs_milestones
+from kbert.experiments.table import Row, Table
+from kbert.files import read_json
+from kbert.models.feature_modes import FEATURE_MODES
+from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
+from kbert.tasks.finetuning import Finetuning
+from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.training.run_directory import METRICS, MODEL
+from kbert.weights.load import load_pretrained
+
+_LOGGER = logging.getLogger("kbert")
+_SCORES = ("mlm_accuracy", "mlm_perplexity", "mlm_cross_entropy", "nsp_accuracy")
+
+
+class Study:
+    """Runs that tables share, in one directory; the same call after a kill goes on where it was.
+
+    A run is a folder named after its row and the hash of all that decides it: finished ones are read, unfinished ones
+    resume, and other settings have other folders. The models of fine-tunings are deleted once they are scored.
+
+    Args:
+        source: what `kbert.pretrain` trains on: records, or text with `vocabulary` among `pretraining`.
+        output: directory of all runs.
+        tasks: `Downstream` objects, the columns.
+        pretraining: arguments of `kbert.pretrain` that all rows share: size, steps or hours, settings ...
+        seeds: of the fine-tunings.
+        rates: learning rates of the fine-tunings; each row and column has the one that is best on dev by the mean.
+        finetuning: further options of `kbert.finetune` that all rows share: epochs, batch_size ...
+        feature_training: `FeatureTraining` of the feature-based columns, without its seed.
+        recipe: the program that manifests name.
+
+    Raises:
+        ValueError: no seeds or rates, or columns of one name.
+
+    Example::
+
+        study = Study("records", "runs/ablations", tasks, pretraining={"size": "tiny", "steps": 20_000})
+        study.scores(Row(name="No NSP", pretraining={"next_sentence": False}), tasks[0])  # {5e-5: [70.1]}
+    """
+
+    def __init__(
+        self,
+        source,
+        output,
+        tasks: Sequence[Downstream],
+        *,
+        pretraining: Mapping[str, Any],
+        seeds: Sequence[int] = (0,),
+        rates: Sequence[float] = (5e-5,),
+        finetuning: Mapping[str, Any] | None = None,
+        feature_training: FeatureTraining | None = None,
+        recipe: str = "kbert.experiments",
+    ):
+        for name, values in (("seeds", seeds), ("rates", rates), ("tasks", [task.name for task in tasks])):
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"Study: expected at least one of `{name}`, all different. Received: {list(values)}")
+        self.source, self.output, self.tasks = source, pathlib.Path(output), list(tasks)
+        self.pretraining, self.finetuning = dict(pretraining), dict(finetuning or {})
+        self.seeds, self.rates = list(seeds), list(rates)
+        self.feature_training, self.recipe = feature_training or FeatureTraining(), recipe
+
+    def settings(self) -> dict:
+        """What the study's figures depend on besides the rows, as JSON; files by their names."""
+        named = {"source": [pathlib.Path(path).name for path in _as_list(self.source)]}
+        pretraining = {
+            name: value.name if isinstance(value, pathlib.Path) else value for name, value in self.pretraining.items()
+        }
+        examples = {task.name: {"train": len(task.train), "dev": len(task.dev)} for task in self.tasks}
+        shared = {"seeds": self.seeds, "learning_rates": self.rates, "finetuning": self.finetuning}
+        return named | {"pretraining": pretraining, "examples": examples} | shared
+
+    def columns(self, table: Table) -> dict[str, tuple[Downstream, str | None]]:
+        """The columns of a table: name → (task, feature mode or None for fine-tuning).
+
+        Raises:
+            ValueError: a table of features without the task of tagging words.
+        """
+        columns = {task.name: (task, None) for task in self.tasks}
+        on_features = any(row.feature_mode for row in table.rows)
+        if (on_features or table.feature_columns) and NER not in columns:
+            raise ValueError(f"{table.name}: expected tagged words among the tasks. Received: {list(columns)}")
+        columns = {NER: columns[NER]} if on_features else columns
+        return columns | {f"{NER} {mode}": (columns[NER][0], mode) for mode in table.feature_columns}
+
+    def check(self, table: Table) -> None:
+        """Raises what would otherwise end `kbert.experiments.run_table` after hours: before anything is written.
+
+        Raises:
+            FileNotFoundError, ValueError: no such text; a table that does not go with the tasks, or with a run by the
+                clock.
+            NotADirectoryError: a file where the runs are to go.
+        """
+        self.columns(table)
+        for row in table.rows:
+            if row.share < 1.0:
+                self._step(row)
+        if not (isinstance(self.source, str | os.PathLike) and is_records(self.source)):
+            find_files(self.source)
+        there = next(path for path in (self.output, *self.output.absolute().parents) if path.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(f"Expected a directory. Received: {there}, a file")
+
+    def pretrained(self, row: Row) -> pathlib.Path:
+        """The finished pre-training of a row, made if it is not there.
+
+        Raises:
+            As `kbert.pretrain`.
+        """
+        arguments = self.pretraining | dict(row.pretraining)
+        path = self.output / "pretraining" / _folder(_describe(self._own(row)), self._identity(row, share=1.0))
+        if not (path / METRICS).exists():
+            _LOGGER.info("pre-training for %s: %s", row.name, path.name)
+            gc.collect()  # models are in reference cycles; free the last one before the next is built
+            pretrain(self.source, output=path, **_checkpoints(arguments, self._own(row)))
+        return path
+
+    def source_of(self, row: Row) -> str:
+        """The model that a row fine-tunes, as `kbert.load_pretrained` takes it.
+
+        Raises:
+            ValueError: a share of a run by the clock, whose number of steps is not known beforehand.
+        """
+        path = self.pretrained(row)
+        return str(path) if row.share == 1.0 else f"{path}@{self._step(row)}"
+
+    def describe_pretraining(self, row: Row) -> dict:
+        """Steps, minutes and held-out scores of a row's pre-training; those of a share of it from its history."""
+        path = self.pretrained(row)
+        metrics = read_json(path / METRICS)
+        found = {"parameters": metrics["parameters"], "minutes": metrics["minutes"], "steps": metrics["steps"]}
+        if row.share == 1.0:
+            return found | {name: metrics[name] for name in _SCORES if name in metrics}
+        step, minutes, scores = self._step(row), 0.0, {}
+        for line in (path / "history.jsonl").read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            if record["step"] <= step:
+                minutes += record.get("seconds", 0.0) / 60
+                scores = {name: record[f"val_{name}"] for name in _SCORES if f"val_{name}" in record} or scores
+        return found | {"steps": step, "minutes": minutes} | scores
+
+    def scores(self, row: Row, task: Downstream, feature_mode: str | None = None) -> dict[float, list[float]]:
+        """Learning rate → the figure of each seed, in percent; runs that are not there are made.
+
+        Args:
+            row: of a table.
+            task: the column.
+            feature_mode: tag words on features of a frozen encoder instead of fine-tuning.
+
+        Raises:
+            As `kbert.finetune`.
+        """
+        if feature_mode is not None:
+            rate = self.feature_training.learning_rate
+            return {rate: [self._on_features(row, task, feature_mode, seed) for seed in self.seeds]}
+        return {rate: [self._finetuned(row, task, rate, seed) for seed in self.seeds] for rate in self.rates}
+
+    def _finetuned(self, row, task, rate, seed):
+        options = self.finetuning | dict(task.options) | dict(row.finetuning) | {"learning_rate": rate, "seed": seed}
+        identity = self._identity(row) | {"examples": task.settings(), "options": options}
+        name = f"{_describe(self._own(row) | dict(row.finetuning))}-{task.name}-rate-{rate:g}-seed-{seed}"
+        path = self.output / "finetuning" / _folder(name, identity)
+        if not (path / METRICS).exists():
+            source = self.source_of(row)
+            gc.collect()
+            finetuning = Finetuning(source, task.task, task.train, task.dev, path, recipe=self.recipe, **options)
+            metrics = finetuning.run().metrics
+            _LOGGER.info("%s: %s %.4f", path.name, task.metric, metrics["dev"][task.metric])
+        shutil.rmtree(path / MODEL, ignore_errors=True)
+        return task.percent(read_json(path / METRICS)["dev"])
+
+    def _on_features(self, row, task, mode, seed):
+        if mode not in FEATURE_MODES or task.task.name != "tagging":
+            raise ValueError(
+                f"Study: features are for tagging, in one of the modes {FEATURE_MODES}. Received: {task.name}, {mode!r}"
+            )
+        options = vars(self.feature_training) | {"seed": seed}
+        length = (self.finetuning | dict(task.options)).get("sequence_length") or 128
+        encoded = self._identity(row) | {"examples": task.settings(), "sequence_length": length}
+        shared = self.output / "features" / _folder(_describe(self._own(row)), encoded)
+        path = shared / _folder(f"seed-{seed}", options)
+        if not (path / mode / METRICS).exists():
+            source = self.source_of(row)
+            gc.collect()
+            encoder = load_pretrained(source, "encoder", outputs=("hidden_states",), sequence_length=length)
+            train_feature_taggers(
+                encoder,
+                {"train": task.train, "dev": task.dev},
+                task.task.settings(task.train)["labels"],
+                path,
+                (mode,),
+                sequence_length=length,
+                settings={**encoded, "options": options},
+                inputs={"init": source},
+                recipe=self.recipe,
+                training=FeatureTraining(**options),
+                features=shared / "features",
+            )
+        return task.percent(read_json(path / mode / METRICS)["dev"])
+
+    def _step(self, row):
+        if self.pretraining.get("steps") is None:
+            raise ValueError(f"Study: {row.name!r} is a share of a run of `steps`. Received: a run of hours")
+        return milestone(self.pretraining["steps"], row.share)
+
+    def _own(self, row):
+        """What a row's pre-training does not share with the others."""
+        return {name: value for name, value in row.pretraining.items() if self.pretraining.get(name) != value}
+
+    def _identity(self, row, share=None):
+        """What decides the model that a row starts from, or with a share of 1 its whole pre-training."""
+        share = row.share if share is None else share
+        arguments = {name: _plain(value) for name, value in (self.pretraining | dict(row.pretraining)).items()}
+        identity = {"source": [str(path) for path in _as_list(self.source)], "pretraining": arguments}
+        return identity if share == 1.0 else identity | {"share": share}
+
+
+def _checkpoints(arguments, own):
+    """The arguments of a run with checkpoints that figure 5 can read, where it will."""
+    if arguments.get("steps") is None or not needs_milestones(own):
+        return arguments
+    every = kept_every(arguments["steps"])
+    most = arguments.get("checkpoint_every", 500)
+    return arguments | {"checkpoint_every": _divisor(every, most), "keep_every": every}
+
+
+@functools.cache
+def _divisor(number, most):
+    """The largest divisor of a number that is at most `most`."""
+    return max(n for n in range(1, min(number, most) + 1) if number % n == 0)
+
+
+def _describe(arguments):
+    """Arguments of a row as part of a name."""
+    parts = [f"{name}-{value}" for name, value in sorted(arguments.items())]
+    return re.sub(r"[^\w.-]+", "_", "-".join(parts).lower()) or "base"
+
+
+def _folder(name, identity):
+    text = json.dumps(identity, sort_keys=True, default=str)
+    return f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def _as_list(source):
+    return list(source) if isinstance(source, list | tuple) else [source]
+
+
+def _plain(value):
+    return str(value) if isinstance(value, pathlib.Path) else value

@@ -1,0 +1,72 @@
+"""Whether a difference between two rows is the paper's, a tie, or the reverse; decided by means and deviations."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+
+SEEN, TIE, REVERSED, ONE_SEED = "seen", "tie", "reversed", "one seed"
+HIGHER, LOWER = "higher", "lower"  # where the paper says nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """The comparison of a row with its reference in one column.
+
+    Attributes:
+        word: ``seen``: the difference has the paper's sign; ``reversed``: the other; ``higher`` or ``lower``: the paper
+            has no figures; ``tie``: the means differ by no more than both standard deviations together; ``one seed``:
+            there are no deviations, and nothing is concluded.
+        difference: of the means.
+        spread: the sum of both standard deviations, or None.
+        paper: the difference of the paper's figures, or only its sign as ±1; None: the paper has none.
+    """
+
+    word: str
+    difference: float
+    spread: float | None
+    paper: float | None
+
+
+def judge(values: Sequence[float], reference: Sequence[float], paper: float | None = None) -> Verdict:
+    """Compares the scores of the seeds of a row with those of its reference.
+
+    Args:
+        values, reference: a score for each seed.
+        paper: see `Verdict`.
+
+    Example::
+
+        judge([80.0, 81.0, 82.0], [70.0, 71.0, 72.0], paper=2.1).word  # "seen"
+    """
+    difference = statistics.mean(values) - statistics.mean(reference)
+    if min(len(values), len(reference)) < 2:
+        return Verdict(ONE_SEED, difference, None, paper)
+    spread = statistics.stdev(values) + statistics.stdev(reference)
+    if abs(difference) <= spread:
+        word = TIE
+    elif not paper:
+        word = HIGHER if difference > 0 else LOWER
+    else:
+        word = SEEN if math.copysign(1, difference) == math.copysign(1, paper) else REVERSED
+    return Verdict(word, difference, spread, paper)
+
+
+def sentence(name: str, reference: str, verdicts: dict[str, Verdict]) -> str:
+    """One sentence on a row: what each column says of it.
+
+    Args:
+        name, reference: of the rows.
+        verdicts: column → `Verdict`.
+    """
+    parts = []
+    for column, one in verdicts.items():
+        by = f"{one.difference:+.1f}" if one.spread is None else f"{one.difference:+.1f}, spread {one.spread:.1f}"
+        meaning = {
+            SEEN: "the paper's sign is seen",
+            REVERSED: "the paper's sign is reversed",
+            TIE: "a tie",
+            ONE_SEED: "one seed, no verdict",
+        }.get(one.word, f"{one.word}; the paper has no figure")
+        parts.append(f"{column} {by}: {meaning}")
+    return f"{name}, against {reference}: {'; '.join(parts)}."

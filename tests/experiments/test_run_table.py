@@ -1,0 +1,91 @@
+"""Tables of scores: Markdown, CSV, plot and JSON say the same, and the best learning rate is taken."""
+
+import csv
+import types
+import xml.etree.ElementTree
+
+import pytest
+
+from kbert.experiments.paper_tables import TABLES, paper_table
+from kbert.experiments.report import result_table
+from kbert.experiments.run_table import run_table
+from kbert.experiments.study import Study
+from kbert.files import read_json
+
+
+class Scores(Study):
+    """A study whose runs are made up: a row's place decides its scores, and the second learning rate is better."""
+
+    def __init__(self, columns=("MRPC", "NER"), seeds=3):
+        tasks = [types.SimpleNamespace(name=name, train=[0] * 5, dev=[0] * 2) for name in columns]
+        super().__init__("records", "nowhere", tasks, pretraining={"steps": 50}, seeds=range(seeds), rates=[1e-5, 1e-4])
+
+    def scores(self, row, task, feature_mode=None):
+        level = 90.0 - 5 * len(row.pretraining) - 2 * bool(row.finetuning) + 10 * row.share
+        values = [level + seed for seed in self.seeds]
+        return {1e-3: values} if feature_mode else {1e-5: [value - 20 for value in values], 1e-4: values}
+
+    def describe_pretraining(self, row):
+        return {"steps": int(50 * row.share), "minutes": 1.0, "mlm_perplexity": 9.87, "mlm_accuracy": 0.123}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_is_written_four_times(name, tmp_path):
+    table = paper_table(name)
+    result = run_table(table, Scores(), tmp_path / "results")
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == [
+        f"{name}.{suffix}" for suffix in ("csv", "json", "md", "svg")
+    ]
+    assert read_json(tmp_path / "results" / f"{name}.json") == result
+    text = (tmp_path / "results" / f"{name}.md").read_text()
+    assert text == result_table(result) and all(row.name in text for row in table.rows)
+    lines = list(csv.DictReader((tmp_path / "results" / f"{name}.csv").open()))
+    assert [(line["row"], line["column"]) for line in lines] == [
+        (row["name"], column) for row in result["rows"] for column in row["scores"]
+    ]
+    plot = xml.etree.ElementTree.parse(tmp_path / "results" / f"{name}.svg")
+    drawn = [element.text for element in plot.iter("{http://www.w3.org/2000/svg}text")]
+    assert set(result["columns"]) <= set(drawn)
+    compared = [row for row in table.rows if table.reference_of(row) is not None]
+    assert len(result["sentences"]) == len(compared) > 0
+
+
+def test_scores_beside_the_papers(tmp_path):
+    result = run_table(paper_table("table5"), Scores(), tmp_path)
+    text = (tmp_path / "table5.md").read_text()
+    assert "| No NSP | 50 | 9.9 | 12.3 % | 96.0 ± 1.0 | 96.0 ± 1.0 |" in text
+    assert "| *paper: No NSP* |  |  |  | 86.5 |  | 83.9 | 84.9 | 92.6 | 87.9 |" in text
+    by_name = {row["name"]: row for row in result["rows"]}
+    assert by_name["No NSP"]["scores"]["MRPC"]["learning_rate"] == 1e-4
+    assert by_name["No NSP"]["verdicts"]["MRPC"] == {
+        "word": "seen",
+        "difference": -5.0,
+        "spread": 2.0,
+        "paper": pytest.approx(-0.2),
+    }
+    assert by_name["No NSP"]["verdicts"]["NER"]["word"] == "lower"  # the paper's table has no such column
+    assert (
+        by_name["+ BiLSTM"]["reference"] == "LTR & No NSP" and by_name["+ BiLSTM"]["verdicts"]["MRPC"]["word"] == "tie"
+    )
+    assert result["settings"]["pretraining"] == {"steps": 50} and result["settings"]["examples"]["NER"] == {
+        "train": 5,
+        "dev": 2,
+    }
+
+
+def test_one_seed_gives_no_verdicts(tmp_path):
+    result = run_table(paper_table("table8"), Scores(seeds=1), tmp_path)
+    assert result["columns"] == ["MRPC", "NER", "NER concat-last-four"]
+    assert {one["word"] for row in result["rows"] for one in row.get("verdicts", {}).values()} == {"one seed"}
+
+
+def test_random_weights_have_no_pretraining(tmp_path):
+    result = run_table(paper_table("pretraining"), Scores(), tmp_path)
+    assert result["rows"][1]["pretrained"] == {} and result["rows"][0]["pretrained"]["steps"] == 50
+
+
+def test_features_need_tagged_words(tmp_path):
+    for name in ("table7", "table8"):
+        with pytest.raises(ValueError, match=f"{name}: expected tagged words among the tasks. Received: .'MRPC'"):
+            run_table(paper_table(name), Scores(columns=("MRPC",)), tmp_path)
+    assert list(run_table(paper_table("table7"), Scores(), tmp_path)["columns"]) == ["NER"]

@@ -1,0 +1,195 @@
+"""Tables by their command, at toy scale: what rows share is made once, and a killed command goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers.paths import ROOT
+from helpers.run_eagerly import run_eagerly
+from helpers.run_recipe import RECIPES, read_json, run_recipe
+from helpers.tiny_corpus import write_lines
+from helpers.tiny_directory import BAD, GOOD, NOUNS
+from helpers.toy_glue import write_toy_glue
+from helpers.toy_tags import tagged_sentences, write_conll
+
+import kbert
+from kbert.experiments import study as study_module
+from kbert.experiments.downstream import downstream_tasks
+from kbert.experiments.paper_tables import TABLES, paper_table
+from kbert.experiments.study import Study
+from kbert.tasks.features.train import FeatureTraining
+
+WORDS = sorted({"the", "a", ".", "kind", "play", *GOOD, *BAD, *NOUNS})
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+TOY = (
+    "--steps",
+    5,
+    "--held-out",
+    0.2,
+    "--pretraining-batch-size",
+    4,
+    "--pretraining-length",
+    16,
+    "--tasks",
+    "SST-2",
+    "--train-examples",
+    8,
+    "--epochs",
+    1,
+    "--batch-size",
+    8,
+    "--sequence-length",
+    16,
+    "--restarts",
+    2,
+    "--learning-rate",
+    "1e-3",
+)
+FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    sentences = [f"the {(GOOD + BAD)[(n + n // 7) % 8]} {NOUNS[n * n % 5]} ." for n in range(200)]
+    write_lines(path / "corpus.txt", [sentences[n : n + 5] for n in range(0, 200, 5)])
+    (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    write_toy_glue(path / "glue")
+    (path / "ner").mkdir()
+    for name, start in (("train", 0), ("testa", 12)):
+        write_conll(path / "ner" / f"eng.{name}", tagged_sentences(12, start=start))
+    return path
+
+
+def arguments(home, output, table, *more):
+    given = ("--table", table, "--corpus", home / "corpus.txt", "--vocab", home / "vocab.txt", "--glue", home / "glue")
+    return (*given, "--output", output, *TOY, *more)
+
+
+@pytest.fixture(scope="module")
+def made(home):
+    """Table 5, interrupted within the fine-tunings and given again; counts what was run."""
+    counts = {"pretrain": 0, "finetune": 0}
+
+    def counted(name, function, limit=None):
+        def run(*args, **options):
+            counts[name] += 1
+            if counts[name] == limit:
+                raise KeyboardInterrupt
+            return function(*args, **options)
+
+        return run
+
+    finetune = study_module.Finetuning.run
+    with run_eagerly(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study_module, "pretrain", counted("pretrain", study_module.pretrain))
+        patch.setattr(study_module.Finetuning, "run", counted("finetune", finetune, limit=4))
+        with pytest.raises(KeyboardInterrupt):
+            run_recipe("ablations", *arguments(home, home / "runs", "table5"))
+        first = dict(counts)
+        run_recipe("ablations", *arguments(home, home / "runs", "table5"))
+        run_recipe("ablations", *arguments(home, home / "runs", "table5"))  # everything is there
+    return first, counts
+
+
+def test_what_rows_share_is_made_once(home, made):
+    assert made[0] == {"pretrain": 2, "finetune": 4}  # No NSP's second seed was interrupted
+    assert made[1] == {"pretrain": 3, "finetune": 8 + 1}  # + BiLSTM has the pre-training of LTR
+    folders = sorted(path.name for path in (home / "runs" / "pretraining").iterdir())
+    assert [name.rpartition("-")[0] for name in folders] == [
+        "base",
+        "left_to_right-true-next_sentence-false",
+        "next_sentence-false",
+    ]
+    assert not list((home / "runs" / "finetuning").glob("*/model"))
+
+
+def test_the_table(home, made):
+    result = read_json(home / "runs" / "results" / "table5.json")
+    rows = {row["name"]: row for row in result["rows"]}
+    assert list(rows) == ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM"]
+    for row in rows.values():
+        assert len(row["scores"]["SST-2"]["values"]) == 2 and row["pretrained"]["steps"] == 5
+        assert 0 <= row["scores"]["SST-2"]["mean"] <= 100
+    assert "nsp_accuracy" in rows["BERT"]["pretrained"] and "nsp_accuracy" not in rows["No NSP"]["pretrained"]
+    assert len(result["sentences"]) == 3 and str(home) not in json.dumps(result)
+
+
+def test_the_left_to_right_model_and_its_bilstm(home, made):
+    [path] = (home / "runs" / "pretraining").glob("left_to_right*")
+    config = kbert.load_pretrained(path).config
+    assert config.causal and config.pooled_token == "last"
+    [settings, _] = sorted((home / "runs" / "finetuning").glob("bilstm-true*/settings.json"))
+    assert read_json(settings)["bilstm"] is True
+
+
+def study(home, **options):
+    tasks = downstream_tasks(
+        glue_directory=home / "glue",
+        glue_tasks=["SST-2"],
+        ner=[home / "ner" / f"eng.{n}" for n in ("train", "testa")],
+        train_examples=8,
+    )
+    pretraining = {"vocabulary": home / "vocab.txt", "size": "tiny", "steps": 5, "held_out": 0.2, "seed": 0}
+    pretraining |= {"batch_size": 4, "sequence_length": 16}
+    finetuning = {"epochs": 1.0, "batch_size": 8, "sequence_length": 16, "dropout": None, "bias_correction": False}
+    shared = {"pretraining": pretraining, "finetuning": finetuning, "feature_training": FEATURES}
+    return Study([str(home / "corpus.txt")], home / "runs", tasks, **shared | options)
+
+
+@pytest.mark.usefixtures("made", "eagerly")
+def test_points_of_figure_5_and_features_are_of_the_same_run(home, monkeypatch):
+    monkeypatch.setattr(study_module, "pretrain", None)  # table 5 has made it
+    toy, rows = study(home), {row.name: row for row in paper_table("figure5").rows}
+    point = rows["MLM after 40 % of the steps"]
+    assert toy.source_of(point).endswith("@2") and toy.describe_pretraining(point)["steps"] == 2
+    [score] = toy.scores(point, toy.tasks[0])[5e-5]
+    assert 0 <= score <= 100
+    row = paper_table("table8").rows[0]
+    for _ in range(2):  # the second time from metrics.json
+        assert list(toy.scores(row, toy.tasks[1], "concat-last-four")) == [FEATURES.learning_rate]
+    with pytest.raises(ValueError, match="features are for tagging.* Received: SST-2"):
+        toy.scores(row, toy.tasks[0], "last")
+
+
+def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
+    by_the_clock = study(home, pretraining={"hours": 1.0})
+    with pytest.raises(ValueError, match="is a share of a run of `steps`. Received: a run of hours"):
+        by_the_clock.check(paper_table("figure5"))
+    by_the_clock.check(paper_table("table5"))
+    for options, message in (({"seeds": []}, "at least one of `seeds`"), ({"rates": [1e-4, 1e-4]}, "all different")):
+        with pytest.raises(ValueError, match=message):
+            study(home, **options)
+    with pytest.raises(ValueError, match="expected a task of GLUE, `ner` or `squad`. Received: none"):
+        downstream_tasks()
+    with pytest.raises(ValueError, match="need the GLUE files"):
+        downstream_tasks(glue_tasks=["MRPC"])
+    with pytest.raises(SystemExit, match="error: table7: expected tagged words"):
+        run_recipe("ablations", *arguments(home, tmp_path / "new", "table7"))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow  # minutes: every table, in a process that is killed once
+def test_every_table_killed_and_resumed(home, tmp_path):
+    more = ("--ner", home / "ner", "--feature-units", 4, "--feature-epochs", 1, "--sizes", "tiny", "mini")
+    command = [sys.executable, RECIPES / "ablations.py", *arguments(home, tmp_path, "all", *more)]
+    command, environment = [str(part) for part in command], os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "results" / "table5.json").exists():
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "results" / "positions.json").exists()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.stem for path in (tmp_path / "results").iterdir()} == set(TABLES)
+    made = [path.name for path in (tmp_path / "pretraining").iterdir()]
+    assert len(made) == 3 + 1 + 5 + 5 + 2 + 1  # table 5, mini, table 8, masking, next-sentence, positions
+    for table in TABLES:
+        result = read_json(tmp_path / "results" / f"{table}.json")
+        assert all(row["scores"] for row in result["rows"])

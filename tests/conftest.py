@@ -105,7 +105,7 @@ def _forget():
 
 
 # The dearest first, so that no process is left with one of them at the end while the others are done.
-_FIRST = ("tests/serving/", "tests/recipes/", "tests/training/", "tests/tasks/", "tests/models/", "tests/faults/")
+_FIRST = tuple(f"tests/{room}/" for room in "serving recipes training tasks inspection models faults".split())
 
 
 def pytest_collection_modifyitems(items):

@@ -25,17 +25,22 @@ class Target:
     read: Callable
 
 
-def head_outputs(model, sequence_output, pooled_output, mask_positions=None) -> dict:
+def head_outputs(model, sequence_output, pooled_output, padding_mask, mask_positions) -> dict:
     """A model's outputs from those of its encoder, by its own heads: what `model(batch)` gives, by the same names.
 
     Args:
         model: of one of the tasks of `ATTRIBUTED`.
         sequence_output: [n, S, H].
         pooled_output: [n, H]; None for an encoder without pooler.
-        mask_positions: int [n, P], with a masked-LM head.
+        padding_mask: bool [n, S].
+        mask_positions: int [n, P], which only a masked-LM head reads.
     """
-    layers = {layer.name: layer for layer in model.layers}
-    found = {}
+    layers, found = {layer.name: layer for layer in model.layers}, {}
+    if "bilstm" in layers:
+        states = layers["bilstm"](sequence_output, padding_mask)  # [n, H] or [n, S, H]
+        sequence_output, pooled_output = (
+            (sequence_output, states) if len(states.shape) == 2 else (states, pooled_output)
+        )
     if "classifier_head" in layers:
         found["logits"] = layers["classifier_head"](pooled_output)  # [n, N]
     if "regressor_head" in layers:
@@ -45,7 +50,7 @@ def head_outputs(model, sequence_output, pooled_output, mask_positions=None) -> 
     if "span_head" in layers:
         logits = layers["span_head"](sequence_output)  # [n, S, 2]
         found |= {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
-    if "masked_lm_head" in layers and mask_positions is not None:
+    if "masked_lm_head" in layers:
         found["mlm_logits"] = layers["masked_lm_head"](sequence_output, mask_positions)  # [n, P, V]
     if "next_sentence_head" in layers:
         found["nsp_logits"] = layers["next_sentence_head"](pooled_output)
@@ -132,9 +137,14 @@ ATTRIBUTED = {
 }
 
 
-def mask_positions(states) -> np.ndarray:
-    """Positions of the [MASK]s of a text, int32 [1, P]; position 0 where there is none."""
-    places = [n for n, token in enumerate(states.tokens) if token == "[MASK]"]
+def mask_positions(states, causal: bool = False) -> np.ndarray:
+    """Where a model predicts the [MASK]s of a text, int32 [1, P]; position 0 where there is none.
+
+    Args:
+        states: `TextStates`.
+        causal: whether it is left-to-right: it predicts a token at the one before it.
+    """
+    places = [n - int(causal) for n, token in enumerate(states.tokens) if token == "[MASK]"]
     return np.array([places or [0]], "int32")
 
 

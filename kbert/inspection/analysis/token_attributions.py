@@ -119,17 +119,18 @@ def token_attributions(
 def answer_from_vectors(model, states: TextStates):
     """A function of token vectors [n, S, H], instead of the text's own, to the model's outputs: {name: tensor}."""
     encoder = model.encoder if model.encoder.num_parts is None else model.encoder.with_parts(None)
-    batch, masks = states.batch, mask_positions(states)
+    batch, masks = states.batch, mask_positions(states, encoder.config.causal)
 
     def run(vectors):
-        count = vectors.shape[0]
-        segments = np.repeat(batch["segment_ids"], count, axis=0)
+        segments, padding_mask, places = (
+            np.repeat(value, vectors.shape[0], axis=0) for value in (batch["segment_ids"], batch["padding_mask"], masks)
+        )
         x = encoder.embeddings.combine(vectors, segments)  # [n, S, H]
-        bias = encoder.attention_bias(np.repeat(batch["padding_mask"], count, axis=0))
+        bias = encoder.attention_bias(padding_mask)
         for block in encoder.blocks:
             x = block(x, bias, training=False)
-        pooled = None if encoder.pooler is None else encoder.pooler(x)
-        return head_outputs(model, x, pooled, np.repeat(masks, count, axis=0))
+        pooled = None if encoder.pooler is None else encoder.pooler(x, padding_mask=padding_mask)
+        return head_outputs(model, x, pooled, padding_mask, places)
 
     return run
 

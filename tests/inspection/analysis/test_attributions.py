@@ -20,6 +20,10 @@ MODELS = {
     "masked_lm": lambda: BertPretrainer(tiny_config(), next_sentence=False),
     "untied": lambda: BertPretrainer(tiny_config(), tied=False),
     "packed": lambda: BertPretrainer(tiny_config(), num_parts=2),
+    "bilstm": lambda: BertClassifier(tiny_config(), bilstm=True),
+    "bilstm of tokens": lambda: BertTagger(tiny_config(), num_labels=3, bilstm=True),
+    "left to right": lambda: BertPretrainer(tiny_config(causal=True, pooled_token="last")),
+    "sinusoidal": lambda: BertRegressor(tiny_config(position_embedding="sinusoidal")),
     "next_sentence": lambda: BertPretrainer(tiny_config(), masked_lm=False),
 }
 TOKENIZER = tiny_tokenizer(special_tokens_in_text=True)
@@ -62,7 +66,7 @@ def test_the_heads_give_what_the_model_gives(model):
     plain = model if model.encoder.num_parts is None else model.with_parts(None)
     batch = dict(states.batch)
     if "mask_positions" in plain.input:
-        batch["mask_positions"] = mask_positions(states)
+        batch["mask_positions"] = mask_positions(states, model.config.causal)
     expected = plain(batch, training=False)
     vectors = keras.ops.convert_to_numpy(model.encoder.token_embedding.embeddings)[states.token_ids]
     found = answer_from_vectors(model, states)(vectors[None])

@@ -53,6 +53,8 @@ def parse_arguments(argv):
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
     add("--data", default="synthetic", choices=["synthetic", "real"], help=data)
     add("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
+    frozen = "serve: the export with its weights as constants"
+    add("--frozen-weights", action="store_true", help=frozen)
     add("--seconds", type=float, default=5.0, help="time for one round of one system (default: 5)")
     add("--rounds", type=positive_int, default=5, metavar="N", help="(default: 5)")
     add("--peers", action="store_true", help="also measure other libraries that are installed")

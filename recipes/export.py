@@ -29,6 +29,8 @@ def parse_arguments(argv):
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", help=about)
     about = "of weights and computation: bfloat16 has half the size, and other third digits (default: float32)"
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help=about)
+    about = "weights as constants: a short text is faster on a CPU, loading takes longer and more memory"
+    parser.add_argument("--frozen-weights", action="store_true", help=about)
     for name, most, what in (
         ("bytes", 2**20, "the most bytes of text in a request"),
         ("tokens", 2**17, "the most tokens run for a request: rows or windows times the sequence length"),
@@ -52,6 +54,7 @@ def main(argv=None):
             version=args.version,
             layers=args.layers,
             precision=args.precision,
+            frozen_weights=args.frozen_weights,
             max_request_bytes=args.max_request_bytes,
             max_request_tokens=args.max_request_tokens,
             metrics=metrics_of(args.model),

@@ -53,7 +53,7 @@ def serve(settings):
     if not settings.model:
         raise ValueError("serve: expected `model`, such as all-MiniLM-L6-v2. Received: none")
     with tempfile.TemporaryDirectory() as directory:
-        path = _export(settings.model, pathlib.Path(directory) / "model", settings.precision)
+        path = _export(settings.model, pathlib.Path(directory) / "model", settings.precision, settings.frozen_weights)
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         load_seconds, memory = _load_alone(path)
         systems = {"kbert": _kbert(path)}
@@ -75,6 +75,7 @@ def serve(settings):
         "server_memory_mib": memory,
         "batch_size": settings.batch_size,
         "precision": settings.precision,
+        "frozen_weights": settings.frozen_weights,
         "model": pathlib.Path(settings.model).name,
     }
     if peers:
@@ -83,9 +84,10 @@ def serve(settings):
     return result
 
 
-def _export(model, directory, precision="float32"):
+def _export(model, directory, precision="float32", frozen_weights=False):
     pipeline = build_pipeline(load_pretrained(model, task="encoder"), pair=False)
-    return export(pipeline, directory, precision=precision.removeprefix("mixed_"))
+    precision = precision.removeprefix("mixed_")
+    return export(pipeline, directory, precision=precision, frozen_weights=frozen_weights)
 
 
 def _kbert(path):

@@ -24,6 +24,7 @@ class BenchmarkSettings:
         vocabulary: path of a vocab.txt; None: one of 8,000 tokens is learned from the prose.
         data: "synthetic", random token ids, or "real", batches of `corpus` or `records`.
         model: path of the encoder that is exported and served.
+        frozen_weights: bool, whether its weights are constants.
         seconds: float, the time for one round of one system.
         rounds: int.
         peers: bool, whether to measure other installed libraries as well, each at its best setting.
@@ -48,6 +49,7 @@ class BenchmarkSettings:
     vocabulary: str | os.PathLike | None = None
     data: str = "synthetic"
     model: str | os.PathLike | None = None
+    frozen_weights: bool = False
     seconds: float = 5.0
     rounds: int = 5
     peers: bool = False

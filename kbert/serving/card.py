@@ -8,7 +8,7 @@ from kbert.files import write_json
 from kbert.versions import versions
 
 
-def model_card(name, version, pipeline, signatures, limits, report, metrics=None, made_by=None):
+def model_card(name, version, pipeline, signatures, limits, report, metrics=None, made_by=None, *, frozen_weights):
     """The content of card.json.
 
     Args:
@@ -19,6 +19,7 @@ def model_card(name, version, pipeline, signatures, limits, report, metrics=None
         report: `kbert.serving.audit.AuditReport` of the SavedModel.
         metrics: dict of the model's metrics, or None.
         made_by: dict of the settings that made the model, or None.
+        frozen_weights: bool, whether the weights are constants.
 
     Returns:
         JSON-able dict.
@@ -36,6 +37,7 @@ def model_card(name, version, pipeline, signatures, limits, report, metrics=None
         "vocabulary": {"tokens": len(vocabulary), "sha256": digest},
         "parameters": pipeline.model.count_params(),
         "precision": pipeline.model.dtype_policy.name,
+        "frozen_weights": frozen_weights,
         "metrics": metrics or {},
         "made_by": made_by or {},
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -10,6 +10,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
 from kbert.serving.batching import write_batching_parameters
 from kbert.serving.card import model_card, write_card
+from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.limits import ServingLimits
 from kbert.serving.partial_version import partial_version
 from kbert.serving.saved_model_file import set_methods
@@ -24,6 +25,7 @@ def export(
     *,
     layers=None,
     precision=None,
+    frozen_weights=False,
     max_request_bytes=ServingLimits.max_request_bytes,
     max_request_tokens=ServingLimits.max_request_tokens,
     metrics=None,
@@ -49,6 +51,9 @@ def export(
             weights take half the space, and processors with instructions for it answer faster, except to a single short
             text; probabilities and embeddings differ from float32 in the third digit
             (docs/serving.md).
+        frozen_weights: bool, whether the weights are constants in the graph instead of variables: a short text is
+            answered faster on a CPU, but loading takes longer, and every signature that is used has its own copy of the
+            weights in memory (docs/serving.md). At most 2 GB.
         max_request_bytes: limit on the bytes of text in a request, over all strings of all rows.
         max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence length, padding
             included, where a long text has a row for each of its windows and a question one for each choice.
@@ -61,7 +66,7 @@ def export(
     Raises:
         TypeError: not a pipeline.
         ValueError: a version or limit that is not a positive integer; an unknown precision, or one for a quantised
-            model; a model that a stock server would not run (`kbert.audit`).
+            model; frozen weights of more than 2 GB; a model that a stock server would not run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         OSError: the disk is full; the incomplete version is deleted.
 
@@ -80,8 +85,9 @@ def export(
     target = _target(pathlib.Path(directory).absolute(), version)
     limits = ServingLimits(max_request_bytes, max_request_tokens)
     named = signatures(pipeline, layers, limits)
+    freeze = FrozenWeights(pipeline.model.weights).freeze if frozen_weights else lambda function: function
     with explain_full_disk(target, 4 * pipeline.model.count_params()), partial_version(target.parent) as partial:
-        endpoints = {name: (one.function, list(one.inputs.values())) for name, one in named.items()}
+        endpoints = {name: (freeze(one.function), list(one.inputs.values())) for name, one in named.items()}
         write_saved_model(partial, endpoints)
         set_methods(partial, {name: METHODS[one.kind] for name, one in named.items()})
         write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", named)
@@ -89,7 +95,17 @@ def export(
         report = audit(partial)
         report.require_clean()
         while True:
-            card = model_card(target.parent.name, int(target.name), pipeline, named, limits, report, metrics, made_by)
+            card = model_card(
+                target.parent.name,
+                int(target.name),
+                pipeline,
+                named,
+                limits,
+                report,
+                metrics,
+                made_by,
+                frozen_weights=bool(frozen_weights),
+            )
             write_card(partial / "card.json", card)
             if _appears(partial, target):
                 return target

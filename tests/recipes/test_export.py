@@ -34,6 +34,7 @@ def test_versions_and_answers(tmp_path, capsys):
         "max_request_bytes": 2**20,
         "max_request_tokens": 2**17,
         "precision": "float32",
+        "frozen_weights": False,
     }
     manifest = json.loads((tmp_path / "run/model/manifest.json").read_text("utf-8"))
     settings |= {"weights_sha256": manifest["files"]["model.weights.h5"]["sha256"], "run": {}}  # saved by no recipe

@@ -1,0 +1,78 @@
+"""Weights as constants of an exported graph, each once for all of its signatures."""
+
+import functools
+import math
+from collections.abc import Callable
+
+import keras
+
+_MOST_BYTES = 2**31 - 2**26  # what a SavedModel's graph can hold, less 64 MB for all that is not weights
+
+
+class FrozenWeights:
+    """Functions that read a model's weights as constants instead of variables.
+
+    oneDNN, TensorFlow's kernels on CPUs, keeps the packed form of a matrix only where it is a constant; of a variable
+    it packs it for every product anew. Each constant is the result of a function without arguments in the graph's
+    library, which all signatures call, so that it is on the disk once; TensorFlow puts the constant in the place of the
+    call when it loads a signature, in the bodies of its loops too.
+
+    Args:
+        variables: `keras.Variable`s.
+
+    Raises:
+        ValueError: more bytes than a graph can hold.
+
+    Example::
+
+        FrozenWeights(pipeline.model.weights).freeze(pipeline)
+    """
+
+    def __init__(self, variables):
+        needed = sum(_bytes(variable) for variable in variables)
+        if needed > _MOST_BYTES:
+            raise ValueError(
+                f"export: `frozen_weights` go into the graph, which can hold {_MOST_BYTES:,} bytes of them. Received: "
+                f'{needed:,} bytes. Export in precision="bfloat16", or without `frozen_weights`.'
+            )
+        self._constants = {id(variable): _constant(variable) for variable in variables}
+        self._frozen = {}
+
+    def freeze(self, function: Callable) -> Callable:
+        """The function with constants; of the same function, always the same one."""
+        if function not in self._frozen:
+
+            def frozen(*inputs):
+                with _ConstantScope(self._constants):
+                    return function(*inputs)
+
+            self._frozen[function] = frozen
+        return self._frozen[function]
+
+
+class _ConstantScope(keras.StatelessScope):
+    """Within it, variables have the values of functions, each called in the graph that is being traced just then.
+
+    A tensor of the graph around would become an input of a loop's body, where it is no constant.
+    """
+
+    def __init__(self, constants):
+        super().__init__()
+        self.constants = constants
+
+    def get_current_value(self, variable):
+        constant = self.constants.get(id(variable))
+        return super().get_current_value(variable) if constant is None else constant()
+
+
+def _constant(variable):
+    import tensorflow as tf
+
+    value = variable.numpy()
+    return tf.function(functools.partial(tf.constant, value), input_signature=[], autograph=False)
+
+
+def _bytes(variable):
+    import tensorflow as tf
+
+    return math.prod(variable.shape) * tf.as_dtype(variable.dtype).size

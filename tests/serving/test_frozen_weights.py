@@ -1,0 +1,53 @@
+"""Exports whose weights are constants: the same answers, and every weight once in the graph."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kbert
+from kbert.serving.frozen_weights import FrozenWeights
+from kbert.serving.saved_model_file import SavedModelFile
+
+
+@pytest.mark.parametrize("kind", ["encoder", "multiple_choice"])
+def test_answers_are_the_same_and_weights_are_stored_once(served_models, kind, tmp_path):
+    served = served_models[kind]
+    path = kbert.export(served.pipeline, tmp_path / "frozen", frozen_weights=True)
+    assert json.loads((path / "card.json").read_text("utf-8"))["frozen_weights"] is True
+    plain, frozen = SavedModelFile(served.path), SavedModelFile(path)
+    assert frozen.variable_bytes() == 0 < plain.variable_bytes()
+    graphs = [file.path / "saved_model.pb" for file in (plain, frozen)]
+    more = graphs[1].stat().st_size - graphs[0].stat().st_size
+    assert plain.variable_bytes() < more < 1.1 * plain.variable_bytes() + 40_000  # of four signatures, of an encoder
+    columns = {name: tf.constant(values) for name, values in served.columns.items()}
+    loaded = tf.saved_model.load(str(path))
+    for name, expected in ((name, served.loaded[name](**columns)) for name in served.signatures):
+        for key, value in loaded.signatures[name](**columns).items():
+            if value.dtype == tf.string:
+                np.testing.assert_array_equal(value.numpy(), expected[key].numpy(), err_msg=f"{name}: {key}")
+            else:
+                np.testing.assert_allclose(value.numpy(), expected[key].numpy(), atol=1e-5, err_msg=f"{name}: {key}")
+
+
+def test_the_bodies_of_loops_get_no_weights_from_outside(served_models, tmp_path):
+    """A weight that is an input of a loop's body is no constant there, and would be packed for every product."""
+    pipeline = served_models["single"].pipeline
+    path = kbert.export(pipeline, tmp_path / "frozen", precision="bfloat16", frozen_weights=True)
+    model = SavedModelFile(path)
+    loops = [node for node in model.nodes if node.op in ("While", "StatelessWhile")]
+    assert loops and not any(
+        dtype == tf.bfloat16.as_datatype_enum for loop in loops for dtype in loop.attr["T"].list.type
+    )
+    text = tf.constant(["a good film"])
+    answers = tf.saved_model.load(str(path)).signatures["serving_default"](text=text)
+    expected = pipeline.predict(["a good film"], verbose=0)
+    np.testing.assert_allclose(answers["probabilities"].numpy(), expected["probabilities"], atol=0.03)
+
+
+def test_what_a_graph_cannot_hold_is_refused():
+    large = types.SimpleNamespace(shape=(2**20, 600), dtype="float32")
+    with pytest.raises(ValueError, match=r"can hold 2,080,374,784 bytes.*Received: 2,516,582,400 bytes. Export in"):
+        FrozenWeights([large])

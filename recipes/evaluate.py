@@ -23,7 +23,7 @@ import flags
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 COLUMNS = {name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")}
-OTHERS = {name: name for name in ("format", "scheme", "tag_column", "context", "version")}
+OTHERS = {name: name for name in ("format", "scheme", "tag_column", "context", "version", "label_separator")}
 OPTIONS = COLUMNS | OTHERS | {"choices": "choice_columns"}  # of task objects → flags
 
 
@@ -39,6 +39,7 @@ def parse_arguments(argv):
     flags.add_choice_flags(parser)
     flags.add_tag_flags(parser)
     flags.add_stored_flags(parser)
+    add("--label-separator", metavar="CHARS", help="between the labels of a text, of a multi-label classifier")
     add("--context", choices=("document", "sentence"), help="of a tagger (default: document)")
     add("--version", choices=("1.1", "2.0"), help="whose rules score questions (default: as the questions have it)")
     shared = ("output", "batch-size", "strategy", "logical-cpus", "precision", "json", "overwrite")

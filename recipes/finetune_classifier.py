@@ -6,7 +6,8 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
     python recipes/finetune_classifier.py --train pairs.tsv --text-column a --text-pair-column b --label-column same \\
         --init runs/tiny --output runs/pairs --dry-run
 
-The table is .csv, .tsv (without quoting) or .jsonl. --regression: labels are numbers. --window-pooling: long texts
+The table is .csv, .tsv (without quoting) or .jsonl. --regression: labels are numbers. --label-separator '|': a text
+has any number of labels, as funny|sad. --window-pooling: long texts
 are split into windows for training, and their answer is the mean (or max) over their windows. After each epoch the
 model is scored on --dev, and the best weights are kept. The paper chooses on dev among batches of 16 and 32, learning
 rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run resumes when the same command is given again.
@@ -26,6 +27,8 @@ def parse_arguments(argv):
     add("--text-column", metavar="NAME", required=True, help="column of the text")
     add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     add("--label-column", metavar="NAME", required=True, help="column of the label")
+    separator = "between the labels of a text, which then may have several or none, such as '|' (default: it has one)"
+    add("--label-separator", metavar="CHARS", help=separator)
     add("--regression", action="store_true", help="labels are numbers (squared error)")
     add("--window-pooling", choices=("mean", "max"), help="cut long texts into windows (default: truncate)")
     add("--doc-stride", metavar="N", type=positive_int, default=128, help="with --window-pooling (default: 128 tokens)")
@@ -33,6 +36,8 @@ def parse_arguments(argv):
     args = parser.parse_args(argv)
     if args.window_pooling and args.text_pair_column:
         parser.error("--window-pooling is for single texts: do not give --text-pair-column")
+    if args.label_separator is not None and args.regression:
+        parser.error("--label-separator is for labels: do not give --regression")
     return args
 
 
@@ -40,12 +45,14 @@ def read(args):
     """The task and its examples."""
     import kbert
 
+    options = {"label_separator": args.label_separator} if args.label_separator is not None else {}
     task = (kbert.tasks.Regression if args.regression else kbert.tasks.Classification)(
         text=args.text_column,
         label=args.label_column,
         text_pair=args.text_pair_column,
         window_pooling=args.window_pooling,
         doc_stride=args.doc_stride,
+        **options,
     )
     return task, *read_train_and_dev(args, task)
 

@@ -123,7 +123,7 @@ class Finetuning:
         name, length = self.task.name, options.sequence_length
         if isinstance(self._source, BertModel | Pipeline):
             model, tokenizer = model_of_task(self._source, name, settings, options)
-            fields = {k: v for k, v in settings.items() if k != "num_labels"}
+            fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
             fields |= {} if length is None else {"sequence_length": length}
         else:
             overrides = dict(settings) | ({} if length is None else {"sequence_length": length})

@@ -18,7 +18,7 @@ def model_of_task(source, task, settings, options):
         (model, `BertTokenizer` or None): the given model itself where it is the task's already.
 
     Raises:
-        ValueError: options that need a source to load, a multi-label classifier.
+        ValueError: options that need a source to load; a multi-label classifier for a task with one label a text.
     """
     model = source.model if isinstance(source, Pipeline) else source
     tokenizer = source.tokenizer if isinstance(source, Pipeline) else model.pretrained and model.pretrained.tokenizer
@@ -26,12 +26,14 @@ def model_of_task(source, task, settings, options):
         raise ValueError(
             "finetune: `random_weights`, `dropout` and `bilstm` need a source that is loaded. Received: a model"
         )
-    if getattr(model, "multi_label", False):
+    is_multi_label, wanted = getattr(model, "multi_label", False), settings.get("multi_label", False)
+    if is_multi_label and not wanted:
         raise ValueError(
-            "finetune: expected a model with one label a text. Received: a multi-label classifier; train it by "
-            "`pipeline.fit(texts, labels)`"
+            "finetune: expected a model with one label a text. Received: a multi-label classifier, which takes "
+            "kbert.tasks.Classification(label_separator=...), or `pipeline.fit(texts, labels)`"
         )
-    if model.task == task and getattr(model, "num_labels", None) == settings.get("num_labels"):
+    is_same = getattr(model, "num_labels", None) == settings.get("num_labels") and is_multi_label == wanted
+    if model.task == task and is_same:
         return model, tokenizer
     encoder = model if model.task == "encoder" else model.encoder
     arguments = {n: settings[n] for n in ModelDescription.argument_names(task) if n in settings}

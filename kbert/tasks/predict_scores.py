@@ -24,7 +24,7 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
         static: keep every batch at the preprocessor's length, as a TPU needs it.
 
     Returns:
-        float64: probabilities [n, N] or [n, C], or scores [n].
+        float64: probabilities [n, N] or [n, C], of a multi-label classifier each by itself; or scores [n].
 
     Raises:
         FloatingPointError: scores that are infinite or NaN.
@@ -40,6 +40,8 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     outputs = model.predict(data, verbose=0, callbacks=[PredictionProgress(len(order), batch_size)])
     scores = np.asarray(outputs["score" if model.task == "regression" else "logits"])[place].astype("float64")
     check_scores(scores)
+    if getattr(model, "multi_label", False):
+        return 1.0 / (1.0 + np.exp(-np.clip(scores, -700, 700)))
     return scores if model.task == "regression" else softmax(scores)
 
 

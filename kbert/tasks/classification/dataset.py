@@ -6,9 +6,9 @@ Shapes: B batch, S sequence.
 import numpy as np
 import tensorflow as tf
 
-from kbert.optim.cross_entropy import check_labels
 from kbert.preprocessing.buckets import trim_padding
 from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.classification.labels import check_label_numbers
 from kbert.tasks.epoch_permutation import row_batches
 
 
@@ -49,8 +49,8 @@ def training_dataset(
 
     Returns:
         tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
-        [B, S]; labels ``{"logits": int32 [B]}``, or for regression ``{"score": float32 [B]}``; weights under the same
-        key.
+        [B, S]; labels ``{"logits": int32 [B]}``, of several labels a text [B, N], or for regression ``{"score": float32
+        [B]}``; weights under the same key.
 
     Example::
 
@@ -58,7 +58,7 @@ def training_dataset(
         model.fit(data, steps_per_epoch=training_steps(len(examples), 32, epochs=3))
     """
     if num_labels is not None:
-        check_labels(examples.labels, num_labels)
+        check_label_numbers(examples.labels, num_labels)
 
     sizes = token_counts(examples, preprocessor) if group_by_length else None
     rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
@@ -75,10 +75,14 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray 
         examples: with the model's labels.
 
     Raises:
-        ValueError: a model without labels, or a label that it does not have.
+        ValueError: a model without labels, or a label that it does not have; texts with several labels.
     """
     if class_weight is None:
         return None
+    if examples.labels.ndim == 2:
+        raise ValueError(
+            f"`class_weight` is for texts with one label each. Received: {class_weight} for several labels"
+        )
     names = [str(name) for name in getattr(pipeline.answers, "labels", ())]
     if class_weight == "balanced" and names:
         counts = np.bincount(examples.labels, minlength=len(names))

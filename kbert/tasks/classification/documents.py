@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.optim.cross_entropy import check_labels
 from kbert.preprocessing.buckets import longest_first, text_sizes
 from kbert.tasks.classification.evaluation import compare
 from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.classification.labels import check_label_numbers
 from kbert.tasks.window_store import WindowStore
 from kbert.training.progress import PredictionProgress
 
@@ -27,8 +27,8 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
         num_labels: N of the model. If given, labels outside [0, N) are an error.
 
     Returns:
-        (`WindowStore`, {"logits": int32 [W]} or, for regression, {"score": float32 [W]}), for
-        `kbert.tasks.span.dataset.window_dataset`.
+        (`WindowStore`, {"logits": int32 [W], of several labels a text [W, N]} or, for regression, {"score": float32
+        [W]}), for `kbert.tasks.span.dataset.window_dataset`.
 
     Example::
 
@@ -36,7 +36,7 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
         model.fit(window_dataset(store, labels, batch_size=32), steps_per_epoch=1000)
     """
     if num_labels is not None:
-        check_labels(examples.labels, num_labels)
+        check_label_numbers(examples.labels, num_labels)
     texts = examples.texts
     chunks = (list(texts[n : n + _TEXTS]) for n in range(0, len(texts), _TEXTS))
     store = WindowStore.from_batches(
@@ -62,4 +62,5 @@ def evaluate_documents(
     texts = [examples.texts[i] for i in order]
     answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
     scores = answers["score" if examples.regression else "probabilities"].astype("float64")[place]
-    return compare(examples, np.asarray(scores), metrics), np.asarray(scores)
+    thresholds = getattr(pipeline.answers, "thresholds", None)
+    return compare(examples, np.asarray(scores), metrics, thresholds), np.asarray(scores)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.optim.cross_entropy import check_labels
 from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.classification.labels import check_label_numbers
 from kbert.tasks.classification.metrics import METRICS, mean_squared_error
 from kbert.tasks.predict_scores import predict_scores
 
@@ -21,6 +21,7 @@ def evaluate(
     *,
     batch_size: int = 32,
     static: bool = False,
+    thresholds: Sequence[float] | None = None,
 ) -> tuple[dict, np.ndarray]:
     """Scores the predictions for all examples.
 
@@ -30,6 +31,7 @@ def evaluate(
         examples: `LabelledText`, or `LabelledChoices` for multiple choice.
         metrics: names of `kbert.tasks.classification.metrics.METRICS`.
         batch_size, static: see `predict_scores`; no metric depends on them.
+        thresholds: of `compare`.
 
     Returns:
         (``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, the result of `predict_scores`).
@@ -42,18 +44,20 @@ def evaluate(
         evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])[0]  # {"examples": 872, …}
     """
     if model.task == "classification":  # before the work of predicting
-        check_labels(examples.labels, model.num_labels)
+        check_label_numbers(examples.labels, model.num_labels)
     scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
-    return compare(examples, scores, metrics), scores
+    return compare(examples, scores, metrics, thresholds), scores
 
 
-def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str]) -> dict:
+def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], thresholds=None) -> dict:
     """The scores of `evaluate`, from existing predictions: of one model, or the mean of several.
 
     Args:
         examples: with n labels.
         scores: probabilities [n, N], or for regression [n].
         metrics: names of `kbert.tasks.classification.metrics.METRICS`.
+        thresholds: where a text may have several labels, floats [N] that the probability of one that is on exceeds;
+            None: 0.5.
 
     Raises:
         ValueError: a label that is not in [0, N).
@@ -61,8 +65,13 @@ def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str]) 
     labels = examples.labels
     if examples.regression:
         loss, predictions = mean_squared_error(labels, scores), scores
+    elif labels.ndim == 2:
+        check_label_numbers(labels, scores.shape[-1])
+        likelihoods = np.where(labels == 1, scores, 1.0 - scores)
+        loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
+        predictions = (scores > (0.5 if thresholds is None else np.asarray(thresholds))).astype("int32")
     else:
-        check_labels(labels, scores.shape[-1])
+        check_label_numbers(examples.labels, scores.shape[-1])
         likelihoods = scores[np.arange(len(labels)), labels]
         loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
         predictions = np.argmax(scores, axis=-1)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.tasks.classification.labels import label_ids, label_scores
+from kbert.tasks.classification.labels import label_ids, label_scores, label_sets
 from kbert.tasks.examples import Examples
 from kbert.tasks.table import Table
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LabelledText(Examples):
-    """Texts, or pairs of texts, with a label each.
+    """Texts, or pairs of texts, with a label each, or with any number of labels each.
 
     Raises:
         ValueError: different numbers of texts and labels, no texts, an invalid label.
@@ -24,7 +24,8 @@ class LabelledText(Examples):
     """
 
     texts: Sequence[str]
-    labels: np.ndarray  # [examples]: int32 index into the label list, or float32 score
+    # [examples]: int32 index into the label list, or float32 score; several labels: int32 [examples, labels], 0 and 1
+    labels: np.ndarray
     text_pairs: Sequence[str] | None = None
     skipped: int = 0  # rows of the file that were skipped
     label_names: Sequence[str] | None = None  # the label list; None: scores, or indices into the model's
@@ -40,6 +41,8 @@ class LabelledText(Examples):
                 "Expected as many texts, text pairs and labels, at least one. "
                 f"Received: {len(self.texts)}, {len(pairs)} and {len(self.labels)}"
             )
+        if self.multi_label and not np.isin(self.labels, (0, 1)).all():
+            raise ValueError("Expected a label of an example to be on or off, 1 or 0. Received: other numbers")
         wrong = np.flatnonzero(~np.isfinite(self.labels) if self.regression else self.labels < 0)
         if wrong.size:
             expected = "a finite number" if self.regression else "an index into the label list, from 0"
@@ -62,8 +65,15 @@ class LabelledText(Examples):
         """Whether the labels are numbers instead of classes."""
         return not np.issubdtype(self.labels.dtype, np.integer)
 
-    def baseline(self) -> float:
-        """The index of the most frequent label; for regression the mean."""
+    @property
+    def multi_label(self) -> bool:
+        """Whether a text may have several labels, or none."""
+        return self.labels.ndim == 2
+
+    def baseline(self) -> float | np.ndarray:
+        """The index of the most frequent label; for regression the mean; of several labels those of most texts, [N]."""
+        if self.multi_label:
+            return (self.labels.mean(axis=0) > 0.5).astype("int32")
         return float(self.labels.mean()) if self.regression else int(np.bincount(self.labels).argmax())
 
     def with_labels(self, names: Sequence[str]) -> "LabelledText":
@@ -75,6 +85,8 @@ class LabelledText(Examples):
         if self.regression or self.label_names is None or list(self.label_names) == list(names):
             return self
         index = {name: n for n, name in enumerate(names)}
+        if self.multi_label:
+            return self._with_label_columns(index, tuple(names))
         new = np.array([index.get(name, -1) for name in self.label_names], "int32")[self.labels]
         if (unknown := np.flatnonzero(new < 0)).size:
             row = int(unknown[0])
@@ -84,6 +96,16 @@ class LabelledText(Examples):
             )
         return dataclasses.replace(self, labels=new, label_names=tuple(names))
 
+    def _with_label_columns(self, index, names):
+        new = np.zeros((len(self.labels), len(names)), "int32")
+        for column, name in zip(self.labels.T, self.label_names, strict=True):
+            if name not in index and column.any():
+                row = int(np.flatnonzero(column)[0])
+                raise ValueError(f"{self.where(row)}: expected labels of {list(names)}. Received: {name!r}")
+            if name in index:
+                new[:, index[name]] = column
+        return dataclasses.replace(self, labels=new, label_names=names)
+
 
 def from_table(
     table: Table,
@@ -92,6 +114,7 @@ def from_table(
     label: str,
     text_pair: str | None = None,
     labels: Sequence[str] | None = None,
+    separator: str | None = None,
     score_range=(-np.inf, np.inf),
 ) -> LabelledText:
     """The labelled texts of a table's columns.
@@ -100,6 +123,7 @@ def from_table(
         table: what `read_table` gave.
         text, text_pair, label: names of columns.
         labels: the label list; None for regression, if the label column holds numbers in `score_range`.
+        separator: between the labels of a text, where it may have several; None: it has one.
 
     Raises:
         ValueError: a label that is not in the list, or not a number in the range; texts that are all empty; the message
@@ -114,6 +138,8 @@ def from_table(
         )
     if labels is None:
         targets = label_scores(table, label, *score_range)
+    elif separator is not None:
+        targets = label_sets(table, label, labels, separator)
     else:
         targets = label_ids(table, label, labels)
     return LabelledText(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from kbert.optim.cross_entropy import check_labels
 from kbert.tasks.table import Table
 
 
@@ -51,6 +52,40 @@ def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
             raise ValueError(f"{table.where(row)}: expected {column!r} to be one of {shown}. Received: {value!r}")
         ids[row] = index[value]
     return ids
+
+
+def split_labels(values: Iterable[str], separator: str) -> list[list[str]]:
+    """The labels in each cell of a column that holds several; of an empty cell none.
+
+    Example::
+
+        split_labels(["funny|sad", "", "sad"], "|")  # [["funny", "sad"], [], ["sad"]]
+    """
+    return [[label.strip() for label in value.split(separator) if label.strip()] for value in values]
+
+
+def label_sets(table: Table, column: str, labels: Sequence[str], separator: str) -> np.ndarray:
+    """Which of `labels` each row has, int32 [rows, labels] of 0 and 1.
+
+    Raises:
+        ValueError: an unknown label; the message names file and line.
+    """
+    index = {label: i for i, label in enumerate(labels)}
+    is_on = np.zeros((len(table.lines), len(labels)), "int32")
+    for row, found in enumerate(split_labels(table[column], separator)):
+        if unknown := [label for label in found if label not in index]:
+            shown = list(labels) if len(labels) <= 20 else [*labels[:20], "…"]
+            raise ValueError(f"{table.where(row)}: expected {column!r} to hold labels of {shown}. Received: {unknown}")
+        is_on[row, [index[label] for label in found]] = 1
+    return is_on
+
+
+def check_label_numbers(labels: np.ndarray, num_labels: int) -> None:
+    """Raises a ValueError unless class numbers [n], or labels that are on or off [n, N], are those of N labels."""
+    if labels.ndim == 1:
+        check_labels(labels, num_labels)
+    elif labels.shape[1] != num_labels:
+        raise ValueError(f"Expected examples with {num_labels} labels. Received: {labels.shape[1]}")
 
 
 def check_labels_given(table: Table, column: str) -> None:

@@ -22,10 +22,24 @@ def f1(labels, predictions, positive: int = 1) -> float:
 
 
 def macro_f1(labels, predictions) -> float:
-    """Mean F1 over the classes that occur in either series."""
+    """Mean F1 over the classes that occur in either series; of several labels a row, [n, N], over the labels."""
+    if np.ndim(labels) == 2:
+        return float(
+            np.mean([f1(*column) for column in zip(np.transpose(labels), np.transpose(predictions), strict=True)])
+        )
     labels, predictions = _same_length(labels, predictions)
     classes = np.union1d(labels, predictions)
     return float(np.mean([f1(labels, predictions, c) for c in classes]))
+
+
+def micro_f1(labels, predictions) -> float:
+    """F1 of all decisions together, of several labels a row: [n, N] of 0 and 1."""
+    return f1(np.ravel(labels), np.ravel(predictions))
+
+
+def subset_accuracy(labels, predictions) -> float:
+    """Share of rows [n, N] whose labels are all right."""
+    return float(np.mean(np.all(np.equal(labels, predictions), axis=1)))
 
 
 def matthews(labels, predictions) -> float:
@@ -57,9 +71,11 @@ def mean_squared_error(labels, predictions) -> float:
     return float(np.mean((labels - predictions) ** 2))
 
 
-METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)}
+_OF_SERIES = (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)
+METRICS = {f.__name__: f for f in (*_OF_SERIES, micro_f1, subset_accuracy)}
 OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names its official ones
     "classification": ("accuracy", "macro_f1", "matthews"),
+    "multi_label": ("micro_f1", "macro_f1", "subset_accuracy"),
     "regression": ("pearson", "spearman"),
 }
 

@@ -5,14 +5,14 @@ import dataclasses
 from kbert.inspection.examples.label_views import label_views
 from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import LabelledText, from_table
-from kbert.tasks.classification.labels import check_labels_given, distinct_labels, learn_labels
+from kbert.tasks.classification.labels import check_labels_given, distinct_labels, learn_labels, split_labels
 from kbert.tasks.classification.metrics import OWN_METRICS
 from kbert.tasks.classification.text_task import TextTask
 
 
 @dataclasses.dataclass(frozen=True)
 class Classification(TextTask):
-    """One of several labels for each text, as section 4.1 of the paper.
+    """One of several labels for each text, as section 4.1 of the paper; or any number of them.
 
     Args:
         text, label: names of the columns of a table.
@@ -21,9 +21,11 @@ class Classification(TextTask):
             None: they are truncated.
         doc_stride: with `window_pooling`, tokens from one window to the next.
         metrics: names of `kbert.tasks.classification.metrics.METRICS`; the first chooses the best epoch.
+        label_separator: what stands between the labels of a text that may have several, or none, such as ``"|"``: each
+            label is then on or off by itself (``BertClassifier(multi_label=True)``). None: a text has one label.
 
     Raises:
-        ValueError: `window_pooling` of pairs.
+        ValueError: `window_pooling` of pairs, an empty `label_separator`.
 
     Example::
 
@@ -31,16 +33,36 @@ class Classification(TextTask):
         train, dev = task.read("reviews.csv").split(0.1)
     """
 
-    metrics: tuple[str, ...] = OWN_METRICS["classification"]
+    metrics: tuple[str, ...] | None = None
+    label_separator: str | None = None
 
     name = "classification"
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.label_separator == "":
+            raise ValueError("Classification: `label_separator` must not be empty. Received: ''")
+        if self.metrics is None:
+            own = OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
+            object.__setattr__(self, "metrics", own)
+
     def _from_table(self, table):
+        columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        if self.label_separator is not None:
+            found = split_labels(table[self.label], self.label_separator)
+            labels = distinct_labels(label for some in found for label in some)
+            return from_table(table, **columns, labels=labels, separator=self.label_separator)
         check_labels_given(table, self.label)
-        labels = distinct_labels(table[self.label])
-        return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label, labels=labels)
+        return from_table(table, **columns, labels=distinct_labels(table[self.label]))
 
     def settings(self, train):
+        if train.multi_label:
+            labels = list(train.label_names or map(str, range(train.labels.shape[1])))
+            if not labels:
+                raise ValueError(
+                    f"{train.path or 'the examples'}: expected a text with a label. Received: none has one"
+                )
+            return super().settings(train) | {"labels": labels, "num_labels": len(labels), "multi_label": True}
         names = train.label_names or [str(n) for n in range(int(train.labels.max()) + 1)]
         labels = learn_labels(names) if not train.label_names else _at_least_two(list(names))
         return super().settings(train) | {"labels": labels, "num_labels": len(labels)}

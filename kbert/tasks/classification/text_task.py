@@ -83,7 +83,13 @@ class TextTask(Task):
             scores, predictions = evaluate_documents(pipeline, examples, self.metrics, batch_size=batch_size)
         else:
             scores, predictions = evaluate(
-                pipeline.model, pipeline.preprocessor, examples, self.metrics, batch_size=batch_size, static=static
+                pipeline.model,
+                pipeline.preprocessor,
+                examples,
+                self.metrics,
+                batch_size=batch_size,
+                static=static,
+                thresholds=getattr(pipeline.answers, "thresholds", None),
             )
         return Evaluation(scores, predictions, show=lambda: self._views(pipeline, examples, predictions))
 
@@ -92,5 +98,5 @@ class TextTask(Task):
         return []
 
     def baseline_scores(self, answer, examples) -> dict[str, float]:
-        answers = np.full(len(examples), answer)
+        answers = np.broadcast_to(answer, examples.labels.shape)
         return {name: METRICS[name](examples.labels, answers) for name in self.metrics}

@@ -143,10 +143,6 @@ def pretraining_dataset(
         if not 0 <= value <= 1:
             raise ValueError(f"`{name}` must be in [0, 1]. Received: {value!r}")
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
-    if packed and data_service is not None:
-        raise ValueError(
-            "`data_service` makes plain rows alone: Python assigns pairs to packed ones. Received: packed=True"
-        )
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is of packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
     rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
@@ -161,7 +157,7 @@ def pretraining_dataset(
     parts = num_parts or default_num_parts(sequence_length)
 
     def find_rows(table):
-        return row_of_pairs(masking, table, sequence_length, parts, next_sentence)
+        return row_of_pairs(masking, table, sequence_length, parts, next_sentence, in_graph=data_service is not None)
 
     def visit(epoch):
         return epoch if dupe_factor is None else epoch % dupe_factor

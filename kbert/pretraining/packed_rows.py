@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from kbert.pretraining.pairs import PairTable
 from kbert.pretraining.part_assignment import assign_rows
+from kbert.pretraining.part_assignment_in_graph import assign_rows_in_graph
 from kbert.pretraining.plain_rows import mask_pairs
 from kbert.stateless_random import permutation
 
@@ -18,14 +19,18 @@ def default_num_parts(sequence_length):
     return max(_FEWEST, sequence_length // _TOKENS_PER_PART)
 
 
-def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True):
+def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True, in_graph=False):
     """The row that each pair of a pool goes into, int32 [p]; needs the lengths of the pairs alone.
 
     Args:
         masking, table, sequence_length, next_sentence: as of `kbert.pretraining.plain_rows.plain_rows`.
         num_parts: K.
+        in_graph: bool, whether no Python may run; it takes longer.
     """
     lengths = _part_lengths(table, next_sentence)
+    if in_graph:
+        masks = masking.most_masks(lengths)
+        return assign_rows_in_graph(lengths, masks, sequence_length, masking.max_predictions, num_parts)
 
     def assign(lengths, masks):
         return assign_rows(lengths, masks, sequence_length, masking.max_predictions, num_parts)

@@ -13,13 +13,13 @@ from kbert.pretraining.dataset import pretraining_dataset
 SETTINGS = {"batch_size": 4, "sequence_length": 24, "max_predictions": 4, "seed": 3}
 
 
-def test_the_batches_of_a_service_are_the_trainers_own(records, tokenizer):
+@pytest.mark.parametrize("rows", [{}, {"packed": True, "sequence_length": 64, "max_predictions": 10}])
+def test_the_batches_of_a_service_are_the_trainers_own(records, tokenizer, rows):
     service = DataService(host="localhost")
     for start_step in (0, 30):
-        own = pretraining_dataset(records, tokenizer, **SETTINGS, start_step=start_step, batches=5)
-        served = pretraining_dataset(
-            records, tokenizer, **SETTINGS, start_step=start_step, batches=5, data_service=service.address
-        )
+        settings = {**SETTINGS, **rows, "start_step": start_step, "batches": 5}
+        own = pretraining_dataset(records, tokenizer, **settings)
+        served = pretraining_dataset(records, tokenizer, **settings, data_service=service.address)
         assert served.element_spec == own.element_spec
         number = 0
         for expected, found in zip(own.as_numpy_iterator(), served.as_numpy_iterator(), strict=True):

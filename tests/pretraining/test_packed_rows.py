@@ -179,7 +179,6 @@ def test_real_shares_of_records_are_those_of_a_shard(records, tokenizer):
 def test_bad_arguments(records, tokenizer):
     for options, message in (
         ({"packed": True, "num_parts": 0}, "`num_parts` must be at least 1. Received: 0"),
-        ({"packed": True, "data_service": "localhost:1"}, "`data_service` makes plain rows alone"),
         ({"num_parts": 4}, "`num_parts` is of packed rows. Received: num_parts=4, packed=False"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from kbert.pretraining.part_assignment import assign_rows
+from kbert.pretraining.part_assignment_in_graph import assign_rows_in_graph
+
+in_one_graph = tf.function(assign_rows_in_graph, autograph=False)
 
 
 def best_fit(lengths, masks, sequence_length, max_predictions, num_parts):
@@ -31,6 +35,10 @@ def test_limits_and_number_of_rows(sequence_length, max_predictions, num_parts, 
     assert np.bincount(rows).max() <= num_parts
     expected = best_fit(lengths, masks, sequence_length, max_predictions, num_parts)
     assert abs(rows.max() + 1 - expected) <= 0.01 * expected  # equal spaces are not taken in the same order
+    in_graph = in_one_graph(
+        *(some.astype("int32") for some in (lengths, masks)), sequence_length, max_predictions, num_parts
+    )
+    np.testing.assert_array_equal(in_graph, rows)
     shuffled = np.random.default_rng(0).permutation(700)
     again = assign_rows(lengths[shuffled], masks[shuffled], sequence_length, max_predictions, num_parts)
     assert again.max() == rows.max()  # so that counting rows needs no order
@@ -43,3 +51,5 @@ def test_by_hand():
     assert assign_rows([8, 8], [1, 1], 8, 1, 1).tolist() == [0, 1]
     assert assign_rows([7, 6, 2, 1], [1] * 4, 8, 9, 9).tolist() == [0, 1, 1, 0]  # the least space that is enough
     assert assign_rows([], [], 8, 2, 2).tolist() == []
+    empty = tf.zeros([0], tf.int32)
+    assert assign_rows_in_graph(empty, empty, 8, 2, 2).numpy().tolist() == []

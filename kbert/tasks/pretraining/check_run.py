@@ -28,9 +28,8 @@ def check_run(settings, hardware, log_every, data_service) -> None:
             "pretrain: --log-every (by default the divisor of --checkpoint-every nearest to 100) must be a multiple of "
             f"--steps-per-execution. Received: {log_every} and {settings.steps_per_execution}"
         )
-    if data_service is not None and (settings.packed or not settings.reads_records):
-        what = "packed rows" if settings.packed else "text"
-        raise ValueError(f"pretrain: a data service makes plain rows of records. Received: data_service, and {what}")
+    if data_service is not None and not settings.reads_records:
+        raise ValueError("pretrain: a data service makes rows of records. Received: data_service, and text")
     for stage in settings.stages():
         for rows in (stage.batch_size, stage.phase.batch_size):  # of training, and of evaluation
             check_divides(rows)

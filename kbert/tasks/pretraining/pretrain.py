@@ -118,8 +118,8 @@ def pretrain(
         position_embedding: of new weights, "learned" (the default) or "sinusoidal", as in the Transformer.
         dropout: float, instead of 0.1.
         packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
-            and less time where pairs are short. None: where it leaves out a twentieth of the rows, and not with
-            `data_service`. The model of the run is for plain rows in any case.
+            and less time where pairs are short. None: where it leaves out a twentieth of the rows. The model of the run
+            is for plain rows in any case.
         held_out: float, the share of a corpus' documents that are only for evaluation; records have their own.
         evaluation_batches: int.
         seed: int, decides new weights, dropout, pairs, masks and order.

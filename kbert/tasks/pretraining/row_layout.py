@@ -8,21 +8,18 @@ _LOGGER = logging.getLogger("kbert")
 _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
 
 
-def choose_packing(settings, tokenizer, data_service=None):
+def choose_packing(settings, tokenizer):
     """The settings with `packed` decided: if nothing was given, by `packing_pays`.
 
     Args:
         settings: `PretrainingSettings`.
         tokenizer: `kbert.BertTokenizer`.
-        data_service: of `pretraining_dataset`, which cannot pack rows, or None.
 
     Raises:
         ValueError: as `pretraining_dataset`.
     """
     if settings.packed is not None:
         return settings
-    if data_service is not None:
-        return settings.with_packing(False)
     names = ("next_sentence", "random_next_rate", "mask_rate", "left_to_right")
     objective = {name: value for name, value in settings.objective().items() if name in names}
     pays = packing_pays(

@@ -68,7 +68,7 @@ def run_pretraining(
     check_run(settings, hardware, log_every, data_service)
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
-    settings = choose_packing(settings, tokenizer, data_service)
+    settings = choose_packing(settings, tokenizer)
     with hardware.scope():
         trained = model_of_rows(model, settings)
     for block in model.encoder.blocks:

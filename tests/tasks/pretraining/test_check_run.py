@@ -45,8 +45,7 @@ def test_what_goes_together():
             None,
             "--log-every .*a multiple of --steps-per-execution. Received: 100 and 8",
         ),
-        ({"packed": True}, ONE, "host:1", "plain rows of records. Received: data_service, and packed rows"),
-        ({}, ONE, "host:1", "plain rows of records. Received: data_service, and text"),
+        ({}, ONE, "host:1", "makes rows of records. Received: data_service, and text"),
         (
             {"steps": None, "hours": 1.0},
             dataclasses.replace(TWO, name="multiworker"),

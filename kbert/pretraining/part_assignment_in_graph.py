@@ -70,7 +70,7 @@ def assign_rows_in_graph(lengths, masks, sequence_length, max_predictions, num_p
         lambda first, *_: first < parts,
         place,
         state,
-        shape_invariants=[tf.TensorShape([])] * 5 + [tf.TensorShape([None])] * 5,
+        shape_invariants=(*[tf.TensorShape([])] * 5, *[tf.TensorShape([None])] * 5),
         parallel_iterations=1,
     )
     return tf.scatter_nd(order[:, tf.newaxis], done[5], [parts])

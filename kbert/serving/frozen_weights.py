@@ -1,6 +1,5 @@
 """Weights as constants of an exported graph, each once for all of its signatures."""
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -69,7 +68,11 @@ def _constant(variable):
     import tensorflow as tf
 
     value = variable.numpy()
-    return tf.function(functools.partial(tf.constant, value), input_signature=[], autograph=False)
+
+    def weight():
+        return tf.constant(value)
+
+    return tf.function(weight, input_signature=[], autograph=False)
 
 
 def _bytes(variable):

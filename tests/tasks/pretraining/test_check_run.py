@@ -74,4 +74,6 @@ def test_on_jax_all_batches_are_checked_and_the_clock_is_refused(monkeypatch):
 def test_nothing_is_left_behind(tmp_path):
     with pytest.raises(ValueError, match="--steps-per-execution"):
         kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=8, steps_per_execution=8, output=tmp_path / "run")
+    with pytest.raises(ValueError, match="`xla` must be one of .* Received: 'maybe'"):
+        kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=8, xla="maybe", output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

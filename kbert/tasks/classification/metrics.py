@@ -24,6 +24,7 @@ def f1(labels, predictions, positive: int = 1) -> float:
 def macro_f1(labels, predictions) -> float:
     """Mean F1 over the classes that occur in either series; of several labels a row, [n, N], over the labels."""
     if np.ndim(labels) == 2:
+        labels, predictions = _same_tables(labels, predictions)
         return float(
             np.mean([f1(*column) for column in zip(np.transpose(labels), np.transpose(predictions), strict=True)])
         )
@@ -34,12 +35,14 @@ def macro_f1(labels, predictions) -> float:
 
 def micro_f1(labels, predictions) -> float:
     """F1 of all decisions together, of several labels a row: [n, N] of 0 and 1."""
-    return f1(np.ravel(labels), np.ravel(predictions))
+    labels, predictions = _same_tables(labels, predictions)
+    return f1(labels.ravel(), predictions.ravel())
 
 
 def subset_accuracy(labels, predictions) -> float:
     """Share of rows [n, N] whose labels are all right."""
-    return float(np.mean(np.all(np.equal(labels, predictions), axis=1)))
+    labels, predictions = _same_tables(labels, predictions)
+    return float(np.mean(np.all(labels == predictions, axis=1)))
 
 
 def matthews(labels, predictions) -> float:
@@ -96,6 +99,16 @@ def _same_length(labels, predictions):
     if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
         raise ValueError(
             "A metric compares two series of the same length, at least 1. "
+            f"Received: shapes {labels.shape} and {predictions.shape}"
+        )
+    return labels, predictions
+
+
+def _same_tables(labels, predictions):
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if labels.ndim != 2 or labels.shape != predictions.shape or not labels.size:
+        raise ValueError(
+            "A metric of several labels compares two tables [n, N] of the same length, at least 1. "
             f"Received: shapes {labels.shape} and {predictions.shape}"
         )
     return labels, predictions

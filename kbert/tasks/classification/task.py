@@ -71,6 +71,8 @@ class Classification(TextTask):
         return examples.with_labels(settings["labels"]) if settings.get("labels") else examples
 
     def _views(self, pipeline, examples, predictions):
+        if examples.multi_label:
+            return []  # all of them are of one label a text
         names = [str(label) for label in pipeline.answers.labels]
         return label_views(predictions, examples.labels, names, *example_columns(examples))
 

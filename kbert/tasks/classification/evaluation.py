@@ -9,7 +9,7 @@ import numpy as np
 
 from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.classification.labels import check_label_numbers
-from kbert.tasks.classification.metrics import METRICS, mean_squared_error
+from kbert.tasks.classification.metrics import mean_squared_error, metrics_of
 from kbert.tasks.predict_scores import predict_scores
 
 
@@ -75,4 +75,8 @@ def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], 
         likelihoods = scores[np.arange(len(labels)), labels]
         loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
         predictions = np.argmax(scores, axis=-1)
-    return {"examples": len(examples), "loss": loss, **{name: METRICS[name](labels, predictions) for name in metrics}}
+    return {
+        "examples": len(examples),
+        "loss": loss,
+        **{name: metrics_of(labels)[name](labels, predictions) for name in metrics},
+    }

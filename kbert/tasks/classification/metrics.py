@@ -22,27 +22,10 @@ def f1(labels, predictions, positive: int = 1) -> float:
 
 
 def macro_f1(labels, predictions) -> float:
-    """Mean F1 over the classes that occur in either series; of several labels a row, [n, N], over the labels."""
-    if np.ndim(labels) == 2:
-        labels, predictions = _same_tables(labels, predictions)
-        return float(
-            np.mean([f1(*column) for column in zip(np.transpose(labels), np.transpose(predictions), strict=True)])
-        )
+    """Mean F1 over the classes that occur in either series."""
     labels, predictions = _same_length(labels, predictions)
     classes = np.union1d(labels, predictions)
     return float(np.mean([f1(labels, predictions, c) for c in classes]))
-
-
-def micro_f1(labels, predictions) -> float:
-    """F1 of all decisions together, of several labels a row: [n, N] of 0 and 1."""
-    labels, predictions = _same_tables(labels, predictions)
-    return f1(labels.ravel(), predictions.ravel())
-
-
-def subset_accuracy(labels, predictions) -> float:
-    """Share of rows [n, N] whose labels are all right."""
-    labels, predictions = _same_tables(labels, predictions)
-    return float(np.mean(np.all(labels == predictions, axis=1)))
 
 
 def matthews(labels, predictions) -> float:
@@ -74,13 +57,36 @@ def mean_squared_error(labels, predictions) -> float:
     return float(np.mean((labels - predictions) ** 2))
 
 
-_OF_SERIES = (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)
-METRICS = {f.__name__: f for f in (*_OF_SERIES, micro_f1, subset_accuracy)}
+METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)}
 OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names its official ones
     "classification": ("accuracy", "macro_f1", "matthews"),
     "multi_label": ("micro_f1", "macro_f1", "subset_accuracy"),
     "regression": ("pearson", "spearman"),
 }
+
+
+def metrics_of(labels) -> dict:
+    """The metrics of such labels by name: `METRICS` of a series [n], `MULTI_LABEL_METRICS` of a table [n, N]."""
+    return METRICS if np.ndim(labels) == 1 else MULTI_LABEL_METRICS
+
+
+def _micro_f1(labels, predictions):
+    labels, predictions = _same_tables(labels, predictions)
+    return f1(labels.ravel(), predictions.ravel())
+
+
+def _mean_f1(labels, predictions):
+    labels, predictions = _same_tables(labels, predictions)
+    return float(np.mean([f1(truth, guess) for truth, guess in zip(labels.T, predictions.T, strict=True)]))
+
+
+def _subset_accuracy(labels, predictions):
+    labels, predictions = _same_tables(labels, predictions)
+    return float(np.mean(np.all(labels == predictions, axis=1)))
+
+
+# Of tables [n, N] of 0 and 1: F1 of all decisions together, its mean over the labels, the share of rows that are right.
+MULTI_LABEL_METRICS = {"micro_f1": _micro_f1, "macro_f1": _mean_f1, "subset_accuracy": _subset_accuracy}
 
 
 def _correlation(a, b):

@@ -20,7 +20,8 @@ class Classification(TextTask):
         window_pooling: "mean" or "max": texts that do not fit are divided into windows, whose answers are pooled.
             None: they are truncated.
         doc_stride: with `window_pooling`, tokens from one window to the next.
-        metrics: names of `kbert.tasks.classification.metrics.METRICS`; the first chooses the best epoch.
+        metrics: names of `kbert.tasks.classification.metrics.METRICS`, of several labels `MULTI_LABEL_METRICS`; the
+            first chooses the best epoch.
         label_separator: what stands between the labels of a text that may have several, or none, such as ``"|"``: each
             label is then on or off by itself (``BertClassifier(multi_label=True)``). None: a text has one label.
 

@@ -11,7 +11,7 @@ from kbert.tasks.classification.dataset import class_weights, real_tokens, train
 from kbert.tasks.classification.documents import document_windows, evaluate_documents
 from kbert.tasks.classification.evaluation import evaluate
 from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.metrics import METRICS
+from kbert.tasks.classification.metrics import metrics_of
 from kbert.tasks.in_memory import text_table
 from kbert.tasks.span import dataset as window_data
 from kbert.tasks.table import Table, read_table
@@ -99,4 +99,4 @@ class TextTask(Task):
 
     def baseline_scores(self, answer, examples) -> dict[str, float]:
         answers = np.broadcast_to(answer, examples.labels.shape)
-        return {name: METRICS[name](examples.labels, answers) for name in self.metrics}
+        return {name: metrics_of(examples.labels)[name](examples.labels, answers) for name in self.metrics}

@@ -8,7 +8,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 import kbert
 from kbert.tasks.classification.evaluation import compare
 from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.metrics import METRICS
+from kbert.tasks.classification.metrics import MULTI_LABEL_METRICS
 
 TASK = kbert.tasks.Classification(label_separator="|")
 ROWS = [
@@ -47,7 +47,9 @@ def test_scores_by_hand():
     assert scores["macro_f1"] == pytest.approx((2 / 3 + 2 / 3) / 2)
     assert scores["subset_accuracy"] == pytest.approx(1 / 3)
     assert compare(examples, probabilities, ["subset_accuracy"], [0.35, 0.7])["subset_accuracy"] == 1.0
-    assert METRICS["macro_f1"]([1, 1, 0], [0, 1, 0]) == pytest.approx(2 / 3)  # of a series: over its classes
+    for metric in MULTI_LABEL_METRICS.values():
+        with pytest.raises(ValueError, match="tables .* same length, at least 1. Received: shapes"):
+            metric([0, 1], [0, 1])
 
 
 def test_fine_tuning_evaluation_and_answers(tmp_path):

@@ -211,7 +211,8 @@ class TensorBoard(keras.callbacks.Callback):
 
     def _file(self, run):
         if run not in self._files:
-            self._files[run] = EventFile(self.log_dir / run, start=(self._start or 0) + 1)
+            step = max(self._start or 0, (self._last or {}).get("step", 0))  # `fit` may have been called in parts
+            self._files[run] = EventFile(self.log_dir / run, start=step + 1)
         return self._files[run]
 
     def _close(self):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.event_files import read_events, read_scalars, tags_of
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from kbert.inspection import TensorBoard
 from kbert.inspection.board.profiler import profiled_steps
@@ -48,6 +49,13 @@ def test_curves_are_the_history(run):
         assert found[which, scalar_tag(name)] == expected
     assert [step for step, _ in found["train", "loss/loss"]] == [3, 6, 7]
     assert {tag for which, tag in found if which == "validation"} == {scalar_tag(name) for name in both}
+
+
+def test_tensorboard_forgets_no_step(run):
+    """A run in several parts has a file for each, and TensorBoard forgets what comes after the step that one names."""
+    for which, steps in (("train", [3, 6, 7]), ("validation", [3, 6, 7]), ("baseline", [0, 3, 6, 7])):
+        read = EventAccumulator(str(run[0] / which)).Reload()
+        assert [event.step for event in read.Tensors("loss/mlm_loss")] == steps
 
 
 def test_speed_is_a_share_of_the_peak_and_of_the_tokens(run):

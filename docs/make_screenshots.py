@@ -1,7 +1,8 @@
 """Makes the pictures of docs/inspection.md, with Chromium (pip install -e ".[browser]"; Debian: chromium-driver).
 
-python recipes/quickstart.py
-python docs/make_screenshots.py --quickstart runs/quickstart
+    python docs/make_screenshots.py --runs runs
+
+The runs that it shows are those of docs/inspection.md, whose commands stand there.
 """
 
 import argparse
@@ -9,10 +10,17 @@ import base64
 import pathlib
 import sys
 import time
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs/images"
 WIDTH = 1000  # pixels
+CURVES = {  # picture: tags, runs
+    "pretraining": ("mlm_loss|mlm_accuracy", "quickstart/pretrained/logs/(train|validation|baseline)"),
+    "pretraining_wrong": ("mlm_loss|gradient_norm", "(rate-too-.*|pretrained)/logs/(train|baseline)"),
+    "finetuning": ("loss/loss|accuracy/accuracy", "healthy/logs/(train|validation|baseline)"),
+    "overfitting": ("loss/loss|accuracy/accuracy", "overfitting/logs/(train|validation|baseline)"),
+}
 TEXT = "Returns the sum of the array elements over the given axis."
 TEXT_PAIR = "The default is to sum all of the elements of the input array."
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # the browser of the tests
@@ -52,30 +60,38 @@ def playground(browser, model):
         browser.js("document.documentElement.dataset.theme = 'light'")
 
 
-def tensorboard(browser, log_dir, name):
-    """A picture of the Time Series tab of some runs."""
+def tensorboard(browser, runs):
+    """Pictures of TensorBoard's Time Series tab, in which every run is one curve."""
     from tensorboard import default, program
 
     board = program.TensorBoard(plugins=default.get_plugins())
-    board.configure(logdir=str(log_dir), port=0, host="127.0.0.1", load_fast="false")
-    browser.driver.get(f"{board.launch()}#timeseries")
-    browser.driver.set_window_size(1300, 1000)
-    time.sleep(10)  # TensorBoard does not say when its charts are drawn
-    save(browser, name, "body", 1000)
+    board.configure(logdir=str(runs), port=0, host="127.0.0.1", load_fast="false")
+    url = board.launch()
+    for name, (tags, shown) in CURVES.items():
+        query = urllib.parse.urlencode({"tagFilter": tags, "runFilter": shown, "smoothing": 0})
+        browser.driver.get("about:blank")
+        browser.driver.set_window_size(1300, 700)
+        browser.driver.get(f"{url}?{query}#timeseries")
+        time.sleep(8)  # TensorBoard does not say when its charts are drawn
+        for close in browser.all("[aria-label='Close side pane']"):  # it stays closed
+            close.click()
+            time.sleep(3)
+        browser.driver.save_screenshot(str(IMAGES / f"{name}.png"))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quickstart", required=True, type=pathlib.Path, metavar="DIR", help="output of quickstart.py")
-    directory = parser.parse_args().quickstart
+    parser.add_argument(
+        "--runs", default=ROOT / "runs", type=pathlib.Path, metavar="DIR", help="what the commands made"
+    )
+    runs = parser.parse_args().runs
     from helpers.browser import start_browser
 
     IMAGES.mkdir(exist_ok=True)
     browser = start_browser()
     try:
-        playground(browser, directory / "pretrained")
-        tensorboard(browser, directory / "pretrained/logs", "pretraining")
-        tensorboard(browser, directory / "finetuned/pre-trained-0/logs", "finetuning")
+        playground(browser, runs / "quickstart/pretrained")
+        tensorboard(browser, runs)
     finally:
         browser.driver.quit()
     for path in sorted(IMAGES.glob("*.png")):

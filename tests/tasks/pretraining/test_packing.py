@@ -58,7 +58,6 @@ def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):
     )
     assert first.startswith("packed rows: ") and second.startswith("plain rows: ")
     caplog.clear()
-    assert choose_packing(settings_of(records), make_tokenizer(), "host:1").packed is False  # which cannot pack
     for given in (True, False):
         settings = settings_of(records, packed=given)
         assert choose_packing(settings, make_tokenizer()) is settings

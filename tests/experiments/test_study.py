@@ -175,7 +175,19 @@ def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
 
 @pytest.mark.slow  # minutes: every table, in a process that is killed once
 def test_every_table_killed_and_resumed(home, tmp_path):
-    more = ("--ner", home / "ner", "--feature-units", 4, "--feature-epochs", 1, "--sizes", "tiny", "mini")
+    more = (
+        "--ner",
+        home / "ner",
+        "--feature-units",
+        4,
+        "--feature-epochs",
+        1,
+        "--sizes",
+        "tiny",
+        "mini",
+        "--restarts",
+        1,
+    )
     command = [sys.executable, RECIPES / "ablations.py", *arguments(home, tmp_path, "all", *more)]
     command, environment = [str(part) for part in command], os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -68,6 +68,31 @@ for policy in ("float32", "mixed_bfloat16"):
             "fused_in_training": len(calls) > before,
         }
 
+from kbert.config import BertConfig
+from kbert.models.encoder import BertEncoder
+from kbert.models.tagger import BertTagger
+
+config = BertConfig(vocabulary_size=37, num_layers=1, hidden_dim=24, num_heads=3, intermediate_dim=20,
+                    max_sequence_length=9, hidden_dropout=0.0, attention_dropout=0.0, causal=True,
+                    pooled_token="last", position_embedding="sinusoidal")
+ids = np.random.default_rng(2).integers(0, 37, (3, 6))
+batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids >= 0}
+changed = dict(batch, token_ids=np.concatenate([ids[:, :4], (ids[:, 4:] + 1) % 37], 1))
+result["left_to_right"] = {}
+for is_fused in (False, True):
+    self_attention.can_fuse_attention, self_attention.fused_attention = lambda dtype: is_fused, fused_attention
+    encoder = BertEncoder(config)
+    before, after = (encoder(one) for one in (batch, changed))
+    states = [np.asarray(one["sequence_output"]) for one in (before, after)]
+    pooled = [np.asarray(one["pooled_output"]) for one in (before, after)]
+    result["left_to_right"][str(is_fused)] = [
+        bool(np.array_equal(states[0][:, :4], states[1][:, :4])),
+        bool(np.any(states[0][:, 4:] != states[1][:, 4:], axis=-1).all() and np.any(pooled[0] != pooled[1])),
+    ]
+tagger = BertTagger(config, num_labels=3, bilstm=True)
+tagger.compile(keras.optimizers.Adam(0.01))
+result["bilstm"] = [float(tagger.train_on_batch(batch, {"logits": ids % 3})[0]) for _ in range(10)]
+
 sys.path.insert(0, sys.argv[1] + "/recipes")
 import benchmark
 printed = io.StringIO()
@@ -105,6 +130,12 @@ def test_fused_attention_is_attention(result):
         tolerance = 1e-5 if name.startswith("float32") else 0.02
         assert found["values"] < tolerance and found["gradients"] < 2 * tolerance, (name, found)
         assert found["fused_in_training"] == name.endswith(" 0.0") and found["fused_calls"] in (1, 2)
+
+
+@pytest.mark.parity
+def test_left_to_right_models(result):
+    assert result["left_to_right"] == {"False": [True, True], "True": [True, True]}  # earlier: equal; later: other
+    assert np.all(np.isfinite(result["bilstm"])) and result["bilstm"][-1] < result["bilstm"][0]
 
 
 @pytest.mark.parity

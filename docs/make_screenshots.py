@@ -70,7 +70,7 @@ def tensorboard(browser, runs):
     for name, (tags, shown) in CURVES.items():
         query = urllib.parse.urlencode({"tagFilter": tags, "runFilter": shown, "smoothing": 0})
         browser.driver.get("about:blank")
-        browser.driver.set_window_size(1300, 700)
+        browser.driver.set_window_size(1300, 800)
         browser.driver.get(f"{url}?{query}#timeseries")
         time.sleep(8)  # TensorBoard does not say when its charts are drawn
         for close in browser.all("[aria-label='Close side pane']"):  # it stays closed

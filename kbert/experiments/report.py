@@ -27,7 +27,7 @@ def result_table(result: dict) -> str:
     figures = {row["name"]: row["paper"] for row in result["rows"] if row["paper"]} | result["paper_rows"]
     for name, one in figures.items():
         perplexity = ["", *(_figure(one.get(column)) for column in list(_PRETRAINED.values())[1:])]
-        lines.append(_line(f"*paper: {name}*", perplexity, [_figure(one.get(column)) for column in paper]))
+        lines.append(_line(f"*paper: {name}*", perplexity, [_figure(one.get(column), ".1f") for column in paper]))
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in result["sentences"])]) + "\n"
 
 
@@ -83,5 +83,5 @@ def _score(score):
     return f"{score['mean']:.1f}" + ("" if score["deviation"] is None else f" ± {score['deviation']:.1f}")
 
 
-def _figure(value):
-    return "" if value is None else f"{value:g}"
+def _figure(value, form="g"):
+    return "" if value is None else format(value, form)

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kbert.files import explain_full_disk
+from kbert.inspection.board.event_file import EventFile
+from kbert.inspection.board.summaries import image, scalar, text
 from kbert.inspection.view import View
 
 
@@ -24,8 +25,8 @@ class ViewWriter:
     """
 
     def __init__(self, log_dir, run):
-        self.log_dir, self.run = pathlib.Path(log_dir), run
-        self._writer = None
+        self._directory = pathlib.Path(log_dir) / run
+        self._file = None
 
     def write(self, step: int, views: Iterable[View]) -> None:
         """Writes views as of a step; they are on the disk when this returns.
@@ -33,24 +34,21 @@ class ViewWriter:
         Raises:
             FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
         """
-        import tensorflow as tf
-
-        with explain_full_disk(self.log_dir):
-            if self._writer is None:  # one file a run: TensorBoard reads them in the order of their names
-                self._writer = tf.summary.create_file_writer(str(self.log_dir / self.run))
-            with self._writer.as_default(step=step):
-                for view in views:
-                    if isinstance(view.content, str):
-                        tf.summary.text(view.tag, view.content, description=view.description or None)
-                    elif isinstance(view.content, np.ndarray):
-                        tf.summary.image(view.tag, view.content[np.newaxis], description=view.description or None)
-                    else:
-                        tf.summary.scalar(view.tag, view.content, description=view.description or None)
-            self._writer.flush()
+        if self._file is None:
+            self._file = EventFile(self._directory, start=step)
+        self._file.write(step, [_summary(view) for view in views])
+        self._file.flush()
 
     def close(self) -> None:
         """Closes the file; a later `write` begins another."""
-        if self._writer is not None:
-            with explain_full_disk(self.log_dir):
-                self._writer.close()
-        self._writer = None
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+
+def _summary(view):
+    if isinstance(view.content, str):
+        return text(view.tag, view.content, view.description)
+    if isinstance(view.content, np.ndarray):
+        return image(view.tag, view.content, view.description)
+    return scalar(view.tag, view.content, view.description)

@@ -1,5 +1,6 @@
 """The values that TensorBoard's plugins read, made without TensorFlow."""
 
+import io
 import json
 import math
 import time
@@ -45,6 +46,34 @@ def _buckets(values):
         return np.zeros((0, 3))
     counts, edges = np.histogram(values, _BUCKETS)
     return np.stack([edges[:-1], edges[1:], counts], axis=1)
+
+
+def text(tag: str, markdown: str, description: str = ""):
+    """A text of the Text tab.
+
+    Args:
+        tag, description: as of `scalar`.
+        markdown: str, in which all that comes from data is escaped (`kbert.inspection.markdown.escape`).
+    """
+    from tensorboard.plugins.text import metadata
+
+    return _value(tag, markdown.encode(), metadata.create_summary_metadata("", description))
+
+
+def image(tag: str, pixels: np.ndarray, description: str = ""):
+    """A picture of the Images tab.
+
+    Args:
+        tag, description: as of `scalar`.
+        pixels: uint8 [height, width, 3].
+    """
+    from PIL import Image
+    from tensorboard.plugins.image import metadata
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    content = [str(size).encode() for size in pixels.shape[1::-1]] + [file.getvalue()]  # width, height, file
+    return _value(tag, content, metadata.create_summary_metadata("", description))
 
 
 def layer_graph(model: dict):

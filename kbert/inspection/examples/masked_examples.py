@@ -22,7 +22,7 @@ class MaskedExamples(keras.callbacks.Callback):
     next sentence prediction with the model's verdict, if it predicts them.
 
     Args:
-        tokenizer: `BertTokenizer`, for its `vocabulary` and `pad_id`.
+        vocabulary: list of tokens.
         batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
         log_dir: path of the TensorBoard logs.
         examples: int, the number of rows of the batch to show.
@@ -31,15 +31,14 @@ class MaskedExamples(keras.callbacks.Callback):
     Example::
 
         batch = next(iter(validation_data))
-        model.fit(data, callbacks=[MaskedExamples(tokenizer, batch, "runs/tiny/logs")])
+        model.fit(data, callbacks=[MaskedExamples(tokenizer.vocabulary, batch, "runs/tiny/logs")])
     """
 
-    def __init__(self, tokenizer, batch, log_dir, examples=4, every=1):
+    def __init__(self, vocabulary, batch, log_dir, examples=4, every=1):
         super().__init__()
         inputs, labels, weights = ({k: np.asarray(v)[:examples] for k, v in part.items()} for part in batch)
         self.inputs, self.labels, self.weights = inputs, labels, weights
-        self.vocabulary = tokenizer.vocabulary
-        self.pad_id = tokenizer.pad_id
+        self.vocabulary = vocabulary
         self.every = max(1, every)
         self._writer = ViewWriter(log_dir, "examples")
 
@@ -75,6 +74,7 @@ class MaskedExamples(keras.callbacks.Callback):
 
     def _example(self, row, places, truth, probabilities):
         shown, guesses = self.inputs["token_ids"][row].tolist(), probabilities.argmax(axis=-1).tolist()
+        shown = shown[: np.flatnonzero(self.inputs["padding_mask"][row])[-1] + 1]
         correct = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
         answers = [self._answer(*one) for one in zip(guesses, truth, probabilities, strict=True)]
         return (
@@ -91,11 +91,7 @@ class MaskedExamples(keras.callbacks.Callback):
 
     def _text(self, ids, places, replacements):
         replaced = dict(zip(places, replacements, strict=True))
-        return " ".join(
-            replaced.get(place) or self.piece(token_id)
-            for place, token_id in enumerate(ids)
-            if place in replaced or token_id != self.pad_id
-        )
+        return " ".join(replaced.get(place) or self.piece(token_id) for place, token_id in enumerate(ids))
 
     def piece(self, token_id: int) -> str:
         """A token for TensorBoard's Markdown."""

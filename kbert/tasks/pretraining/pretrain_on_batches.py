@@ -12,6 +12,7 @@ import keras
 from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_directory
 from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -126,8 +127,9 @@ def pretrain_on_batches(
         run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
         if run.is_chief:
             describe_run(run.path / CHECKPOINTS, model, model_settings, vocabulary)
-    board = _board(log_dir or (run and run.path / "logs"), profile, model, settings, evaluation)
-    windows = checkpoint_every // log_every
+    windows, logs = checkpoint_every // log_every, log_dir or (run and run.path / "logs")
+    board = _board(logs, profile, model, settings, evaluation)
+    examples = [MaskedExamples(vocabulary, evaluation[0], logs, every=windows)] if board else []
     history = fit_steps(
         trained,
         lambda start_step: BatchFiles(directory, start_step),
@@ -137,7 +139,7 @@ def pretrain_on_batches(
         checkpoint_every=windows,
         validation_data=evaluation,
         validation_every=windows,
-        callbacks=[ConsoleProgress(), *board, *callbacks],
+        callbacks=[ConsoleProgress(), *board, *examples, *callbacks],
     )
     scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
     metrics = scores | {

@@ -120,7 +120,7 @@ def run_pretraining(
         curves, more = baseline_curves(unigram), {"batch": shown, "profile": profile, "wait_for_finish": True}
         board = [TensorBoard(logs, settings=about, baseline=curves, **more)]
         if not settings.left_to_right:  # which has no masks to show
-            examples = [MaskedExamples(tokenizer, shown, logs, every=windows)]
+            examples = [MaskedExamples(tokenizer.vocabulary, shown, logs, every=windows)]
     history = fit_steps(
         trained,
         lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, data_service),

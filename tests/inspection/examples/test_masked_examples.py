@@ -2,7 +2,6 @@
 
 import html
 import string
-import types
 
 import numpy as np
 from helpers import tiny_pretraining as tiny
@@ -17,7 +16,6 @@ from kbert.training.resume import fit_steps
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", "|", "*", "<b>"]
 VOCABULARY += [f"w{i}" for i in range(len(VOCABULARY), tiny.V)]
-TOKENIZER = types.SimpleNamespace(vocabulary=VOCABULARY, pad_id=0)
 
 
 class Guesser:
@@ -35,12 +33,13 @@ def batch():
     inputs = {
         "token_ids": np.array([[2, 5, 4, 8, 10, 3, 0], [2, 7, 9, 11, 3, 0, 0]]),
         "mask_positions": np.array([[2, 4, 0], [1, 0, 0]]),
+        "padding_mask": np.array([[True] * 6 + [False], [True] * 5 + [False] * 2]),
     }
     return inputs, {"mlm_logits": np.array([[6, 9, 0], [7, 0, 0]])}, {"mlm_logits": np.array([[1, 1, 0], [1.0, 0, 0]])}
 
 
 def test_table():
-    callback = MaskedExamples(TOKENIZER, batch(), "unused", examples=2)
+    callback = MaskedExamples(VOCABULARY, batch(), "unused", examples=2)
     callback.set_model(Guesser([[6, 5, 5], [4, 5, 5]]))
     rows = table_rows(markdown_to_safe_html(callback.views()[0].content))
     assert rows == [
@@ -74,12 +73,12 @@ def test_pieces_that_are_markdown_are_shown_as_they_are():
         "é",
         "中",
     ]
-    tokenizer = types.SimpleNamespace(vocabulary=["[PAD]", "[CLS]", *pieces], pad_id=0)
-    ids = np.arange(1, 2 + len(pieces))
+    ids, vocabulary = np.arange(1, 2 + len(pieces)), ["[PAD]", "[CLS]", *pieces]
     for place in range(1, len(ids)):
         inputs = {"token_ids": ids[np.newaxis], "mask_positions": np.array([[place]])}
+        inputs["padding_mask"] = np.ones([1, len(ids)], bool)
         data = inputs, {"mlm_logits": ids[np.newaxis, place : place + 1]}, {"mlm_logits": np.ones([1, 1])}
-        callback = MaskedExamples(tokenizer, data, "unused")
+        callback = MaskedExamples(vocabulary, data, "unused")
         callback.set_model(lambda *_, **__: {"mlm_logits": np.eye(len(ids) + 1)[[[1]]]})
         original, corrupted, predicted = table_rows(markdown_to_safe_html(callback.views()[0].content))[1:]
         shown = [html.escape(piece, quote=False) for piece in ["[CLS]", *pieces]]
@@ -90,7 +89,7 @@ def test_pieces_that_are_markdown_are_shown_as_they_are():
 
 
 def test_while_training(tmp_path):
-    callback = MaskedExamples(TOKENIZER, next(iter(tiny.make_dataset(77))), tmp_path / "logs", examples=3, every=2)
+    callback = MaskedExamples(VOCABULARY, next(iter(tiny.make_dataset(77))), tmp_path / "logs", examples=3, every=2)
     model = tiny.model()
     fit_steps(model, tiny.make_dataset, 8, tmp_path / "run", window=2, callbacks=[callback])
     written = event_values(tmp_path / "logs")
@@ -138,6 +137,6 @@ def test_pairs_of_packed_rows():
 
 
 def test_a_model_without_pairs_has_one_table():
-    callback = MaskedExamples(TOKENIZER, batch(), "unused", examples=1)
+    callback = MaskedExamples(VOCABULARY, batch(), "unused", examples=1)
     callback.set_model(Guesser([[6, 5, 5]]))
     assert [view.tag for view in callback.views()] == ["masked examples"]

@@ -170,6 +170,7 @@ def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
     assert final == [(6, pytest.approx(result["metrics"]["mlm_cross_entropy"]))]
     assert ("train", "norms/update_ratio/encoder_block_0") in curves
     assert ("train", "self_attention/entropy/encoder_block_0") in tags_of(output / "logs", "histograms")
+    assert ("examples", "masked examples") in tags_of(output / "logs", "text")
     loaded = kbert.load_pretrained(output)
     for found, expected in zip(loaded.get_weights(), on_tensorflow.model.get_weights(), strict=True):
         np.testing.assert_allclose(found, expected, atol=2e-4)

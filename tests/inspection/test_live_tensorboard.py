@@ -3,8 +3,6 @@
 One pre-training and two fine-tunings of it. Every view that kbert adds to TensorBoard has a test here.
 """
 
-import json
-
 import pytest
 from helpers.live_tensorboard import live_tensorboard
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
@@ -57,7 +55,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def live(runs):
-    each = [f"{run}/{part}" for run in RUNS for part in ("train", "validation", "baseline", "final")]
+    each = [f"{run}/{part}" for run in RUNS for part in ("train", "validation", "baseline", "final", "examples")]
     with live_tensorboard(runs[0], *each, "0/logs/inspection") as board:
         yield board
 
@@ -175,19 +173,29 @@ def test_histograms(live):
 
 
 def test_images(live):
-    run, tag = "0/logs/examples", "predictions/confusion matrix"
-    (step, *_) = [one["step"] for one in live.json("data/plugin/images/images", run=run, tag=tag, sample=0)]
-    assert step == 2
-    query = live.json("data/plugin/images/images", run=run, tag=tag, sample=0)[0]["query"]
-    assert live.get(f"data/plugin/images/individualImage?{query}").startswith(b"\x89PNG")
+    tags = live.json("data/plugin/images/tags")["0/logs/examples"]
+    for tag in ("predictions/confusion matrix", "predictions/calibration"):
+        assert tag in tags
+        shown = live.json("data/plugin/images/images", run="0/logs/examples", tag=tag, sample=0)
+        assert [one["step"] for one in shown] == [2, 4, 6]
+        picture = live.get(f"data/plugin/images/individualImage?{shown[-1]['query']}")
+        assert picture.startswith(b"\x89PNG") and len(picture) > 5000
 
 
 def test_text(live):
+    """Held-out examples of the pre-training; what a fine-tuning gets right and wrong, at each evaluation."""
     tags = live.json("data/plugin/text/tags")
-    assert any(tags.values())
-    run, tag = next((run, some[0]) for run, some in tags.items() if some and run.startswith("pretraining"))
-    shown = live.json("data/plugin/text/text", run=run, tag=tag)
-    assert "<table>" in json.dumps(shown)
+    expected = {
+        ("pretraining", "masked examples"): [2, 4],
+        ("pretraining", "next sentence examples"): [2, 4],
+        ("0", "predictions/by label"): [2, 4, 6],
+        ("1", "predictions/by label"): [2, 4, 6],
+    }
+    for (run, tag), steps in expected.items():
+        run = f"{run}/logs/examples"
+        assert tag in tags[run]
+        shown = live.json("data/plugin/text/text", run=run, tag=tag)
+        assert [one["step"] for one in shown] == steps and all("<table>" in one["text"] for one in shown)
 
 
 def test_what_inspect_found(live):

@@ -5,6 +5,7 @@ One pre-training and two fine-tunings of it. Every view that kbert adds to Tenso
 
 import pytest
 from helpers.live_tensorboard import live_tensorboard
+from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences
 
@@ -18,7 +19,11 @@ RUNS = ("pretraining/logs", "0/logs", "1/logs")
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Directory with the runs, and what they returned."""
-    path = tmp_path_factory.mktemp("runs")
+    with run_eagerly():
+        return make_runs(tmp_path_factory.mktemp("runs"))
+
+
+def make_runs(path):
     write_lines(path / "corpus.txt", make_documents(40))
     pretraining = kbert.pretrain(
         path / "corpus.txt",

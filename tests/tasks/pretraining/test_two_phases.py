@@ -163,7 +163,8 @@ class Second(keras.callbacks.Callback):
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_steps, tmp_path, monkeypatch):
-    described = [{"padding_share": 0.0}] * 2, {}, None  # its own tests: pretraining/test_dataset_statistics.py
+    unigram = {"cross_entropy": 2.0, "accuracy": 0.1}
+    described = [{"padding_share": 0.0}] * 2, unigram, None  # its own tests: pretraining/test_dataset_statistics.py
     monkeypatch.setattr(run_pretraining, "describe_data", lambda *_: described)
 
     def run(dies_at=None):

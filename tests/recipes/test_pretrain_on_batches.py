@@ -30,7 +30,7 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == metrics and metrics["steps"] == 4
     left = {path.name for path in (tmp_path / "run").iterdir()}
-    assert left == {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl"}
+    assert left == {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.sequence_length == 16
     with pytest.raises(SystemExit, match="holds the finished run"):
         run_recipe("pretrain_on_batches", *arguments)

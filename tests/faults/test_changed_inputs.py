@@ -133,9 +133,11 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     monkeypatch.setattr(finetuning, "fit_steps", fit_steps)
     pretrain = importlib.import_module("kbert.tasks.pretraining.run_pretraining")
     monkeypatch.setattr(pretrain, "fit_steps", fit_steps)
-    monkeypatch.setattr(pretrain, "make_evaluations", lambda *args: {0: None})  # what is read is looked at before
+    monkeypatch.setattr(pretrain, "make_evaluations", lambda *args: {0: [None]})  # what is read is looked at before
     monkeypatch.setattr(pretrain, "describe_data", lambda *args: ([{"padding_share": 0.0}], {}, None))
-    monkeypatch.setattr(pretrain, "_tensorboard", lambda *args: [])
+    monkeypatch.setattr(pretrain, "baseline_curves", lambda unigram: {})
+    for callback in ("TensorBoard", "MaskedExamples"):
+        monkeypatch.setattr(pretrain, callback, lambda *args, **options: None)
     with pytest.raises(RuntimeError, match="killed"):
         run_recipe(*arguments(tmp_path))
     before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}

@@ -39,7 +39,10 @@ class ForkServer:
         """The answer, a dict: see `serve`."""
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{self._process.args} ended with status {self._process.wait()}: run it to see why")
+        return json.loads(answer)
 
     def close(self):
         self._process.stdin.close()

@@ -18,7 +18,7 @@ MODULES = (
     "kbert.corpus.records",
     "kbert.pretraining.dataset_statistics",
     "kbert.pretraining.unigrams",
-    "kbert.inspection.masked_examples",
+    "kbert.inspection.examples.masked_examples",
     "kbert.models.classifier",
     "kbert.models.pretrainer",
     "kbert.optim.losses",

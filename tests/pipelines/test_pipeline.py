@@ -210,9 +210,6 @@ def test_fit_and_evaluate_take_strings(tmp_path):
     assert int(pipeline.model.optimizer.iterations.numpy()) == 33
     with pytest.raises(TypeError, match="a tf.data.Dataset of batches"):
         pipeline.fit(iter([(texts, labels)]))
-    windows = build_pipeline(pipeline.model, tiny_tokenizer(), labels=LABELS[:2], window_pooling="mean")
-    with pytest.raises(ValueError, match="DocumentPreprocessor. makes windows"):
-        windows.fit(texts, labels)
 
 
 @pytest.mark.usefixtures("eagerly")

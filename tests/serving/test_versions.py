@@ -60,7 +60,7 @@ def test_two_exports_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_saved_model", _write_nothing)
     for name in ("set_methods", "audit", "write_warmup"):
         monkeypatch.setattr(module, name, _Anything())
-    monkeypatch.setattr(module, "model_card", lambda name, version, *more: str(version))
+    monkeypatch.setattr(module, "model_card", lambda name, version, *more, **others: str(version))
     monkeypatch.setattr(module, "write_card", rival)
     assert kbert.export(pipeline, directory) == directory / "2" and cards == ["1", "2"]
     assert (directory / "1/variables").is_dir() and not (directory / "2/variables").exists()
@@ -234,7 +234,7 @@ def _write_nothing(directory, endpoints):
 class _Anything:
     """Stands for a step of the export that is not looked at."""
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments, **options):
         return self
 
     def require_clean(self):

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kbert.optim.cross_entropy import check_labels
 from kbert.tasks.table import Table
 
 
@@ -82,6 +81,8 @@ def label_sets(table: Table, column: str, labels: Sequence[str], separator: str)
 
 def check_label_numbers(labels: np.ndarray, num_labels: int) -> None:
     """Raises a ValueError unless class numbers [n], or labels that are on or off [n, N], are those of N labels."""
+    from kbert.optim.cross_entropy import check_labels  # not above: readers of labels need no Keras
+
     if labels.ndim == 1:
         check_labels(labels, num_labels)
     elif labels.shape[1] != num_labels:

@@ -4,8 +4,8 @@
 
 Takes English prose from the Python installation (documentation topics and docstrings of installed packages), learns a
 vocabulary from it, pre-trains a tiny BERT, fine-tunes it, and for comparison the same model from random weights, to say
-which library a sentence is about, exports a SavedModel, and queries it from a process that does not import kbert. All
-of it is in --output afterwards.
+which library a sentence is about, exports a SavedModel, queries it from a process that does not import kbert, and
+writes a report of what is inside the model. All of it is in --output afterwards.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import time
 from flags import command, plain_errors, positive_int
 
 SEEDS = (0, 1, 2)
-MADE = {"corpus.txt", "train.csv", "test.csv", "vocab.txt", "pretrained", "finetuned", "saved_models", "metrics.json"}
+MADE = {"corpus.txt", "train.csv", "test.csv", "vocab.txt", "pretrained", "finetuned", "saved_models"}
+MADE |= {"inspection", "metrics.json"}
 QUESTIONS = (
     "Returns the element-wise sine of the array.",
     "Trains the model for a fixed number of epochs, with callbacks.",
@@ -64,6 +65,10 @@ def run(output, steps):
     print("\n5. A SavedModel. A fresh process that does not import kbert answers:", flush=True)
     saved_model = kbert.export(runs["pre-trained"][0].pipeline, output / "saved_models" / "library")
     print(ask_saved_model(saved_model, QUESTIONS))
+    print("\n6. What is inside the model: attention, layers, embeddings, the words that decided", flush=True)
+    model = output / "finetuned" / "pre-trained-0"
+    before, where = output / "pretrained", {"directory": output / "inspection", "log_dir": model / "logs"}
+    kbert.inspect(model, QUESTIONS[:2], test, compare=before, name="The quickstart's classifier", **where)
     accuracy = {start: [one.metrics["dev"]["accuracy"] for one in found] for start, found in runs.items()}
     return {"pretraining": pretrained.metrics, "majority_accuracy": majority, "accuracy": accuracy}
 
@@ -92,6 +97,7 @@ def main(argv=None):
         "  Time Series has training, test and baseline in one chart: how far the pre-training gets from token "
         "frequencies alone, and where a fine-tuning learns its few sentences by heart instead of the task."
     )
+    print(f"Look inside:         {args.output / 'inspection' / 'report.html'}, a page worth showing to a colleague")
     print("Your own text next:  docs/quickstart.md, docs/pretraining.md")
 
 

@@ -66,7 +66,8 @@ def inspect(
         counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.unigrams.token_counts`): the
             projector then has the most frequent tokens, with their frequencies.
         log_dir: TensorBoard's log directory; gets the run ``inspection``.
-        directory: gets ``report.html``, ``figures.json`` and ``pictures/``.
+        directory: gets ``report.html``, ``figures.json`` and ``pictures/``. Pictures of attention, here and in
+            TensorBoard, are of the first two texts; the report has that of all.
         overwrite: whether an inspection that is in `directory` may be replaced.
         name: of the model in headings; None: its directory, or its class.
         sequence_length: tokens of a text or window, at most the encoder's.

@@ -19,6 +19,7 @@ class ExportedPipeline:
 
     Attributes:
         task: the model's task.
+        parameters: how many the model has.
         input_names: of the string columns.
         signatures: the names of all signatures.
         output: name → spec of each output.
@@ -41,7 +42,7 @@ class ExportedPipeline:
             raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
         try:
             card = read_json(self.path / "card.json")
-            self.task = card["task"]
+            self.task, self.parameters = card["task"], card["parameters"]
         except (FileNotFoundError, KeyError):
             raise ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {self.path}") from None
         self._saved_model = tf.saved_model.load(str(self.path))  # kept: the signatures do not keep it

@@ -143,18 +143,23 @@ def device_name() -> str:
     return "TPU" if tf.config.list_physical_devices("TPU") else "CPU"
 
 
-def device_peak(model):
+def device_peak(model, measure=True):
     """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known.
 
     Args:
         model: `keras.Model`, whose dtype policy decides which peak it is.
+        measure: bool, whether a peak that is not known is measured, which takes about 0.3 seconds; otherwise it is
+            None.
 
     Example::
 
         flops_per_second / device_peak(model)
     """
     device, precision = device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype
-    peak = nominal_peak(device, precision) or matmul_peak(precision, seconds=0.3)
+    peak = nominal_peak(device, precision)
+    if peak is None and not measure:
+        return None
+    peak = peak or matmul_peak(precision, seconds=0.3)
     if device == "CPU":
         return peak  # the same cores, whatever devices they are divided into
     strategy = getattr(model, "distribute_strategy", None)

@@ -10,6 +10,7 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences
 
 import kbert
+from kbert.inspection.playground.plugin import PlaygroundLoader
 
 SHORT = {"batch_size": 4, "sequence_length": 16, "learning_rate": 1e-3}
 RATES = (1e-3, 2e-3)
@@ -60,8 +61,7 @@ def make_runs(path):
 
 @pytest.fixture(scope="module")
 def live(runs):
-    each = [f"{run}/{part}" for run in RUNS for part in ("train", "validation", "baseline", "final", "examples")]
-    with live_tensorboard(runs[0], *each, "0/logs/inspection") as board:
+    with live_tensorboard(runs[0], [PlaygroundLoader]) as board:
         yield board
 
 
@@ -69,10 +69,23 @@ def curve(live, run, tag):
     return [(step, value) for _, step, value in live.json("data/plugin/scalars/scalars", run=run, tag=tag)]
 
 
+def test_the_runs_are_there(live):
+    parts = ("train", "validation", "baseline", "final", "examples")
+    assert {"0/logs/inspection", *(f"{run}/{part}" for run in RUNS for part in parts)} <= set(live.json("data/runs"))
+
+
 def test_the_dashboards_are_there(live):
-    assert {"timeseries", "scalars", "custom_scalars", "graphs", "histograms", "distributions", "hparams", "text"} <= (
-        live.plugins()
-    )
+    assert {
+        "timeseries",
+        "scalars",
+        "custom_scalars",
+        "graphs",
+        "histograms",
+        "distributions",
+        "hparams",
+        "text",
+        "kbert",
+    } <= (live.plugins())
 
 
 def test_scalars(live, runs):
@@ -219,3 +232,18 @@ def test_what_inspect_found(live):
     (picture,) = live.json("data/plugin/images/images", run=run, tag="model probes/label", sample=0)
     assert live.get(f"data/plugin/images/individualImage?{picture['query']}").startswith(b"\x89PNG")
     assert [step for step, _ in curve(live, run, "model probe scores/label/accuracy")] == [0, 1, 2]
+
+
+def test_the_kbert_tab(live):
+    """It offers the models of the runs, and the pre-trained one fills the masks that it is shown."""
+    models = {one["name"]: one for one in live.json("data/plugin/kbert/api/models")["models"]}
+    assert {name: one["task"] for name, one in models.items()} == {
+        "pretraining": "pretraining",
+        "0": "classification",
+        "1": "classification",
+    }
+    question = {"model": "pretraining", "text": " ".join(VOCABULARY[-6:]), "mask_rate": 0.5}
+    answer = live.post("data/plugin/kbert/api/masking", question)
+    chosen = [token for token in answer["tokens"] if token["kind"] != "not chosen"]
+    assert len(chosen) == answer["counts"]["chosen"] > 0 and answer["loss"] > 0
+    assert all(len(token["predictions"]) == 5 and token["label"] == token["token"] for token in chosen)

@@ -86,4 +86,6 @@ def test_the_whole_of_it(tmp_path):
     assert pretraining["nsp_accuracy"] > 0.65
     assert min(accuracy["pre-trained"]) > max(accuracy["random weights"]) > metrics["majority_accuracy"]
     assert "A fresh process that does not import kbert answers:" in printed
+    assert (tmp_path / "run/inspection/report.html").stat().st_size > 20_000 and "inspection/report.html" in printed
+    assert (tmp_path / "run/finetuned/pre-trained-0/logs/inspection/projector_config.pbtxt").is_file()
     assert "Returns the element-wise sine of the array." in printed.split("answers:")[1]

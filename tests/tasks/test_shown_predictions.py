@@ -9,6 +9,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.tiny_directory import sentences, write_tiny_directory
 
 import kbert
+from kbert.inspection.markdown import percent
 from kbert.tasks.multiple_choice.choice_views import choice_views
 from kbert.tasks.span.answer_views import answer_views
 from kbert.tasks.span.evaluation import SpanEvaluation, evaluate_questions
@@ -46,6 +47,24 @@ def test_classification():
     assert {row[2].rpartition(" ")[0] for row in rows[1:]} <= {"<d>", "a|b", "*c*"}
     assert f"accuracy {100 * result.scores['accuracy']:.0f}%" in shown["by label"]
     assert {"confusion matrix", "calibration", "expected calibration error", "worst"} <= set(shown)
+
+
+def test_several_labels():
+    task = kbert.tasks.Classification(label_separator="|")
+    examples = task.examples({"text": TEXTS, "label": ["a|b", "", "*c*"] * 3 + ["a|*c*", "b"]})
+    examples = examples.with_labels(["b", "*c*", "a"])
+    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3, multi_label=True))
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["b", "*c*", "a"], thresholds=[0.2, 0.5, 0.8])
+    result = task.evaluate(pipeline, examples)
+    shown = contents(result.show())
+    right = (result.predictions > [0.2, 0.5, 0.8]) == examples.labels.astype(bool)
+    assert (
+        f"{len(TEXTS)} held-out examples, all labels right in {percent(right.all(axis=1).mean())}" in shown["by label"]
+    )
+    assert [row[0] for row in shown_cells(shown["by label"])[1:]] == ["b", "*c*", "a"]
+    rows = shown_cells(shown["worst"])
+    assert rows[0] == ["", "gold", "predicted", "text", "from"] and len(rows) == 11
+    assert {row[3] for row in rows[1:]} <= {shown_as(text) for text in TEXTS}
 
 
 def test_pairs_and_numbers():

@@ -109,9 +109,9 @@ def _tagging(states, outputs, names):
     probs /= probs.sum(axis=-1, keepdims=True)
     names = list(names or map(str, range(logits.shape[-1])))
     inside = [n for n, token in enumerate(states.tokens) if token not in ("[CLS]", "[SEP]")]
-    if not inside:
-        return None
     tags = [n for n, name in enumerate(names) if name != "O"]
+    if not inside or not tags:
+        return None
     place, tag = np.unravel_index(probs[np.ix_(inside, tags)].argmax(), (len(inside), len(tags)))
     place, tag = inside[int(place)], tags[int(tag)]
     what = f"the logit of {names[tag]} for “{states.tokens[place]}”"

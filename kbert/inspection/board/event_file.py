@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from kbert.files import atomic_file, explain_full_disk
 
 _PREFIX = "events.out.tfevents"
+INSPECTION = "inspection"  # the run of `kbert.inspect`
 
 
 class EventFile:
@@ -86,10 +87,10 @@ def event_files(directory) -> list[pathlib.Path]:
 
 
 def remove_later_steps(log_dir, step: int) -> None:
-    """Takes the events of later steps out of the event files of all runs in a directory.
+    """Takes the events of later steps out of the event files of all runs in a directory but `inspection`.
 
     A process that was killed wrote them after its last checkpoint; resumed from there, the run does these steps again.
-    A file that ends in the middle of an event is cut before it.
+    A file that ends in the middle of an event is cut before it. The steps of `inspection` are a model's layers.
 
     Args:
         log_dir: path, of directories with a run each.
@@ -103,7 +104,10 @@ def remove_later_steps(log_dir, step: int) -> None:
         remove_later_steps("runs/tiny/logs", 500)
     """
     log_dir = pathlib.Path(log_dir)
-    for directory in (log_dir, *(path for path in sorted(log_dir.glob("*")) if path.is_dir())):
+    for directory in (
+        log_dir,
+        *(path for path in sorted(log_dir.glob("*")) if path.is_dir() and path.name != INSPECTION),
+    ):
         for path in event_files(directory):
             _cut(path, step)
 

@@ -27,7 +27,7 @@ from kbert.training.log_names import complete_logs
 from kbert.training.training_state import is_chief, updates_done
 
 _NOT_SHOWN = ("step", "total_steps", "seconds", "seconds_left", "flops_per_second")
-_PEAK_SECONDS = 1.0  # that measuring the peak of a CPU takes
+_PEAK_SECONDS = 0.3  # that measuring the peak of a device takes, if it is not known
 
 
 class TensorBoard(keras.callbacks.Callback):
@@ -86,6 +86,8 @@ class TensorBoard(keras.callbacks.Callback):
         self.wait_for_finish = wait_for_finish
         self._sampler = Sampler(share)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
+        # Where Keras ends batches in other threads (not on TensorFlow), it need not stop doing so for this callback.
+        self.async_safe = profile is None
         self._files, self._start, self._entropy, self._peak, self._last = {}, None, None, None, None
 
     def on_train_begin(self, logs=None):
@@ -188,6 +190,8 @@ class TensorBoard(keras.callbacks.Callback):
         if {"tokens_per_second", "real_tokens_per_second"} <= logs.keys():
             found["real_token_share"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]
         if "flops_per_second" in logs:
+            if self._peak is None:
+                self._peak = device_peak(self.model, measure=False)
             if self._peak is None and self._sampler.is_due(_PEAK_SECONDS):
                 with self._sampler.measure():
                     self._peak = device_peak(self.model)

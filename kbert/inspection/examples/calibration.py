@@ -61,8 +61,17 @@ class Calibration:
             rows.append([span, percent(confidence), percent(accuracy), verdict, f"{self.counts[n]:,}"])
         return markdown_table(["probability", "mean", "accuracy", "the model is", "examples"], rows)
 
-    def picture(self, title: str = "") -> np.ndarray:
-        """The reliability diagram: accuracy as bars, the gap to the confidence as a line, and the counts below."""
+    def picture(self, title: str = "", of: str = "the predicted label", share: str = "accuracy") -> np.ndarray:
+        """The reliability diagram: accuracy as bars, the gap to the confidence as a line, and the counts below.
+
+        Args:
+            title: the first line.
+            of: whose probability it is.
+            share: what the bars show, in one or two words.
+
+        Returns:
+            uint8 [height, width, 3].
+        """
         bins, bottom = len(self.counts), _TOP + _SIDE
         canvas = Canvas(_LEFT + _SIDE + 150, bottom + _COUNTS + 64, title)
         for tick in (0, 0.25, 0.5, 0.75, 1):
@@ -70,8 +79,8 @@ class Calibration:
             canvas.line([(_LEFT, y), (_LEFT + _SIDE, y)], FAINT)
             canvas.text(_LEFT - 8, y, percent(tick), anchor="rm")
             canvas.text(_LEFT + tick * _SIDE, bottom + _COUNTS + 22, percent(tick), anchor="mm")
-        canvas.text(16, _TOP + _SIDE / 2, "accuracy", turned=True)
-        canvas.text(_LEFT + _SIDE / 2, bottom + _COUNTS + 44, "probability of the predicted label", anchor="mm")
+        canvas.text(16, _TOP + _SIDE / 2, share, turned=True)
+        canvas.text(_LEFT + _SIDE / 2, bottom + _COUNTS + 44, f"probability of {of}", anchor="mm")
         for n in np.flatnonzero(self.counts):
             left, right = _LEFT + (n + 0.08) * _SIDE / bins, _LEFT + (n + 0.92) * _SIDE / bins
             y, aim = bottom - self.accuracy[n] * _SIDE, bottom - self.confidence[n] * _SIDE
@@ -82,7 +91,7 @@ class Calibration:
             canvas.rectangle(left, bottom + _COUNTS + 8 - height, right, bottom + _COUNTS + 8, fill=(*BLUE, 110))
         canvas.line([(_LEFT, bottom), (_LEFT + _SIDE, _TOP)], dash=6)
         canvas.line([(_LEFT, bottom), (_LEFT + _SIDE, bottom)])
-        for n, (text, colour) in enumerate((("accuracy (bar)", BLUE), ("confidence (line)", ORANGE))):
+        for n, (text, colour) in enumerate(((f"{share} (bar)", BLUE), ("confidence (line)", ORANGE))):
             canvas.text(_LEFT + _SIDE + 14, _TOP + 12 + 20 * n, text, colour=colour)
         canvas.text(_LEFT + _SIDE + 14, _TOP + 52, "perfect (dashed)")
         canvas.text(_LEFT + _SIDE + 14, bottom + _COUNTS / 2 + 8, "examples")

@@ -19,7 +19,7 @@ class MaskedExamples(keras.callbacks.Callback):
     Each time it writes a table, with the masked tokens in bold: the original text, the corrupted input, and the text
     with the model's best guess at every masked position and its probability: right ones after a ✓, wrong ones in
     italics after a ✗, with the probability that the model gives to the right token. A second table has the pairs of
-    next sentence prediction with the model's verdict, if it predicts them.
+    next sentence prediction with the model's verdict. Each is there if the model predicts that.
 
     Args:
         vocabulary: list of tokens.
@@ -55,7 +55,7 @@ class MaskedExamples(keras.callbacks.Callback):
         """The examples as Markdown tables, with the model's current guesses."""
         outputs = self.model(self.inputs, training=False)
         outputs = {name: keras.ops.convert_to_numpy(keras.ops.cast(outputs[name], "float32")) for name in outputs}
-        shown = [View("masked examples", self._table(outputs["mlm_logits"]))]
+        shown = [View("masked examples", self._table(outputs["mlm_logits"]))] if "mlm_logits" in outputs else []
         if "nsp_logits" in outputs and "nsp_logits" in self.labels:
             parts = self.labels["nsp_logits"], self.weights.get("nsp_logits"), outputs["nsp_logits"]
             shown.append(View("next sentence examples", next_sentence_table(self.inputs, *parts, self.piece)))

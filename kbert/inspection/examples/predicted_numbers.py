@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from kbert.inspection.canvas import BLUE, FAINT, INK, Canvas, nice_ticks
+from kbert.inspection.canvas import BLUE, FAINT, INK, ORANGE, Canvas, nice_ticks
 from kbert.inspection.markdown import markdown_table
 
 MOST_POINTS = 2000
@@ -18,7 +18,7 @@ _PARTS = 5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictedNumbers:
-    """Gold and predicted numbers; a residual is the prediction minus the gold number.
+    """Gold and predicted numbers; a residual is the prediction minus the gold number. Pictures show finite ones.
 
     Args:
         labels, predictions: float64 [n].
@@ -35,7 +35,8 @@ class PredictedNumbers:
     @property
     def residuals(self) -> np.ndarray:
         """float64 [n]: by how much the predictions are too high."""
-        return np.asarray(self.predictions, "float64") - np.asarray(self.labels, "float64")
+        with np.errstate(invalid="ignore"):  # inf - inf is not a number
+            return np.asarray(self.predictions, "float64") - np.asarray(self.labels, "float64")
 
     def table(self) -> str:
         """A Markdown table of the residuals: of all examples, and of fifths by the gold number."""
@@ -51,13 +52,18 @@ class PredictedNumbers:
         return markdown_table(header, rows)
 
     def scatter_picture(self, title: str = "") -> np.ndarray:
-        """A point for each example, at most `MOST_POINTS` of them, evenly spread; right predictions lie on the line."""
-        rows = np.linspace(0, len(self.labels) - 1, min(MOST_POINTS, len(self.labels)), dtype="int64")
-        labels, predictions = np.asarray(self.labels)[rows], np.asarray(self.predictions)[rows]
-        low = float(min(labels.min(), predictions.min()))
-        high = float(max(labels.max(), predictions.max()))
-        low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
+        """A point for each example, at most `MOST_POINTS` of them, evenly spread; right predictions lie on the line.
+
+        Examples whose residual is not finite are counted instead.
+        """
+        drawn = np.flatnonzero(np.isfinite(self.residuals))
+        rows = drawn[np.linspace(0, len(drawn) - 1, min(MOST_POINTS, len(drawn)), dtype="int64")]
+        labels, predictions = (np.asarray(one, "float64")[rows] for one in (self.labels, self.predictions))
+        low = float(min(labels.min(initial=np.inf), predictions.min(initial=np.inf)))
+        high = float(max(labels.max(initial=-np.inf), predictions.max(initial=-np.inf)))
+        low, high = (0.0, 1.0) if not len(rows) else (low - 0.5, high + 0.5) if low == high else (low, high)
         canvas, bottom = Canvas(_LEFT + _SIDE + 24, _TOP + _SIDE + 60, title), _TOP + _SIDE
+        self._count_others(canvas)
 
         def place(value):
             return (value - low) / (high - low) * _SIDE
@@ -75,23 +81,24 @@ class PredictedNumbers:
         return canvas.pixels()
 
     def residual_picture(self, title: str = "") -> np.ndarray:
-        """The number of examples by their residual, with a line at 0."""
-        residuals = self.residuals
-        reach = float(np.abs(residuals).max()) or 1.0
+        """The number of examples by their residual, with a line at 0; those that are not finite are only counted."""
+        residuals = self.residuals[np.isfinite(self.residuals)]
+        reach = float(np.abs(residuals).max(initial=0.0)) or 1.0
         counts, edges = np.histogram(residuals, bins=_BARS, range=(-reach, reach))
-        height = 200
+        most, height = max(float(counts.max()), 1.0), 200
         canvas, bottom = Canvas(_LEFT + _SIDE + 24, _TOP + height + 60, title), _TOP + height
+        self._count_others(canvas)
 
         def place(value):
             return _LEFT + (value + reach) / (2 * reach) * _SIDE
 
-        for tick in nice_ticks(0, float(counts.max()), 4):
-            y = bottom - tick / counts.max() * height
+        for tick in nice_ticks(0, most, 4):
+            y = bottom - tick / most * height
             canvas.line([(_LEFT, y), (_LEFT + _SIDE, y)], FAINT)
             canvas.text(_LEFT - 8, y, f"{tick:g}", anchor="rm")
         for count, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
             if count:
-                top = bottom - count / counts.max() * height
+                top = bottom - count / most * height
                 canvas.rectangle(place(left) + 1, top, place(right) - 1, bottom, fill=BLUE)
         for tick in nice_ticks(-reach, reach):
             canvas.text(place(tick), bottom + 16, f"{tick:g}", anchor="mm")
@@ -99,3 +106,7 @@ class PredictedNumbers:
         canvas.text(16, _TOP + height / 2, "examples", turned=True)
         canvas.text(_LEFT + _SIDE / 2, bottom + 40, "predicted minus gold", anchor="mm")
         return canvas.pixels()
+
+    def _count_others(self, canvas):
+        if others := np.count_nonzero(~np.isfinite(self.residuals)):
+            canvas.text(12, 37, f"not drawn: {others:,} of {len(self.labels):,} are not finite", size=11, colour=ORANGE)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from kbert.files import write_directory
+from kbert.inspection.board.event_file import INSPECTION
 from kbert.inspection.findings.inspection import Inspection
 from kbert.inspection.findings.projector import write_projector
 from kbert.inspection.findings.views import MEANING, markdown_texts, pictures
 
 # The directory in the log directory. Tags begin with "model", so that Time Series, which sorts them, still opens on
 # accuracy and loss; no two dashboards have a tag in common, which only one of them would show.
-RUN = "inspection"
+RUN = INSPECTION
 
 
 def write_tensorboard(found: Inspection, log_dir, drawn: Mapping[str, np.ndarray] | None = None) -> pathlib.Path:

@@ -7,6 +7,8 @@ from kbert.inspection.findings.inspection import Inspection
 from kbert.inspection.findings.pictures import attention_picture, attribution_picture, heat_map, layer_chart
 from kbert.inspection.markdown import escape, markdown_table, percent
 
+DRAWN_TEXTS = 2  # whose attention is drawn; of a base model the pictures of a text take 160 MB
+
 MEANING = {
     "entropy": "Entropy of a head's attention, in nats: low where it looks at one token, high where at many.",
     "distance": "How far away a head looks, in tokens.",
@@ -20,6 +22,8 @@ MEANING = {
 def pictures(found: Inspection) -> dict[str, np.ndarray]:
     """Name → picture, uint8 [height, width, 3]; a name's first part is its group.
 
+    Attention is drawn of the first `DRAWN_TEXTS` texts; the report shows that of all.
+
     Example::
 
         pictures(found)["attention/text 1, layer 1"].shape
@@ -28,7 +32,7 @@ def pictures(found: Inspection) -> dict[str, np.ndarray]:
         names_of(word, count) for word, count in (("layer", found.model["layers"]), ("head", found.model["heads"]))
     )
     drawn = {}
-    for number, states in enumerate(found.texts, start=1):
+    for number, states in enumerate(found.texts[:DRAWN_TEXTS], start=1):
         for layer, probs in enumerate(states.attention, start=1):
             name = f"text {number}, layer {layer}"
             drawn[f"attention/{name}"] = attention_picture(probs, states.tokens, name)
@@ -59,6 +63,10 @@ def markdown_texts(found: Inspection) -> dict[str, str]:
     """Name → Markdown, in which all that comes from texts and models is escaped."""
     facts = [[escape(str(name)), escape(str(value))] for name, value in found.model.items()]
     written = {"model": markdown_table([escape(found.name), ""], facts)}
+    if len(found.texts) > DRAWN_TEXTS:
+        written["model"] += (
+            f"\n\nAttention is drawn of the first {DRAWN_TEXTS} of {len(found.texts)} texts; report.html has all."
+        )
     rows = []
     for name, values in found.statistics.items():
         layer, head = np.unravel_index(np.argmax(values), values.shape)

@@ -45,7 +45,9 @@ def fill_mask(models, fields) -> dict:
         batch, outputs = model.run(preprocessor, {"text": text}, "text")
         answers = FillMaskAnswers(model.tokenizer, min(top, model.tokenizer.vocabulary_size))
         (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
-        masks, positions = row["masks"], batch["mask_positions"][0, : len(row["masks"])].numpy().tolist()
+        masks = row["masks"]
+        asked = batch["mask_positions"][0, : len(masks)].numpy()  # of a left-to-right model the token before the mask
+        positions = (asked + int(model.is_causal)).tolist()
         tokens = _tokens_around_masks(preprocessor, batch, text)
     best = text
     for number in reversed(range(len(masks))):  # from the last on, so that the others keep their numbers

@@ -24,6 +24,10 @@ FIELDS = (
     "max_predictions",
 )
 _TOP = 5
+_CAUSAL = (
+    "A left-to-right model is not asked for these tokens: it never sees a [MASK], and was trained to predict every "
+    "token from those before it."
+)
 
 
 def masking(models, fields) -> dict:
@@ -36,7 +40,8 @@ def masking(models, fields) -> dict:
         fields: `RequestFields` of `FIELDS`.
 
     Returns:
-        ``tokens``, ``counts``, ``loss``, ``truncated``.
+        ``tokens``, ``counts``, ``loss``, ``truncated`` and ``note``: why a model that predicts tokens does not predict
+        these, or None.
     """
     model = models.open(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
@@ -65,11 +70,12 @@ def masking(models, fields) -> dict:
             kind, counted = ("[MASK]", "masked") if now == model.tokenizer.mask_id else ("random", "random")
         counts[counted] += 1
         token |= {"kind": kind, "label": token["token"]}
-    loss = None
-    if chosen and model.has_output("mlm_logits"):
+    predicts, loss = model.has_output("mlm_logits"), None
+    if chosen and predicts and not model.is_causal:
         inputs |= {"mask_positions": inputs["mask_positions"][:, :chosen]}
         loss = _predict(model, inputs, mask_ids[:, :chosen], [tokens[position] for position in positions])
-    return {"tokens": tokens, "counts": counts, "loss": loss, "truncated": truncated}
+    note = _CAUSAL if predicts and model.is_causal else None
+    return {"tokens": tokens, "counts": counts, "loss": loss, "truncated": truncated, "note": note}
 
 
 def _rates(fields):

@@ -65,6 +65,11 @@ class PlaygroundModel:
         """The tokens that a row can have."""
         return self.model.config.max_sequence_length if self.model is not None else LONGEST_WITHOUT_MODEL
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether the model is left-to-right: it predicts a token at the one before it."""
+        return self.model is not None and self.model.config.causal
+
     @functools.cached_property
     def plain(self):
         """The model for plain rows: one that was trained on packed rows takes them apart."""
@@ -105,7 +110,7 @@ class PlaygroundModel:
 
     @functools.cached_property
     def _fill_mask_preprocessor(self):
-        return FillMaskPreprocessor(self.tokenizer, self.max_length, _MASKS)
+        return FillMaskPreprocessor(self.tokenizer, self.max_length, _MASKS, causal=self.is_causal)
 
     def has_output(self, name: str) -> bool:
         """Whether there is a model that computes this output, such as ``mlm_logits``."""

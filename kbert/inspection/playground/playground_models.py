@@ -1,4 +1,4 @@
-"""The models that may be asked: listed without loading them, loaded when they are first asked, the last few kept."""
+"""The models that may be asked: listed without loading them, loaded when they are first asked, the last ones kept."""
 
 import collections
 import functools
@@ -15,7 +15,7 @@ from kbert.inspection.playground.sources import found_sources, named_sources
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.source import local_source
 
-_LOADED = 4  # models in memory
+_PARAMETERS = 700_000_000  # of the models in memory: two of BERT-large's size, or six of BERT-base's, side by side
 _LEARNED_SIZE, _LEARNED_SENTENCES = 4000, 4000  # of the vocabulary that is learned where none is given; two seconds
 
 
@@ -47,6 +47,7 @@ class PlaygroundModels:
         self._log_dirs = tuple(log_dirs)
         self._vocabulary = vocabulary
         self._lock = threading.Lock()  # of loading: one model at a time
+        self._vocabulary_lock = threading.Lock()  # of its own: what needs no model does not wait for one
         self._loaded = collections.OrderedDict()  # (path, when it was written) → model, the last used at the end
         self._described = {}
         self._known = {}  # name → source, as of the last time that all were listed
@@ -127,14 +128,15 @@ class PlaygroundModels:
                     self._loaded[key] = load(source.path)
                 except (OSError, ValueError) as error:
                     raise BadRequest(first_line(error)) from error
-                while len(self._loaded) > _LOADED:
+                # The one that is asked stays, however large.
+                while len(self._loaded) > 1 and sum(map(_parameters, self._loaded.values())) > _PARAMETERS:
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(key)
             return self._loaded[key]
 
     @property
     def _without_model(self):
-        with self._lock:
+        with self._vocabulary_lock:
             return self._vocabulary_alone
 
     @functools.cached_property
@@ -148,6 +150,10 @@ def _learned_vocabulary():
 
     documents = installed_documents((STANDARD_LIBRARY,), _LEARNED_SENTENCES)
     return learn_vocabulary((sentence for _, _, sentences in documents for sentence in sentences), _LEARNED_SIZE)
+
+
+def _parameters(model):
+    return model.exported.parameters if model.exported is not None else model.model.count_params()
 
 
 def _key(source):

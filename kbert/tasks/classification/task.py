@@ -3,6 +3,7 @@
 import dataclasses
 
 from kbert.inspection.examples.label_views import label_views
+from kbert.inspection.examples.multi_label_views import multi_label_views
 from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import LabelledText, from_table
 from kbert.tasks.classification.labels import check_labels_given, distinct_labels, learn_labels, split_labels
@@ -72,9 +73,10 @@ class Classification(TextTask):
         return examples.with_labels(settings["labels"]) if settings.get("labels") else examples
 
     def _views(self, pipeline, examples, predictions):
-        if examples.multi_label:
-            return []  # all of them are of one label a text
         names = [str(label) for label in pipeline.answers.labels]
+        if examples.multi_label:
+            thresholds = pipeline.answers.thresholds or 0.5
+            return multi_label_views(predictions, examples.labels, names, thresholds, *example_columns(examples))
         return label_views(predictions, examples.labels, names, *example_columns(examples))
 
 

@@ -104,6 +104,9 @@ def test_texts_without_an_answer():
     assert of("span", "no context") is None
     assert of("next_sentence", "no second text") is None
     assert of("tagging", "") is None
+    tagger = BertTagger(tiny_config(num_layers=1), num_labels=1)
+    (states,) = text_states(tagger.encoder, TOKENIZER, ["good"])
+    assert token_attributions(tagger, TOKENIZER, states, labels=["O"]) is None  # of no word is anything said
 
 
 def test_wrong_arguments_are_named():

@@ -50,9 +50,13 @@ def test_later_steps_are_removed_and_nothing_else(tmp_path):
     write(tmp_path / "train", 0, 4, 8)
     write(tmp_path / "train", 9, 10, start=9)
     write(tmp_path / "validation", 4)
-    deeper = tmp_path / "another" / "train"
+    deeper, layers = tmp_path / "another" / "train", tmp_path / "inspection"
     write(deeper, 4, 8)
-    untouched = {path: path.read_bytes() for path in [*event_files(tmp_path / "validation"), *event_files(deeper)]}
+    write(layers, 0, 6, 12)
+    untouched = {
+        path: path.read_bytes()
+        for path in [*event_files(tmp_path / "validation"), *event_files(deeper), *event_files(layers)]
+    }
     remove_later_steps(tmp_path, 4)
     assert read_scalars(tmp_path / "train")["train", "loss/loss"] == [(0, 0.0), (4, 0.5)]
     assert all(path.read_bytes() == content for path, content in untouched.items())

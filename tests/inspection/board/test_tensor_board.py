@@ -25,7 +25,7 @@ PEAK = 1e12
 def known_peak():
     """Measuring that of this machine takes a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbert.inspection.board.tensor_board.device_peak", lambda model: PEAK)
+        patch.setattr("kbert.inspection.board.tensor_board.device_peak", lambda model, measure=True: PEAK)
         yield
 
 
@@ -168,6 +168,23 @@ def test_it_goes_with_plain_fit(tmp_path):
     assert found["final", "loss/loss"] == [(4, pytest.approx(fitted.history["val_loss"][-1]))]
     assert len(tags_of(tmp_path, "hparams")) == 2
     assert ("train", "norms/weight/pooler") in found  # of the first epoch at least
+
+
+def test_keras_need_not_wait_for_it_at_each_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras.src.backend.IS_THREAD_SAFE", True)  # as on JAX
+    for board, expected in ((TensorBoard(tmp_path), True), (TensorBoard(tmp_path, profile=1), False)):
+        assert keras.callbacks.CallbackList([board])._async_train is expected
+
+
+def test_only_a_peak_that_must_be_measured_waits(tmp_path, monkeypatch):
+    def shares(name, peak):
+        monkeypatch.setattr("kbert.inspection.board.tensor_board.device_peak", peak)
+        board = TensorBoard(tmp_path / name, graph=False, share=1e-9)
+        fit_steps(tiny.model(), tiny.make_dataset, 2, window=1, callbacks=[board])
+        return [step for step, _ in read_scalars(tmp_path / name).get(("train", "speed/share_of_peak"), [])]
+
+    assert shares("known", lambda model, measure=True: PEAK) == [1, 2]
+    assert shares("unknown", lambda model, measure=True: PEAK if measure else None) == []
 
 
 def test_other_workers_write_nothing(tmp_path, monkeypatch):

@@ -173,7 +173,7 @@ def test_attention(page, server):
     assert len(page.all(".head")) == answer["layers"] * (answer["heads"] + 1)
     many = len(page.all(".lines line"))
     page.point_at(page.all(".query")[3])
-    assert page.texts(".keys .weight") == [_percent(weight) for weight in answer["probabilities"][3]]
+    page.wait(lambda: page.texts(".keys .weight") == [_percent(weight) for weight in answer["probabilities"][3]])
     assert 0 < len(page.all(".lines line")) <= len(answer["tokens"]) and many > len(page.all(".lines line"))
     page.all(".query")[3].click()  # keeps it
     page.one('.head[data-layer="0"][data-head="0"]').click()

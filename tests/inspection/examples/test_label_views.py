@@ -5,6 +5,7 @@ import pytest
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 
 from kbert.inspection.examples.label_views import MOST_EXAMPLES, label_views
+from kbert.inspection.examples.multi_label_views import multi_label_views
 from kbert.inspection.examples.number_views import number_views
 from kbert.inspection.markdown import escape
 
@@ -53,6 +54,43 @@ def test_tables_are_bounded_and_texts_stay_text():
         assert {row[-1] for row in cells[1:]} <= {shown_as(text) for text in HOSTILE}
     assert "(20 of 37 labels, those with the most errors)" in views["by label"]
     shown_cells(views["by label"])
+
+
+def test_several_labels_a_text():
+    probabilities = [[0.9, 0.2, 0.1], [0.4, 0.8, 0.6], [0.3, 0.6, 0.2]]
+    labels, names, texts = [[1, 0, 0], [1, 1, 0], [0, 0, 0]], ["a|b", "*c*", "never"], ["x", HOSTILE[0], "z"]
+    arguments = (labels, names, [0.5, 0.7, 0.5], ["text"], lambda row: [escape(texts[row])])
+    views = {
+        view.tag.removeprefix("predictions/"): view.content for view in multi_label_views(probabilities, *arguments)
+    }
+    assert views["by label"].startswith("3 held-out examples, all labels right in 67%, calibration error ")
+    assert shown_cells(views["by label"]) == [
+        ["label", "precision", "recall", "F1", "examples", "predicted"],
+        ["a|b", "100%", "50%", "67%", "2", "1"],
+        ["*c*", "100%", "100%", "100%", "1", "1"],
+        ["never", "0%", "–", "0%", "0", "1"],
+    ]
+    assert shown_cells(views["worst"]) == [
+        ["", "gold", "predicted", "text"],
+        ["✗", "a|b (40%), *c* (80%)", "*c* (80%), never (60%)", shown_as(HOSTILE[0])],
+        ["✓", "–", "–", "z"],
+        ["✓", "a|b (90%)", "a|b (90%)", "x"],
+    ]
+    # Bins of a tenth: 0.1 0.2 0.2 0.3 0.6 0.6 and 0.4 0.8 0.9, of which the last three are on.
+    gaps = [0.1, 0.2, 0.2, 0.3, 0.6, 0.6, 0.4 - 1, 0.8 - 1, 0.9 - 1]
+    assert views["expected calibration error"] == pytest.approx(np.abs(gaps).mean())
+    assert views["calibration"].dtype == np.uint8
+
+
+def test_many_labels_a_text_are_bounded():
+    rng = np.random.default_rng(0)
+    labels, names = np.ones((30, 40), int), [f"n{n}" for n in range(40)]
+    views = multi_label_views(rng.random((30, 40)), labels, names, 0.5, ["text"], lambda row: [str(row)])
+    assert (
+        "(20 of 40 labels, those with the most errors)" in views[0].content and len(shown_cells(views[0].content)) == 21
+    )
+    worst = shown_cells(views[3].content)
+    assert len(worst) == 1 + MOST_EXAMPLES and all(row[1].endswith(", 32 more") for row in worst[1:])
 
 
 def test_numbers():

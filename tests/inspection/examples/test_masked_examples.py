@@ -9,6 +9,7 @@ from helpers.event_values import event_values
 from helpers.shown_text import shown_cells, table_rows
 from tensorboard.plugin_util import markdown_to_safe_html
 
+import kbert
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.inspection.examples.next_sentence_table import next_sentence_table
 from kbert.inspection.markdown import escape, percent
@@ -134,6 +135,14 @@ def test_pairs_of_packed_rows():
         ["[CLS] sat [SEP]", "| [SEP]", "IsNext", "✓ **IsNext** (50%)"],
         ["[CLS] ##s [SEP]", "* [SEP]", "IsNext", "✓ **IsNext** (100%)"],
     ]
+
+
+def test_a_model_of_pairs_alone_has_one_table():
+    inputs, *others = next(iter(tiny.make_dataset(77)))
+    inputs = {name: value for name, value in inputs.items() if name != "mask_positions"}
+    callback = MaskedExamples(VOCABULARY, (inputs, *others), "unused", examples=2)
+    callback.set_model(kbert.BertPretrainer(tiny.config(), masked_lm=False))
+    assert [view.tag for view in callback.views()] == ["next sentence examples"]
 
 
 def test_a_model_without_pairs_has_one_table():

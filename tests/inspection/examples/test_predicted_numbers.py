@@ -37,6 +37,17 @@ def test_pictures_of_any_numbers(labels):
     assert numbers.scatter_picture().any() and numbers.residual_picture("Residuals").any()
 
 
+@pytest.mark.parametrize("rest", [[], [1.0, 2.0, 4.0]])
+def test_numbers_that_are_not_finite_are_counted(rest):
+    labels, predictions = np.array([0.0, np.nan, np.inf, *rest]), np.array([np.inf, 1.0, np.inf, *rest])
+    numbers, finite = PredictedNumbers(labels, predictions), PredictedNumbers(np.array(rest), np.array(rest))
+    for name in ("scatter_picture", "residual_picture"):
+        some, others = getattr(finite, name)(), getattr(numbers, name)()
+        is_line = np.zeros(some.shape, bool)
+        is_line[2 * 28 : 2 * 46] = True
+        assert (some[~is_line] == others[~is_line]).all() and (some != others)[is_line].any()
+
+
 def test_the_histogram_counts_every_residual():
     """The areas of the bars are in proportion to their counts."""
     numbers = PredictedNumbers(np.zeros(100), np.repeat([-1.0, 1.0], [25, 75]))

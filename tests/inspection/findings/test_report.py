@@ -1,6 +1,7 @@
 """The report: one page that asks for nothing, and in which all that is typed stays text."""
 
 import base64
+import dataclasses
 import hashlib
 import html.parser
 import json
@@ -114,6 +115,22 @@ def test_every_finding_has_its_picture(found):
     assert sum(name.startswith("attention/") for name in drawn) == 2
     for pixels in drawn.values():
         assert pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.min() < 100 and pixels.max() == 255
+
+
+def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):
+    more = dataclasses.replace(found, texts=[*found.texts] * 3, attributions=())
+    drawn = [name for name in pictures(more) if name.startswith("attention/")]
+    assert drawn == [f"attention/text {text}, layer {layer}" for text in (1, 2) for layer in (1, 2)]
+    assert "of the first 2 of 3 texts" in markdown_texts(more)["model"]
+    assert "of the first" not in markdown_texts(found)["model"]
+    assert (
+        len(
+            json.loads(Page(report_html(dataclasses.replace(more, attributions=[None] * 3))).all("script")[0]["text"])[
+                "texts"
+            ]
+        )
+        == 3
+    )
 
 
 def test_a_stronger_attention_is_darker(found):

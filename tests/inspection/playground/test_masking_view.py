@@ -95,6 +95,15 @@ def test_without_a_model_or_head_nothing_is_predicted(ask):
         assert [[t[n] for n in same] for t in answer["tokens"]] == [[t[n] for n in same] for t in with_model["tokens"]]
 
 
+def test_a_left_to_right_model_is_not_asked_for_masks(ask):
+    answer = ask("masking", model="left_to_right", text=TEXT, seed=4)
+    assert answer["counts"]["chosen"] and answer["loss"] is None and "left-to-right" in answer["note"]
+    assert all(token["predictions"] is token["label_probability"] is None for token in answer["tokens"])
+    assert (
+        ask("masking", model="fill_mask", text=TEXT)["note"] is ask("masking", model="span", text=TEXT)["note"] is None
+    )
+
+
 def test_offsets_point_into_the_text(ask):
     text = "É \U0001f600 films. 中the"
     tokens = ask("input_representation", model=None, text=text, text_pair=text)["tokens"]

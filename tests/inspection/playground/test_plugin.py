@@ -76,7 +76,7 @@ def test_the_tab_and_its_answers(home, tmp_path, monkeypatch, caplog):
     for path in ("../secret.js", "%2e%2e/secret.js", "app.py"):
         assert client.get(f"/data/plugin/kbert/{path}").status_code == 404
     names = [model["name"] for model in client.get("/data/plugin/kbert/api/models").json["models"]]
-    assert names == ["encoder", "fill_mask", "pair", "regression", "single", "span", "tagging"]
+    assert names == ["encoder", "fill_mask", "left_to_right", "pair", "regression", "single", "span", "tagging"]
     asked = {"model": "fill_mask", "text": "a [MASK]"}
     assert client.post("/data/plugin/kbert/api/fill_mask", json=asked).json["fills"]
     assert client.post("/data/plugin/kbert/api/masking", json={"text": "a film"}).json["counts"]["chosen"] == 1

@@ -39,7 +39,7 @@ def listed(app):
 
 def test_what_is_said_of_a_model(app, home):
     models = listed(app)
-    assert list(models) == ["fill_mask", "encoder", "span", "tagging", "single", "pair", "regression"]
+    assert list(models) == ["fill_mask", "encoder", "span", "tagging", "single", "pair", "regression", "left_to_right"]
     assert models["fill_mask"] == {
         "name": "fill_mask",
         "path": str(home / "models" / "fill_mask"),
@@ -60,6 +60,7 @@ def test_what_is_said_of_a_model(app, home):
         "single": ["classification"],
         "pair": ["classification"],
         "regression": ["classification"],
+        "left_to_right": ["fill_mask"],
     }
 
 
@@ -140,13 +141,24 @@ def test_places_that_are_not_there(tmp_path):
 
 
 def test_only_a_few_models_stay_in_memory(app, home, monkeypatch):
-    monkeypatch.setattr("kbert.inspection.playground.playground_models._LOADED", 2)
     kinds = ("fill_mask", "encoder", "span")
+    models = app.api.models
+    sizes = [models.open(kind).model.count_params() for kind in kinds]
+    limit = "kbert.inspection.playground.playground_models._PARAMETERS"
+    monkeypatch.setattr(limit, sum(sizes) - 1)
     small = PlaygroundApp([home / "models" / kind for kind in kinds], vocabulary=home / "vocab.txt")
     ask = asking(small)
     for kind in (*kinds, "fill_mask"):
         assert ask("masking", model=kind, text="a film", seed=3)["tokens"]
     assert len(small.api.models._loaded) == 2
+    monkeypatch.setattr(limit, 1)
+    first, second = (small.api.models.open("encoder") for _ in range(2))
+    assert first is second and len(small.api.models._loaded) == 1  # one that is too large by itself stays, too
+
+
+def test_what_needs_no_model_does_not_wait_for_one(app):
+    with app.api.models._lock:  # as while a model is loaded
+        assert asking(app)("masking", model=None, text="a film")["tokens"]
 
 
 def test_a_vocabulary_is_learned_where_none_is_given(monkeypatch):

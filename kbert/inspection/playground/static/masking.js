@@ -113,6 +113,7 @@ function show(answer) {
     line(answer.tokens),
     summary(answer),
     truncationNote(answer),
+    answer.note ? element("p", { class: "note" }, answer.note) : null,
     element("label", { class: "toggle" }, only, " only the chosen positions"),
     scrollable("Positions", positions),
   ];

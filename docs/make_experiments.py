@@ -27,14 +27,18 @@ def _section(path):
     examples = ", ".join(
         f"{name} {n['train']:,} and {n['dev']:,}" for name, n in result["settings"]["examples"].items()
     )
+    features = ", ".join(f"{name} {value}" for name, value in result["settings"]["feature_training"].items())
+    features = f" Taggers on features: {features}." if any(" " in name for name in result["columns"]) else ""
+    machine = f"{result['settings']['processor']}, {result['settings']['cores']} cores"
     once = {row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]}
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     plot = f"![{result['title']}](../results/{path.stem}.svg)\n\n" if path.with_suffix(".svg").is_file() else ""
+    rates = f"learning rates {result['settings']['learning_rates']}"
     return (
         f"### {result['title']}\n\n{result_table(result)}\n{plot}"
         f"Pre-trainings: {pretraining}; {min(once):,.0f} to {max(once):,.0f} minutes each. Fine-tunings: seeds "
-        f"{result['settings']['seeds']}, learning rates {result['settings']['learning_rates']}, {finetuning}. "
-        f"Examples to learn from and to evaluate on: {examples}. {result['date']}; {versions}.\n"
+        f"{result['settings']['seeds']}, {rates}, {finetuning}.{features} "
+        f"Examples to learn from and to evaluate on: {examples}. {result['date']}; {machine}; {versions}.\n"
     )
 
 

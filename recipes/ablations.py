@@ -51,7 +51,9 @@ def parse_arguments(argv):
     add("--squad", metavar="DIR", type=flags.directory, help="with train-v1.1.json and dev-v1.1.json: a column")
     add("--train-examples", help="fine-tune each task on at most that many", **count)
     add("--restarts", default=3, help="seeds of each fine-tuning (default: 3)", **count)
-    own = {"epochs": {"default": 3.0}, "learning_rate": {"metavar": "X[,X…]", "type": rates, "default": "1e-4"}}
+    length = {"default": None, "help": "tokens of the tasks' texts (default: 128; of SQuAD 384)"}
+    own = {"epochs": {"default": 3.0}, "sequence_length": length}
+    own["learning_rate"] = {"metavar": "X[,X…]", "type": rates, "default": "1e-4"}
     flags.add_flags(parser, "epochs", "batch-size", "learning-rate", "sequence-length", "seed", **own)
     add("--dropout", metavar="X", type=flags.rate, help="of the fine-tunings, instead of the models' own")
     add("--bias-correction", action="store_true", help="of Adam, in the fine-tunings")

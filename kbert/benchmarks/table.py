@@ -3,10 +3,9 @@
 import datetime
 import json
 import logging
-import os
-import platform
 import subprocess
 
+from kbert.training.processor_name import processor_name
 from kbert.versions import versions
 
 _LOGGER = logging.getLogger("kbert")
@@ -42,7 +41,7 @@ def measure_table(command, settings) -> dict:
     for precision in ("float32", "mixed_bfloat16") if settings.model else ():
         serve = ["serve", "--model", str(settings.model), "--sequence-length", "256", "--precision", precision]
         rows.append(_run([*command, *serve, *common]))
-    processor, cores = _processor()
+    processor, cores = processor_name()
     date = datetime.date.today().isoformat()
     return {"rows": rows, "versions": versions(_PACKAGES), "date": date, "processor": processor, "cores": cores}
 
@@ -94,14 +93,3 @@ def _run(command):
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}")
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def _processor():
-    """(name, number of cores) as Linux tells them, or as Python does."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            fields = dict(line.split(":", 1) for line in file if ":" in line)
-        name = next(value.strip() for key, value in fields.items() if key.strip() == "model name")
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return name, os.cpu_count()

@@ -13,6 +13,7 @@ from kbert.tasks.tagging.task import Tagging
 from kbert.tasks.task import Task
 
 NER, SQUAD = "NER", "SQuAD"
+_LENGTH = {"sequence_length": 128}
 _METRICS = {"CoLA": "matthews", "STS-B": "spearman", NER: "f1", SQUAD: "f1"}  # of the paper's tables 5 to 8
 
 
@@ -25,7 +26,7 @@ class Downstream:
         task: task object.
         train, dev: its examples.
         metric: name of an official metric; those of tables 5 to 8: the accuracy of MRPC, F1 of SQuAD and entities.
-        options: options of `kbert.finetune` that this task needs.
+        options: options of `kbert.finetune` that this task has where a study gives no others.
     """
 
     name: str
@@ -73,9 +74,9 @@ def downstream_tasks(
         raise ValueError(f"downstream_tasks: {list(glue_tasks)} need the GLUE files. Received: no `glue_directory`")
     for name in glue_tasks:
         task = glue(name)
-        found.append((name, task, task.read(glue_directory, "train"), task.read(glue_directory, "dev"), {}))
+        found.append((name, task, task.read(glue_directory, "train"), task.read(glue_directory, "dev"), _LENGTH))
     for name, task, files, options in (
-        (NER, Tagging(), ner, {}),
+        (NER, Tagging(), ner, _LENGTH),
         (SQUAD, SpanExtraction(), squad, {"sequence_length": 384}),
     ):
         if files is not None:

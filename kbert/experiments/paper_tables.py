@@ -218,11 +218,15 @@ def milestone(steps: int, share: float) -> int:
 
 
 def kept_every(steps: int) -> int:
-    """The interval of the checkpoints that figure 5 reads.
+    """The interval of the checkpoints that figure 5 reads: a fifth of the steps, down to three digits.
+
+    Numbers with zeros at the end have divisors, as the intervals of checkpoints between them must be.
 
     Raises:
         ValueError: fewer steps than it has points.
     """
     if steps < _MILESTONES:
         raise ValueError(f"figure5: expected at least {_MILESTONES} steps, one a point. Received: {steps}")
-    return steps // _MILESTONES
+    every = steps // _MILESTONES
+    unit = 10 ** max(0, len(str(every)) - 3)
+    return every // unit * unit

@@ -36,6 +36,7 @@ def run_table(table: Table, study: Study, results) -> dict:
         run_table(paper_table("table5"), study, "results")["sentences"]
     """
     columns = study.columns(table)
+    study.records.clear()
     rows, values = [], {}
     for row in table.rows:
         scores = {}
@@ -67,7 +68,7 @@ def run_table(table: Table, study: Study, results) -> dict:
             if (reference.name, column) in values
         }
         entry |= {"reference": reference.name, "verdicts": {name: vars(one) for name, one in verdicts.items()}}
-        sentences.append(sentence(row.name, reference.name, verdicts))
+        sentences.append(sentence(row.name, reference.name, verdicts) + _remark(row, entry["pretrained"]))
     result = {
         "table": table.name,
         "title": table.title,
@@ -77,8 +78,7 @@ def run_table(table: Table, study: Study, results) -> dict:
         "paper_rows": {name: dict(figures) for name, figures in table.paper_rows.items()},
         "sentences": sentences,
         "settings": study.settings(),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": versions(),
+        **_made(study.records.values()),
     }
     _write(result, pathlib.Path(results))
     return result
@@ -87,6 +87,26 @@ def run_table(table: Table, study: Study, results) -> dict:
 def _summary(values):
     deviation = statistics.stdev(values) if len(values) > 1 else None
     return {"values": values, "mean": statistics.mean(values), "deviation": deviation}
+
+
+def _remark(row, pretrained):
+    """What a row says of itself where its masks never came again."""
+    times, epochs = row.pretraining.get("dupe_factor"), pretrained.get("epochs")
+    if times is None or epochs is None or times < epochs:
+        return ""
+    return f" Of about {epochs:.1f} epochs none has the masks of another: dupe_factor={times} changed nothing."
+
+
+def _made(records):
+    """When the runs of a table were started, and with which versions; ranges where they differ."""
+    records = list(records) or [{"recorded": datetime.datetime.now(datetime.UTC).isoformat(), "versions": versions()}]
+    days = sorted({record["recorded"][:10] for record in records})
+    names = dict.fromkeys(name for record in records for name in record["versions"])
+    found = {name: {record["versions"].get(name) for record in records} - {None} for name in names}
+    return {
+        "date": days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        "versions": {name: ", ".join(sorted(map(str, one))) for name, one in found.items()},
+    }
 
 
 def _paper_difference(row, reference, column):

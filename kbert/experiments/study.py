@@ -1,5 +1,6 @@
 """The pre-trainings and fine-tunings behind tables: each made once, whichever rows and tables need it."""
 
+import dataclasses
 import functools
 import gc
 import hashlib
@@ -16,12 +17,19 @@ from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records_manifest import is_records
 from kbert.experiments.downstream import NER, Downstream
 from kbert.experiments.paper_tables import kept_every, milestone, needs_milestones
+from kbert.experiments.shared_rows import decide_packing, file_name, identify_rows
 from kbert.experiments.table import Row, Table
 from kbert.files import read_json
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
 from kbert.tasks.finetuning import Finetuning
+from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.pretrain import pretrain
+from kbert.tasks.pretraining.pretraining_settings import SEQUENCE_LENGTH
+from kbert.training.history import History, training_minutes
+from kbert.training.intervals import log_interval
+from kbert.training.made_by import INPUTS
+from kbert.training.processor_name import processor_name
 from kbert.training.run_directory import METRICS, MODEL
 from kbert.weights.load import load_pretrained
 
@@ -45,6 +53,10 @@ class Study:
         finetuning: further options of `kbert.finetune` that all rows share: epochs, batch_size ...
         feature_training: `FeatureTraining` of the feature-based columns, without its seed.
         recipe: the program that manifests name.
+
+    Attributes:
+        records: folder of a run → when it was started and with which versions, of the runs that were made or read;
+            `kbert.experiments.run_table` empties it before each table.
 
     Raises:
         ValueError: no seeds or rates, or columns of one name.
@@ -75,16 +87,32 @@ class Study:
         self.pretraining, self.finetuning = dict(pretraining), dict(finetuning or {})
         self.seeds, self.rates = list(seeds), list(rates)
         self.feature_training, self.recipe = feature_training or FeatureTraining(), recipe
+        self.records: dict[pathlib.Path, dict] = {}
+
+    @functools.cached_property
+    def packed(self) -> bool:
+        """Whether the rows of all pre-trainings are packed: decided once, for what they share."""
+        given = self.pretraining.get("packed")
+        return decide_packing(self.source, self.pretraining) if given is None else given
+
+    @functools.cached_property
+    def _content(self):
+        return identify_rows(self.source, self.pretraining)
 
     def settings(self) -> dict:
         """What the study's figures depend on besides the rows, as JSON; files by their names."""
         named = {"source": [pathlib.Path(path).name for path in _as_list(self.source)]}
-        pretraining = {
-            name: value.name if isinstance(value, pathlib.Path) else value for name, value in self.pretraining.items()
-        }
+        decided = complete_settings(self.pretraining.get("settings"), self.pretraining) | {"packed": self.packed}
+        if not (self.pretraining | decided).get("phases"):
+            decided.setdefault("sequence_length", self.pretraining.get("sequence_length") or SEQUENCE_LENGTH)
+        pretraining = {name: file_name(value) for name, value in (self.pretraining | decided).items()}
         examples = {task.name: {"train": len(task.train), "dev": len(task.dev)} for task in self.tasks}
         shared = {"seeds": self.seeds, "learning_rates": self.rates, "finetuning": self.finetuning}
-        return named | {"pretraining": pretraining, "examples": examples} | shared
+        features = dataclasses.asdict(self.feature_training)
+        del features["seed"]  # those of `seeds`
+        processor, cores = processor_name()
+        shared |= {"feature_training": features, "processor": processor, "cores": cores}
+        return json.loads(json.dumps(named | {"pretraining": pretraining, "examples": examples} | shared))
 
     def columns(self, table: Table) -> dict[str, tuple[Downstream, str | None]]:
         """The columns of a table: name → (task, feature mode or None for fine-tuning).
@@ -116,6 +144,9 @@ class Study:
         there = next(path for path in (self.output, *self.output.absolute().parents) if path.exists())
         if not there.is_dir():
             raise NotADirectoryError(f"Expected a directory. Received: {there}, a file")
+        steps = self.pretraining.get("steps")
+        if steps is not None and any(needs_milestones(self._own(row)) for row in table.rows):
+            kept_every(steps)
 
     def pretrained(self, row: Row) -> pathlib.Path:
         """The finished pre-training of a row, made if it is not there.
@@ -123,12 +154,13 @@ class Study:
         Raises:
             As `kbert.pretrain`.
         """
-        arguments = self.pretraining | dict(row.pretraining)
+        arguments = self._arguments(row)
         path = self.output / "pretraining" / _folder(_describe(self._own(row)), self._identity(row, share=1.0))
         if not (path / METRICS).exists():
             _LOGGER.info("pre-training for %s: %s", row.name, path.name)
             gc.collect()  # models are in reference cycles; free the last one before the next is built
             pretrain(self.source, output=path, **_checkpoints(arguments, self._own(row)))
+        self._note(path)
         return path
 
     def source_of(self, row: Row) -> str:
@@ -141,19 +173,19 @@ class Study:
         return str(path) if row.share == 1.0 else f"{path}@{self._step(row)}"
 
     def describe_pretraining(self, row: Row) -> dict:
-        """Steps, minutes and held-out scores of a row's pre-training; those of a share of it from its history."""
+        """Steps, minutes, epochs and held-out scores of a row's pre-training; of a share of it from its history."""
         path = self.pretrained(row)
         metrics = read_json(path / METRICS)
-        found = {"parameters": metrics["parameters"], "minutes": metrics["minutes"], "steps": metrics["steps"]}
+        step = metrics["steps"] if row.share == 1.0 else self._step(row)
+        records = History(path / "history.jsonl", step, writes=False).records
+        found = {"parameters": metrics["parameters"], "minutes": training_minutes(records), "steps": step}
+        if metrics.get("epochs") is not None:
+            found["epochs"] = metrics["epochs"] * step / metrics["steps"]
         if row.share == 1.0:
             return found | {name: metrics[name] for name in _SCORES if name in metrics}
-        step, minutes, scores = self._step(row), 0.0, {}
-        for line in (path / "history.jsonl").read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            if record["step"] <= step:
-                minutes += record.get("seconds", 0.0) / 60
-                scores = {name: record[f"val_{name}"] for name in _SCORES if f"val_{name}" in record} or scores
-        return found | {"steps": step, "minutes": minutes} | scores
+        for record in records:
+            found |= {name: record[f"val_{name}"] for name in _SCORES if f"val_{name}" in record}
+        return found
 
     def scores(self, row: Row, task: Downstream, feature_mode: str | None = None) -> dict[float, list[float]]:
         """Learning rate → the figure of each seed, in percent; runs that are not there are made.
@@ -172,7 +204,7 @@ class Study:
         return {rate: [self._finetuned(row, task, rate, seed) for seed in self.seeds] for rate in self.rates}
 
     def _finetuned(self, row, task, rate, seed):
-        options = self.finetuning | dict(task.options) | dict(row.finetuning) | {"learning_rate": rate, "seed": seed}
+        options = self._finetuning(task) | dict(row.finetuning) | {"learning_rate": rate, "seed": seed}
         identity = self._identity(row) | {"examples": task.settings(), "options": options}
         name = f"{_describe(self._own(row) | dict(row.finetuning))}-{task.name}-rate-{rate:g}-seed-{seed}"
         path = self.output / "finetuning" / _folder(name, identity)
@@ -183,6 +215,7 @@ class Study:
             metrics = finetuning.run().metrics
             _LOGGER.info("%s: %s %.4f", path.name, task.metric, metrics["dev"][task.metric])
         shutil.rmtree(path / MODEL, ignore_errors=True)
+        self._note(path)
         return task.percent(read_json(path / METRICS)["dev"])
 
     def _on_features(self, row, task, mode, seed):
@@ -191,7 +224,7 @@ class Study:
                 f"Study: features are for tagging, in one of the modes {FEATURE_MODES}. Received: {task.name}, {mode!r}"
             )
         options = vars(self.feature_training) | {"seed": seed}
-        length = (self.finetuning | dict(task.options)).get("sequence_length") or 128
+        length = self._finetuning(task).get("sequence_length") or 128
         encoded = self._identity(row) | {"examples": task.settings(), "sequence_length": length}
         shared = self.output / "features" / _folder(_describe(self._own(row)), encoded)
         path = shared / _folder(f"seed-{seed}", options)
@@ -212,7 +245,17 @@ class Study:
                 training=FeatureTraining(**options),
                 features=shared / "features",
             )
+        self._note(path / mode)
         return task.percent(read_json(path / mode / METRICS)["dev"])
+
+    def _finetuning(self, task):
+        """The shared options; what a task needs stands where nothing else was given."""
+        given = {name: value for name, value in self.finetuning.items() if value is not None}
+        return self.finetuning | dict(task.options) | given
+
+    def _note(self, path):
+        record = read_json(path / INPUTS)
+        self.records[path] = {name: record[name] for name in ("recorded", "versions")}
 
     def _step(self, row):
         if self.pretraining.get("steps") is None:
@@ -223,11 +266,15 @@ class Study:
         """What a row's pre-training does not share with the others."""
         return {name: value for name, value in row.pretraining.items() if self.pretraining.get(name) != value}
 
+    def _arguments(self, row):
+        return self.pretraining | {"packed": self.packed} | dict(row.pretraining)
+
     def _identity(self, row, share=None):
         """What decides the model that a row starts from, or with a share of 1 its whole pre-training."""
         share = row.share if share is None else share
-        arguments = {name: _plain(value) for name, value in (self.pretraining | dict(row.pretraining)).items()}
+        arguments = {name: _plain(self._content.get(name, ""), value) for name, value in self._arguments(row).items()}
         identity = {"source": [str(path) for path in _as_list(self.source)], "pretraining": arguments}
+        identity |= {"content": self._content}
         return identity if share == 1.0 else identity | {"share": share}
 
 
@@ -237,13 +284,7 @@ def _checkpoints(arguments, own):
         return arguments
     every = kept_every(arguments["steps"])
     most = arguments.get("checkpoint_every", 500)
-    return arguments | {"checkpoint_every": _divisor(every, most), "keep_every": every}
-
-
-@functools.cache
-def _divisor(number, most):
-    """The largest divisor of a number that is at most `most`."""
-    return max(n for n in range(1, min(number, most) + 1) if number % n == 0)
+    return arguments | {"checkpoint_every": log_interval(every, most), "keep_every": every}
 
 
 def _describe(arguments):
@@ -261,5 +302,8 @@ def _as_list(source):
     return list(source) if isinstance(source, list | tuple) else [source]
 
 
-def _plain(value):
-    return str(value) if isinstance(value, pathlib.Path) else value
+def _plain(content, value):
+    """An argument as JSON: paths as text, vocabularies and models in memory as their content."""
+    if isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    return content or value

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 SEEN, TIE, REVERSED, ONE_SEED = "seen", "tie", "reversed", "one seed"
 HIGHER, LOWER = "higher", "lower"  # where the paper says nothing
+UNEQUAL = "unequal"  # where the paper's figures are the same
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,8 +16,9 @@ class Verdict:
 
     Attributes:
         word: ``seen``: the difference has the paper's sign; ``reversed``: the other; ``higher`` or ``lower``: the paper
-            has no figures; ``tie``: the means differ by no more than both standard deviations together; ``one seed``:
-            there are no deviations, and nothing is concluded.
+            has no figures; ``unequal``: the paper's figures are the same, and these differ; ``tie``: the means differ
+            by no more than both standard deviations together; ``one seed``: there are no deviations, and nothing is
+            concluded.
         difference: of the means.
         spread: the sum of both standard deviations, or None.
         paper: the difference of the paper's figures, or only its sign as ±1; None: the paper has none.
@@ -45,8 +47,10 @@ def judge(values: Sequence[float], reference: Sequence[float], paper: float | No
     spread = statistics.stdev(values) + statistics.stdev(reference)
     if abs(difference) <= spread:
         word = TIE
-    elif not paper:
+    elif paper is None:
         word = HIGHER if difference > 0 else LOWER
+    elif paper == 0:
+        word = UNEQUAL
     else:
         word = SEEN if math.copysign(1, difference) == math.copysign(1, paper) else REVERSED
     return Verdict(word, difference, spread, paper)
@@ -66,6 +70,7 @@ def sentence(name: str, reference: str, verdicts: dict[str, Verdict]) -> str:
             SEEN: "the paper's sign is seen",
             REVERSED: "the paper's sign is reversed",
             TIE: "a tie",
+            UNEQUAL: "unequal; the paper's figures are the same",
             ONE_SEED: "one seed, no verdict",
         }.get(one.word, f"{one.word}; the paper has no figure")
         parts.append(f"{column} {by}: {meaning}")

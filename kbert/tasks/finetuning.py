@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 import pathlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from kbert.training.callbacks import ConsoleProgress
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
+from kbert.training.history import training_minutes
 from kbert.training.intervals import log_interval
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
@@ -193,7 +193,6 @@ class Finetuning:
         Raises:
             As `kbert.finetune`.
         """
-        start = time.perf_counter()
         if self.options.class_weight is not None:
             self._training_data()  # raises for labels that are not the model's, before anything is written
         run = self.open()
@@ -236,7 +235,7 @@ class Finetuning:
             "train_windows": data.windows,
             "dev_examples": 0 if self.dev is None else len(self.dev),
             "steps": steps,
-            "minutes": (time.perf_counter() - start) / 60,
+            "minutes": training_minutes(history),
             "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,
         }
         if board and self.hardware.is_chief:

@@ -48,6 +48,11 @@ class History:
             os.fsync(file.fileno())
 
 
+def training_minutes(records) -> float:
+    """Minutes of the steps in a run's records, of all its processes; evaluations and starts are not counted."""
+    return sum(record.get("seconds") or 0.0 for record in records) / 60
+
+
 def _line(record):
     finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
     return json.dumps(finite, allow_nan=False) + "\n"

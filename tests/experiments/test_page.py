@@ -9,7 +9,7 @@ from kbert.experiments.paper_tables import TABLES, paper_table
 from kbert.experiments.report import result_table
 from kbert.files import read_json, write_json
 
-RESULTS = sorted((ROOT / "results").glob("*.json"))
+RESULTS = [path for path in sorted((ROOT / "results").glob("*.json")) if path.stem in TABLES]  # others have own pages
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,20 @@ def test_a_page_with_a_result(make, tmp_path):
     pretrained = {"steps": 10, "minutes": 3.4, "mlm_perplexity": 8.8, "mlm_accuracy": 0.5}
     row = {"name": "BERT", "series": None, "pretrained": pretrained, "scores": {"MRPC": score}, "paper": {"MRPC": 86.7}}
     settings = {"source": ["records"], "pretraining": {"steps": 10}, "finetuning": {"epochs": 3.0}, "seeds": [0, 1]}
+    settings |= {"feature_training": {"units": 4}, "processor": "a processor", "cores": 2}
     settings |= {"examples": {"MRPC": {"train": 3668, "dev": 408}}, "learning_rates": [1e-4]}
     result = {"table": "table5", "title": "Table 5", "source": "section 5.1", "columns": ["MRPC"], "rows": [row]}
     result |= {"paper_rows": {}, "sentences": ["A sentence."], "settings": settings, "date": "2026-11-22"}
     write_json(tmp_path / "table5.json", result | {"versions": {"keras": "3.15"}})
     page = make.with_results(make.PAGE.read_text(encoding="utf-8"), tmp_path)
-    for line in ("### Table 5", "| BERT | 10 | 8.8 | 50.0 % | 71.0 ± 1.4 |", "- A sentence.", "MRPC 3,668 and 408"):
+    for line in (
+        "### Table 5",
+        "| BERT | 10 | 8.8 | 50.0 % | 71.0 ± 1.4 |",
+        "- A sentence.",
+        "MRPC 3,668 and 408",
+        "a processor, 2 cores",
+    ):
         assert line in page
+    assert "2026-11-22; a processor, 2 cores; keras 3.15." in page
     assert make.with_results(page, tmp_path) == page
     assert "No table has been run" in make.with_results(page, tmp_path / "none")

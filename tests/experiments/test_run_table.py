@@ -1,6 +1,7 @@
 """Tables of scores: Markdown, CSV, plot and JSON say the same, and the best learning rate is taken."""
 
 import csv
+import os
 import types
 import xml.etree.ElementTree
 
@@ -18,7 +19,8 @@ class Scores(Study):
 
     def __init__(self, columns=("MRPC", "NER"), seeds=3):
         tasks = [types.SimpleNamespace(name=name, train=[0] * 5, dev=[0] * 2) for name in columns]
-        super().__init__("records", "nowhere", tasks, pretraining={"steps": 50}, seeds=range(seeds), rates=[1e-5, 1e-4])
+        pretraining = {"steps": 50, "packed": False, "settings": "small-budget"}
+        super().__init__("records", "nowhere", tasks, pretraining=pretraining, seeds=range(seeds), rates=[1e-5, 1e-4])
 
     def scores(self, row, task, feature_mode=None):
         level = 90.0 - 5 * len(row.pretraining) - 2 * bool(row.finetuning) + 10 * row.share
@@ -67,10 +69,41 @@ def test_scores_beside_the_papers(tmp_path):
     assert (
         by_name["+ BiLSTM"]["reference"] == "LTR & No NSP" and by_name["+ BiLSTM"]["verdicts"]["MRPC"]["word"] == "tie"
     )
-    assert result["settings"]["pretraining"] == {"steps": 50} and result["settings"]["examples"]["NER"] == {
-        "train": 5,
-        "dev": 2,
-    }
+    settings = result["settings"]
+    assert settings["examples"]["NER"] == {"train": 5, "dev": 2}
+    decided = {"batch_size": 16, "sequence_length": 128, "packed": False, "settings": "small-budget", "steps": 50}
+    assert settings["pretraining"].items() >= decided.items()
+    assert settings["feature_training"]["units"] == 768 and "seed" not in settings["feature_training"]
+    assert settings["processor"] and settings["cores"] == os.cpu_count()
+
+
+class Recorded(Scores):
+    """Scores of runs of two days, of little more than an epoch."""
+
+    def scores(self, row, task, feature_mode=None):
+        day = "2026-11-20" if row.pretraining else "2026-11-22"
+        self.records[row.name] = {"recorded": f"{day}T10:00:00+00:00", "versions": {"keras": day[-2:], "jax": "1"}}
+        return super().scores(row, task, feature_mode)
+
+    def describe_pretraining(self, row):
+        return super().describe_pretraining(row) | {"epochs": 1.5}
+
+
+def test_a_table_has_the_dates_and_versions_of_its_runs(tmp_path):
+    study = Recorded()
+    study.records["of another table"] = {"recorded": "2025-01-01T10:00:00+00:00", "versions": {"keras": "1"}}
+    result = run_table(paper_table("masking"), study, tmp_path)
+    assert result["date"] == "2026-11-20 to 2026-11-22" and result["versions"] == {"keras": "20, 22", "jax": "1"}
+    assert run_table(paper_table("pretraining"), study, tmp_path)["date"] == "2026-11-22"
+
+
+def test_masks_that_never_came_again_are_said(tmp_path):
+    result = run_table(paper_table("masking"), Recorded(), tmp_path)
+    sentences = dict(zip([row["name"] for row in result["rows"][1:]], result["sentences"], strict=True))
+    assert sentences["10 different masks"].endswith(
+        "Of about 1.5 epochs none has the masks of another: dupe_factor=10 changed nothing."
+    )
+    assert not any("changed nothing" in one for name, one in sentences.items() if name != "10 different masks")
 
 
 def test_one_seed_gives_no_verdicts(tmp_path):

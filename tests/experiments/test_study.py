@@ -18,7 +18,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
 from kbert.experiments import study as study_module
-from kbert.experiments.downstream import downstream_tasks
+from kbert.experiments.downstream import Downstream, downstream_tasks
 from kbert.experiments.paper_tables import TABLES, paper_table
 from kbert.experiments.study import Study
 from kbert.tasks.features.train import FeatureTraining
@@ -156,11 +156,48 @@ def test_points_of_figure_5_and_features_are_of_the_same_run(home, monkeypatch):
         toy.scores(row, toy.tasks[0], "last")
 
 
+def test_what_decides_a_run_is_its_text_not_its_path(home, tmp_path):
+    row, toy = paper_table("table5").rows[1], study(home)
+    before = toy._identity(row)
+    assert isinstance(before["pretraining"]["packed"], bool) and before == study(home)._identity(row)
+    (tmp_path / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]) + "\n")
+    other = study(home, pretraining=toy.pretraining | {"vocabulary": tmp_path / "vocab.txt"})._identity(row)
+    assert other["content"]["corpus"] == before["content"]["corpus"]
+    assert other["content"]["vocabulary"] != before["content"]["vocabulary"]
+
+
+def test_all_rows_are_packed_or_none(home, monkeypatch):
+    decided = []
+    monkeypatch.setattr(study_module, "decide_packing", lambda *arguments: decided.append(arguments) or True)
+    toy = study(home)
+    assert all(toy._arguments(row)["packed"] for row in paper_table("masking").rows) and len(decided) == 1
+    assert toy.settings()["pretraining"]["packed"] is True
+    assert study(home, pretraining={"steps": 5, "packed": False}).packed is False and len(decided) == 1
+
+
+def test_a_length_that_is_given_stands_for_every_task(home):
+    squad = Downstream(name="SQuAD", task=None, train=[], dev=[], metric="f1", options={"sequence_length": 384})
+    assert study(home)._finetuning(squad)["sequence_length"] == 16
+    assert study(home, finetuning={"sequence_length": None})._finetuning(squad) == {"sequence_length": 384}
+    assert study(home, finetuning={})._finetuning(study(home).tasks[0])["sequence_length"] == 128
+
+
+@pytest.mark.usefixtures("made", "eagerly")
+def test_minutes_are_those_of_the_steps(home):
+    toy, [row, *_] = study(home), paper_table("table5").rows
+    found, path = toy.describe_pretraining(row), toy.pretrained(row)
+    lines = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
+    assert found["minutes"] == pytest.approx(sum(line["seconds"] for line in lines) / 60) and found["minutes"] > 0
+    assert found["minutes"] == read_json(path / "metrics.json")["minutes"] and found["epochs"] > 0
+
+
 def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
     by_the_clock = study(home, pretraining={"hours": 1.0})
     with pytest.raises(ValueError, match="is a share of a run of `steps`. Received: a run of hours"):
         by_the_clock.check(paper_table("figure5"))
     by_the_clock.check(paper_table("table5"))
+    with pytest.raises(ValueError, match="at least 5 steps, one a point. Received: 4"):
+        study(home, pretraining={"steps": 4}).check(paper_table("table5"))
     for options, message in (({"seeds": []}, "at least one of `seeds`"), ({"rates": [1e-4, 1e-4]}, "all different")):
         with pytest.raises(ValueError, match=message):
             study(home, **options)

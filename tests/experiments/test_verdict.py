@@ -16,7 +16,8 @@ LOW, HIGH, WIDE = [70.0, 71.0, 72.0], [80.0, 81.0, 82.0], [60.0, 80.0, 100.0]
         (LOW, HIGH, 1, "reversed"),
         (HIGH, LOW, None, "higher"),
         (LOW, HIGH, None, "lower"),
-        (LOW, HIGH, 0.0, "lower"),
+        (LOW, HIGH, 0.0, "unequal"),
+        (LOW, LOW, 0.0, "tie"),
         (WIDE, LOW, 5.0, "tie"),
         (LOW, LOW, 5.0, "tie"),
         ([72.0, 73.0, 74.0], LOW, 1.0, "tie"),  # two apart, and both deviations are 1
@@ -38,9 +39,10 @@ def test_a_sentence_names_every_column():
         "CoLA": judge(HIGH, LOW),
         "NER": judge(HIGH, LOW, 1.0),
         "RTE": judge(HIGH[:1], LOW),
+        "QNLI": judge(HIGH, LOW, 0.0),
     }
     assert sentence("No NSP", "BERT", verdicts) == (
         "No NSP, against BERT: MRPC +10.0, spread 2.0: the paper's sign is reversed; SST-2 +0.0, spread 2.0: a tie; "
         "CoLA +10.0, spread 2.0: higher; the paper has no figure; NER +10.0, spread 2.0: the paper's sign is seen; "
-        "RTE +9.0: one seed, no verdict."
+        "RTE +9.0: one seed, no verdict; QNLI +10.0, spread 2.0: unequal; the paper's figures are the same."
     )

@@ -7,6 +7,9 @@ from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F40
 from helpers.run_recipe import read_json, run_recipe
 
 import kbert
+from kbert.tasks.pretraining import write_batches as write_batches_module
+from kbert.tasks.pretraining.phases import default_max_predictions
+from kbert.tasks.pretraining.write_batches import write_batches
 
 QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--evaluation-batches", 2)
 
@@ -41,6 +44,24 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     run_recipe("pretrain_on_batches", *more)
     made_by = read_json(tmp_path / "next" / "model" / "manifest.json")["made_by"]
     assert made_by["inputs"]["init"]["made_by"]["metrics"] == metrics
+
+
+def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811
+    rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
+    sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
+    manifest = write_batches(records, tmp_path / "batches", **sizes, **rates)
+    assert manifest["max_predictions"] == default_max_predictions(64, 0.3) == 20
+    with pytest.raises(ValueError, match="expected masked tokens.* Received: left_to_right=True"):
+        write_batches(records, tmp_path / "other", left_to_right=True, **sizes)
+    assert not (tmp_path / "other").exists()
+
+
+def test_packing_is_decided_with_the_rates(records, tmp_path, monkeypatch):  # noqa: F811
+    given = {}
+    monkeypatch.setattr(write_batches_module, "packing_pays", lambda *_, **options: given.update(options) or False)
+    rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
+    write_batches(records, tmp_path / "batches", steps=1, batch_size=2, sequence_length=64, **rates)
+    assert given.items() >= rates.items()
 
 
 def test_what_is_refused(batches, records, tmp_path):  # noqa: F811

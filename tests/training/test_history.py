@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kbert.training.history import History
+from kbert.training.history import History, training_minutes
 
 GOOD = [{"step": 100, "loss": 5.0}, {"step": 200, "loss": 4.0}, {"step": 300, "loss": 3.0}]
 DAMAGED = {
@@ -47,3 +47,12 @@ def test_a_worker_that_does_not_write_leaves_the_file_as_it_is(tmp_path):
     before = path.stat()
     assert History(path, step=200, writes=False).records == GOOD[:2]
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_minutes_are_of_all_processes_of_a_run(tmp_path):
+    path = tmp_path / "history.jsonl"
+    for step, seconds in ((100, 90.0), (200, 60.0), (300, 600.0)):  # killed before the checkpoint of step 300
+        History(path, 300).append({"step": step, "seconds": seconds})
+    resumed = History(path, step=200)
+    resumed.append({"step": 300, "seconds": 30.0})
+    assert training_minutes([{"step": 0}, *resumed.records]) == 3.0 and training_minutes([]) == 0.0

@@ -18,6 +18,7 @@ import kbert
 
 pytestmark = pytest.mark.slow
 REPLICAS_RUN = "tests/helpers/replicas_run.py"
+GIVEN = set()  # ports: none is given twice, as a worker of the test before may still hold it
 
 
 def free_ports(count):
@@ -25,7 +26,10 @@ def free_ports(count):
     ports = []
     while len(ports) < count:
         port = random.SystemRandom().randrange(10_000, 32_768)
+        if port in GIVEN:
+            continue
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            GIVEN.add(port)
             ports.append(port)
     return ports
 

@@ -1,6 +1,8 @@
 """Labelled texts in memory: the result of the text tasks' readers, and the input of fine-tuning."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -69,6 +71,12 @@ class LabelledText(Examples):
     def multi_label(self) -> bool:
         """Whether a text may have several labels, or none."""
         return self.labels.ndim == 2
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the rows and of the names of their labels: the same indices may mean other labels."""
+        if self.label_names is None:
+            return super().fingerprint()
+        return hashlib.sha256((super().fingerprint() + json.dumps(list(self.label_names))).encode()).hexdigest()
 
     def baseline(self) -> float | np.ndarray:
         """The index of the most frequent label; for regression the mean; of several labels those of most texts, [N]."""

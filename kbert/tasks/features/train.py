@@ -20,6 +20,7 @@ from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.training.callbacks import ConsoleProgress
+from kbert.training.history import training_minutes
 from kbert.training.intervals import log_interval
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import METRICS, open_run
@@ -102,7 +103,7 @@ def _write_features(encoder, texts, directory, sequence_length):
 
 
 def _train(mode, run, features, texts, tags, config, options, profile):
-    start, layers = time.perf_counter(), feature_layers(mode, config.num_layers)
+    layers = feature_layers(mode, config.num_layers)
     train, dev = (FeatureSentences(features / f"{name}.npy", texts[name], tags, layers) for name in texts)
     keras.utils.set_random_seed(options.seed)
     model = feature_tagger(
@@ -123,7 +124,7 @@ def _train(mode, run, features, texts, tags, config, options, profile):
     about = dataclasses.asdict(options) | {"feature_mode": mode, "parameters": model.count_params()}
     board = TensorBoard(run.path / "logs", settings=about, profile=profile, wait_for_finish=True)
     window = log_interval(options.checkpoint_every, _LOG_EVERY)
-    fit_steps(
+    history = fit_steps(
         model,
         make_dataset,
         steps,
@@ -142,7 +143,7 @@ def _train(mode, run, features, texts, tags, config, options, profile):
         "layers": list(layers),
         "steps": steps,
         "train_examples": len(train),
-        "minutes": (time.perf_counter() - start) / 60,
+        "minutes": training_minutes(history),
     }
     board.finish(metrics["dev"] | {"minutes": metrics["minutes"]}, steps)
     run.finish(metrics)

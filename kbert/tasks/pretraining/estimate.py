@@ -33,6 +33,21 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
     return "\n".join(lines)
 
 
+def count_epochs(settings, real_shares, corpus_tokens) -> float | None:
+    """About how many epochs a run of `steps` takes; None where the clock ends it or the corpus was not counted.
+
+    Args:
+        settings, real_shares, corpus_tokens: as of `describe_plan`.
+    """
+    if settings.hours is not None or not corpus_tokens:
+        return None
+    rows = zip(settings.stages(), stage_steps(settings), strict=True)
+    tokens = (
+        steps * stage.batch_size * stage.phase.sequence_length * real_shares[stage.number] for stage, steps in rows
+    )
+    return sum(tokens) / corpus_tokens
+
+
 def stage_steps(settings) -> list[int | None]:
     """The number of steps of every stage; None for those that the clock ends."""
     stages = settings.stages()

@@ -114,7 +114,8 @@ def pretrain(
         next_sentence: bool; False is the "No NSP" ablation of section 5.1.
         random_next_rate: float, the share of pairs whose second segment is random, 0.5 by default.
         left_to_right: bool, the "LTR" of section 5.1: left-only attention, and every token predicts the next one
-            instead of masks. A text is then pooled at its last token, the only one that has seen the others.
+            instead of masks; `init` must be such a model, too. A text is then pooled at its last token, the only one
+            that has seen the others.
         position_embedding: of new weights, "learned" (the default) or "sinusoidal", as in the Transformer.
         dropout: float, instead of 0.1.
         packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses

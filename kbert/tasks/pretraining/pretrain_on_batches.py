@@ -5,7 +5,6 @@ import logging
 import math
 import os
 import pathlib
-import time
 
 import keras
 
@@ -24,6 +23,7 @@ from kbert.text.vocabulary import read_vocabulary
 from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.hardware import choose_hardware
+from kbert.training.history import training_minutes
 from kbert.training.intervals import check_intervals, log_interval
 from kbert.training.log_names import readable_logs
 from kbert.training.resume import fit_steps
@@ -95,7 +95,6 @@ def pretrain_on_batches(
 
         pretrain_on_batches("batches", size="base", precision="mixed_bfloat16", output="runs/base").metrics["loss"]
     """
-    start = time.perf_counter()
     if init is not None and size is not None:
         raise ValueError(f"pretrain_on_batches: `init` has an architecture of its own. Received: size={size!r} as well")
     training, evaluation = BatchFiles(directory), BatchFiles(directory, evaluation=True)
@@ -146,7 +145,7 @@ def pretrain_on_batches(
         "steps": steps,
         "parameters": model.count_params(),
         "tokens_per_second": history[-1]["tokens_per_second"] if history else None,
-        "minutes": (time.perf_counter() - start) / 60,
+        "minutes": training_minutes(history),
     }
     if board and hardware.is_chief:
         board[0].finish(scores | {"minutes": metrics["minutes"]}, steps)
@@ -194,6 +193,10 @@ def _starting_model(training, size, init, dropout):
     manifest, (_, labels, _) = training.manifest, training.element_spec
     rates = {} if dropout is None else {"hidden_dropout": dropout, "attention_dropout": dropout}
     pairs = "nsp_logits" in labels
+    if manifest.get("left_to_right"):
+        raise ValueError(
+            "pretrain_on_batches: expected batches with masked tokens. Received: batches with left_to_right=True"
+        )
     if init is not None:
         return _stored_model(init, manifest["vocabulary_size"], pairs, rates)
     config = BertConfig.from_size(
@@ -220,6 +223,10 @@ def _stored_model(init, vocabulary_size, pairs, rates):
     if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
         raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
     config = BertConfig.from_dict(content["architecture"] | rates)
+    if config.causal:
+        raise ValueError(
+            f"pretrain_on_batches: `init` must be a bidirectional model. Received: {path}, a left-to-right one"
+        )
     model = BertPretrainer(config, next_sentence=pairs, **content["model"])
     model.load_weights(path / WEIGHTS)
     return model

@@ -21,7 +21,7 @@ OPTIMIZERS = ("adamw", "lamb")
 _COUNTS = ("steps", "batch_size", "warmup_steps", "sequence_length", "max_predictions", "evaluation_batches")
 _COUNTS += ("accumulate", "steps_per_execution")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
-_SEQUENCE_LENGTH = 128
+SEQUENCE_LENGTH = 128
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
 _OF_MASKS = (*_RATES, "span_length", "whole_word")
@@ -111,7 +111,7 @@ class PretrainingSettings:
 
     def _complete_phases(self):
         if self.phases is None:
-            length = _SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
+            length = SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
             self._set(sequence_length=length)
             if self.max_predictions is None and _is_count(length):
                 self._set(max_predictions=self._default_predictions(length))
@@ -233,7 +233,7 @@ class PretrainingSettings:
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
                 "setting of their own. Received: lowercase=False"
             )
-        architecture = {name: getattr(self, name) for name in ("size", "left_to_right", "position_embedding")}
+        architecture = {name: getattr(self, name) for name in ("size", "position_embedding")}
         if self.init is not None and any(architecture.values()):
             raise ValueError(f"pretrain: `init` has an architecture of its own. Received: {architecture} as well")
         if self.position_embedding not in (None, *POSITION_EMBEDDINGS):
@@ -255,8 +255,8 @@ class PretrainingSettings:
         source, vocabulary, init = (fields.pop(name) for name in ("source", "vocabulary", "init"))
         patterns = [source] if isinstance(source, str | os.PathLike) else source
         fields["records" if self.reads_records else "corpus"] = [os.fspath(pattern) for pattern in patterns]
-        fields["vocab"] = _identify_vocabulary(vocabulary)
-        fields["init"] = _identify_model(init)
+        fields["vocab"] = identify_vocabulary(vocabulary)
+        fields["init"] = identify_model(init)
         return fields
 
     def inputs(self) -> dict:
@@ -274,7 +274,8 @@ def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _identify_vocabulary(vocabulary):
+def identify_vocabulary(vocabulary):
+    """What stands for a vocabulary in settings: its path, or the hash of its tokens."""
     if vocabulary is None or isinstance(vocabulary, str | os.PathLike):
         return None if vocabulary is None else os.fspath(vocabulary)
     if isinstance(vocabulary, BertTokenizer):
@@ -282,7 +283,8 @@ def _identify_vocabulary(vocabulary):
     return {"sha256": vocabulary_hash(list(vocabulary))}
 
 
-def _identify_model(init):
+def identify_model(init):
+    """What stands for a model in settings: its path, or the hash of its weights."""
     if init is None or isinstance(init, str | os.PathLike):
         return None if init is None else os.fspath(init)
     digest = hashlib.sha256()

@@ -3,7 +3,6 @@
 import logging
 import pathlib
 import shutil
-import time
 
 import keras
 
@@ -11,7 +10,7 @@ from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.pretraining.check_run import check_run
-from kbert.tasks.pretraining.estimate import describe_plan, estimate_pretraining
+from kbert.tasks.pretraining.estimate import count_epochs, describe_plan, estimate_pretraining
 from kbert.tasks.pretraining.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
 from kbert.tasks.pretraining.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
@@ -21,6 +20,7 @@ from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
+from kbert.training.history import training_minutes
 from kbert.training.intervals import check_intervals, check_milestones, log_interval
 from kbert.training.log_names import readable_logs
 from kbert.training.resume import fit_steps
@@ -59,7 +59,6 @@ def run_pretraining(
     Raises:
         As `kbert.pretrain`.
     """
-    start = time.perf_counter()
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
@@ -141,9 +140,10 @@ def run_pretraining(
         "unigram": unigram,
         "pipeline": statistics[0] if len(statistics) == 1 else statistics,
         "steps": settings.steps or last.get("step"),
+        "epochs": count_epochs(settings, real, corpus_tokens),
         "parameters": model.count_params(),
         "tokens_per_second": last.get("tokens_per_second"),
-        "minutes": (time.perf_counter() - start) / 60,
+        "minutes": training_minutes(history),
     }
     if history and history[0]["step"] == 0:
         metrics["before"] = {name.removeprefix("val_"): value for name, value in history[0].items() if name != "step"}

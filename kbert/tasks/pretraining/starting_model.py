@@ -21,8 +21,29 @@ def starting_model(settings, hardware):
 
     Raises:
         FileNotFoundError: no such vocabulary or model.
-        ValueError: files that are damaged, a model of another task, no tokenizer.
+        ValueError: files that are damaged, a model of another task or direction, no tokenizer.
     """
+    model, tokenizer = _model_and_tokenizer(settings, hardware)
+    if model.config.causal != bool(settings.left_to_right):
+        kinds = {True: "left-to-right", False: "bidirectional"}
+        raise ValueError(
+            f"pretrain: `init` must be a {kinds[bool(settings.left_to_right)]} model with "
+            f"left_to_right={bool(settings.left_to_right)}: its attention goes with what it predicts. "
+            f"Received: a {kinds[model.config.causal]} model"
+        )
+    return model, tokenizer
+
+
+def source_tokenizer(settings):
+    """The tokenizer of the records, or of the `vocabulary` that is given; None: that of `init`."""
+    if settings.reads_records:
+        return Records(settings.source).tokenizer()
+    if settings.vocabulary is None or isinstance(settings.vocabulary, BertTokenizer):
+        return settings.vocabulary
+    return BertTokenizer(settings.vocabulary, lowercase=settings.lowercase)
+
+
+def _model_and_tokenizer(settings, hardware):
     task = "pretraining" if settings.next_sentence else "masked_lm"
     dropout = {}
     if settings.dropout is not None:
@@ -31,12 +52,7 @@ def starting_model(settings, hardware):
         with hardware.scope():
             model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **dropout)
         return model, model.pretrained.tokenizer
-    if settings.reads_records:
-        tokenizer = Records(settings.source).tokenizer()
-    elif settings.vocabulary is None or isinstance(settings.vocabulary, BertTokenizer):
-        tokenizer = settings.vocabulary
-    else:
-        tokenizer = BertTokenizer(settings.vocabulary, lowercase=settings.lowercase)
+    tokenizer = source_tokenizer(settings)
     if settings.init is not None:
         tokenizer = tokenizer or _tokenizer_of(settings.init)
         return _given_model(settings, task, dropout, tokenizer), tokenizer

@@ -49,31 +49,37 @@ def write_batches(
         evaluation_batches: int, of the held-out documents.
         batches_per_file: int.
         overwrite: bool, replace another directory of batches.
-        **options: further arguments of `pretraining_dataset`: packed, next_sentence, whole_word ...
+        **options: further arguments of `pretraining_dataset`: next_sentence, whole_word, mask_rate ...
 
     Returns:
         dict: the manifest.
 
     Raises:
         FileExistsError: `directory` holds something else.
-        ValueError: no records, or damaged ones; a number below 1.
+        ValueError: no records, or damaged ones; a number below 1; `left_to_right`.
 
     Example::
 
         write_batches("records", "batches", steps=10_000, batch_size=256)
     """
+    if options.get("left_to_right"):
+        raise ValueError(
+            "write_batches: expected masked tokens, as `pretrain_on_batches` trains bidirectional models. "
+            "Received: left_to_right=True. kbert.pretrain trains left-to-right models"
+        )
     for name, value in (("steps", steps), ("batches_per_file", batches_per_file)):
         if value < 1:
             raise ValueError(f"write_batches: `{name}` must be at least 1. Received: {value!r}")
     check_directory_is_free(directory, _FILES, overwrite)
     opened = Records(records)
     tokenizer = opened.tokenizer()
-    max_predictions = max_predictions or default_max_predictions(sequence_length)
+    max_predictions = max_predictions or default_max_predictions(sequence_length, options.get("mask_rate", 0.15))
     num_parts = default_num_parts(sequence_length)
     if packed is None:
         phase = Phase(sequence_length, 1.0, batch_size, max_predictions)
-        pairs = {"next_sentence": options.get("next_sentence", True)}
-        packed = packing_pays(records, tokenizer, [phase], num_parts=num_parts, seed=seed, **pairs)
+        names = ("next_sentence", "random_next_rate", "mask_rate")  # what decides how long pairs are, and their masks
+        objective = {name: options[name] for name in names if name in options}
+        packed = packing_pays(records, tokenizer, [phase], num_parts=num_parts, seed=seed, **objective)
     settings = {"batch_size": batch_size, "sequence_length": sequence_length, "max_predictions": max_predictions}
     settings |= {"seed": seed, "packed": packed, "num_parts": num_parts if packed else None, **options}
     training = pretraining_dataset(records, tokenizer, batches=steps, **settings)

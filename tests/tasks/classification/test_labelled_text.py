@@ -30,6 +30,14 @@ def test_a_split_that_leaves_nothing_is_an_error(count):
         EXAMPLES.split(count)
 
 
+def test_the_names_of_labels_are_part_of_the_examples():
+    one, same, other = (
+        LabelledText(["a", "b"], np.array([0, 1], "int32"), label_names=names)
+        for names in (("neg", "pos"), ["neg", "pos"], ("pos", "neg"))
+    )
+    assert one.fingerprint() == same.fingerprint() != other.fingerprint()
+
+
 def test_from_a_table():
     table = Table("a.csv", [2, 3], {"a": ["x", "y"], "b": ["u", "v"], "n": ["1", "0"]})
     examples = from_table(table, text="a", text_pair="b", label="n", labels=["0", "1"])

@@ -113,6 +113,20 @@ def test_a_given_model_must_fit(home, run):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_a_model_is_continued_in_its_direction(home, tmp_path):
+    left_to_right = SHORT | {"steps": 1, "next_sentence": False, "left_to_right": True}
+    first = kbert.pretrain(home / "records", output=tmp_path / "first", **left_to_right)
+    for init in (tmp_path / "first", first.model):
+        with pytest.raises(ValueError, match="must be a bidirectional model .* Received: a left-to-right model"):
+            kbert.pretrain(home / "records", init=init, **left_to_right | {"left_to_right": False})
+    assert kbert.pretrain(home / "records", init=tmp_path / "first", **left_to_right).model.config.causal
+    with pytest.raises(ValueError, match="must be a left-to-right model .* Received: a bidirectional model"):
+        keras.utils.set_random_seed(3)
+        config = make_model().config
+        kbert.pretrain(home / "records", init=kbert.BertPretrainer(config, next_sentence=False), **left_to_right)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
     to_the_end = functools.partial(count_sequences, seconds=float("inf"))
     monkeypatch.setattr("kbert.tasks.pretraining.estimate.count_sequences", to_the_end)

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 import reprlib
 
+from kbert.config import POOLED_TOKENS
 from kbert.files import read_json
 from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.formats.huggingface.names import CONFIG_NAMES, NAMES
@@ -37,6 +38,7 @@ _REFUSED = {  # config field -> (the values that kbert supports, why no other)
     "pruned_heads": (({}, []), "pruned heads leave layers of different widths, which kbert does not build"),
     "quantization_config": ((), "the weights are quantised; kbert reads float32, float16 and bfloat16"),
 }
+POOLED_TOKEN = "kbert_pooled_token"  # of a model without a pooler, where it has no meaning for the library
 MULTI_LABEL = "multi_label_classification"  # the value of problem_type
 _TASK_FIELDS = ("classification", "regression", "tagging")  # tasks whose labels the config names
 
@@ -68,6 +70,9 @@ def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
     config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
     tensors = open_huggingface_weights(path)
     names, ignored = current_names(tensors)
+    pooler = "bert.pooler.dense.weight" in names
+    if not pooler and fields.get(POOLED_TOKEN) in POOLED_TOKENS:
+        config = dataclasses.replace(config, pooled_token=fields[POOLED_TOKEN])
     task, remarks = _task_of(fields, tensors, names, directory / CONFIG)
     arguments = _arguments(task, fields, tensors, names, directory / CONFIG)
     if arguments.get("tied"):
@@ -80,7 +85,7 @@ def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
         config_path=directory / CONFIG,
         names=NAMES,
         config_names=CONFIG_NAMES,
-        description=described(task, config, pooler="bert.pooler.dense.weight" in names, **arguments),
+        description=described(task, config, pooler=pooler, **arguments),
         settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
         vocabulary=tokenizer.vocabulary,
         tensors=tensors,

@@ -1,5 +1,6 @@
 """Writes a model in the format of Hugging Face's transformers."""
 
+import dataclasses
 import pathlib
 
 from kbert.files import write_json
@@ -8,7 +9,7 @@ from kbert.text.vocabulary import SPECIAL_TOKENS, write_vocabulary
 from kbert.weights.files.safetensors_file import write_safetensors
 from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
 from kbert.weights.formats.huggingface.names import CONFIG_NAMES, NAMES
-from kbert.weights.formats.huggingface.read import CLASSES, CONFIG, MULTI_LABEL
+from kbert.weights.formats.huggingface.read import CLASSES, CONFIG, MULTI_LABEL, POOLED_TOKEN
 from kbert.weights.formats.huggingface.tokenizer import CONFIG as TOKENIZER_CONFIG
 from kbert.weights.formats.huggingface.tokenizer import TOKENIZER, VOCABULARY
 from kbert.weights.formats.huggingface.weights_file import WEIGHTS
@@ -59,10 +60,15 @@ def class_of(model) -> str:
 
 
 def _config(model, name, settings, pad_id, tied):
+    pooled, config = model.config.pooled_token, model.config
+    unused = model.encoder.pooler is None and pooled != CONFIG_NAMES.fixed["pooled_token"]
+    if unused:  # for the library nothing is pooled; kbert reads it again, for a later fine-tuning
+        config = dataclasses.replace(config, pooled_token=CONFIG_NAMES.fixed["pooled_token"])
     fields = {
         "architectures": [name],
         "model_type": "bert",
-        **CONFIG_NAMES.from_kbert(model.config),
+        **CONFIG_NAMES.from_kbert(config),
+        **({POOLED_TOKEN: pooled} if unused else {}),
         "position_embedding_type": "absolute",
         "pad_token_id": pad_id,
         "tie_word_embeddings": tied,

@@ -179,6 +179,16 @@ def test_round_trip(name, tmp_path):
     }
 
 
+def test_a_left_to_right_model_of_a_pretraining(tmp_path):
+    model = make_model("masked_lm", causal=True, pooled_token="last")  # as kbert.pretrain makes it
+    save(model, tmp_path / "out", "huggingface")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["architectures"] == ["BertLMHeadModel"] and config["is_decoder"] is True
+    assert_same_model(load(tmp_path / "out"), model)
+    with pytest.raises(ValueError, match="cannot hold pooled_token='last'"):
+        save(make_model("encoder", causal=True, pooled_token="last"), tmp_path / "pooled", "huggingface")
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_it_cannot_hold_is_refused(name, tmp_path):
     with pytest.raises(ValueError, match=f'format="huggingface".*{REFUSED[name]}'):

@@ -38,7 +38,7 @@ _SCORES = ("mlm_accuracy", "mlm_perplexity", "mlm_cross_entropy", "nsp_accuracy"
 
 
 class Study:
-    """Runs that tables share, in one directory; the same call after a kill goes on where it was.
+    """Runs that tables share, in one directory; the same call resumes after a kill.
 
     A run is a folder named after its row and the hash of all that decides it: finished ones are read, unfinished ones
     resume, and other settings have other folders. The models of fine-tunings are deleted once they are scored.

@@ -35,9 +35,6 @@ def references(home, processes, tmp_path_factory):
     return functools.cache(lambda recipe: FaultRun(processes, home, place / recipe, recipe).undisturbed())
 
 
-# A killed pre-training: training/test_resume.py; a directory has one holder: training/test_run_directory.py; a run that
-# is killed without its unsynced writes: test_fine_tuning.
-@pytest.mark.slow
 def test_pretraining(home, processes, references, tmp_path):
     faults = [Fault("kill", 0.1), Fault("two at once", 0.3)]
     outcomes = FaultRun(processes, home, tmp_path / "place", "records").meet(references("records"), *faults)

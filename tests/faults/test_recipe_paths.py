@@ -13,8 +13,18 @@ SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
 COLUMNS = ("--text-column", "text", "--label-column", "label")
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
     "ablations": (
-        "--table", "table5", "--records", "<records>", "--glue", "<glue>", "--tasks", "SST-2", "--steps", 1,
-        "--output", "<new>",
+        "--table",
+        "table5",
+        "--records",
+        "<records>",
+        "--glue",
+        "<glue>",
+        "--tasks",
+        "SST-2",
+        "--steps",
+        1,
+        "--output",
+        "<new>",
     ),
     "audit_saved_model": ("<nothing>",),
     "benchmark": ("input", "--vocab", "<vocab.txt>", "--records", "<records>"),
@@ -26,23 +36,69 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "export": ("--model", "<classifier>", "--output", "<new>"),
     "extract_features": ("--model", "<init>", "--input", "<texts.txt>", "--layers", -1, "--output", "<new.jsonl>"),
     "feature_based_ner": (
-        "--train", "<tags.conll>", "--dev", "<tags.conll>", "--init", "<init>", "--output", "<new>", *SHORT,
+        "--train",
+        "<tags.conll>",
+        "--dev",
+        "<tags.conll>",
+        "--init",
+        "<init>",
+        "--output",
+        "<new>",
+        *SHORT,
     ),
     "fill_mask": ("--model", "<init>", "a [MASK]"),
     "finetune_classifier": (
-        "--train", "<train.csv>", "--dev", "<train.csv>", *COLUMNS, "--init", "<init>", "--output", "<new>", *SHORT,
+        "--train",
+        "<train.csv>",
+        "--dev",
+        "<train.csv>",
+        *COLUMNS,
+        "--init",
+        "<init>",
+        "--output",
+        "<new>",
+        *SHORT,
     ),
     "finetune_glue": ("--task", "SST-2", "--data", "<glue>", "--init", "<init>", "--output", "<new>", *SHORT),
     "finetune_multiple_choice": (
-        "--train", "<choices.csv>", "--dev", "<choices.csv>", "--choice-columns", "a", "b", "--init", "<init>",
-        "--output", "<new>", *SHORT,
+        "--train",
+        "<choices.csv>",
+        "--dev",
+        "<choices.csv>",
+        "--choice-columns",
+        "a",
+        "b",
+        "--init",
+        "<init>",
+        "--output",
+        "<new>",
+        *SHORT,
     ),
     "finetune_ner": (
-        "--train", "<tags.conll>", "--dev", "<tags.conll>", "--init", "<init>", "--output", "<new>", *SHORT,
+        "--train",
+        "<tags.conll>",
+        "--dev",
+        "<tags.conll>",
+        "--init",
+        "<init>",
+        "--output",
+        "<new>",
+        *SHORT,
     ),
     "finetune_squad": (
-        "--train", "<squad.json>", "--dev", "<squad.json>", "--init", "<init>", "--output", "<new>", *SHORT,
-        "--max-query-length", 4, "--doc-stride", 4,
+        "--train",
+        "<squad.json>",
+        "--dev",
+        "<squad.json>",
+        "--init",
+        "<init>",
+        "--output",
+        "<new>",
+        *SHORT,
+        "--max-query-length",
+        4,
+        "--doc-stride",
+        4,
     ),
     "inspect_model": ("--model", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
     "learn_vocabulary": ("--corpus", "<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
@@ -55,7 +111,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "quickstart": ("--output", "<new>", "--steps", 1),
     "submit_glue": ("--data", "<glue>", "--constant", "SST-2", "--output", "<new>"),
     "write_batches": ("--records", "<records>", "--output", "<new>", *SHORT),
-}  # fmt: skip
+}
 MORE = {  # other flags that take a path
     "ablations": [
         (
@@ -108,8 +164,11 @@ def home(tmp_path_factory):
     write_tiny_directory(path / "classifier", "classification", num_labels=2)
     write_table(path / "train.csv", sentences(20))
     write_table(path / "dev.csv", [(text, int(label == "good")) for text, label in sentences(20)])
-    write_table(path / "choices.csv", [("the film", "good", "bad", n % 2) for n in range(20)],
-                header=("prompt", "a", "b", "label"))  # fmt: skip
+    write_table(
+        path / "choices.csv",
+        [("the film", "good", "bad", n % 2) for n in range(20)],
+        header=("prompt", "a", "b", "label"),
+    )
     write_conll(path / "tags.conll", tagged_sentences(20))
     asked = [{"id": "1", "question": "the", "answers": [{"text": "film", "answer_start": 4}]}]
     squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "the film .", "qas": asked}]}]}
@@ -123,8 +182,19 @@ def home(tmp_path_factory):
     (path / "evidence" / "web" / "a").write_text("the film .")
     (path / "runs" / "SST-2" / "model").mkdir(parents=True)
     write_toy_glue(path / "glue")
-    run_recipe("prepare_records", "--corpus", path / "corpus.txt", "--vocab", path / "init" / "vocab.txt", "--output",
-               path / "records", "--held-out", 0.2, "--sequence-length", 16)  # fmt: skip
+    run_recipe(
+        "prepare_records",
+        "--corpus",
+        path / "corpus.txt",
+        "--vocab",
+        path / "init" / "vocab.txt",
+        "--output",
+        path / "records",
+        "--held-out",
+        0.2,
+        "--sequence-length",
+        16,
+    )
     run_recipe("write_batches", "--records", path / "records", "--output", path / "batches", *SHORT)
     (path / "pretraining").mkdir()
     (path / "pretraining" / "history.jsonl").write_text('{"step": 1, "val_mlm_cross_entropy": 2.0, "seconds": 1.0}\n')

@@ -61,7 +61,7 @@ def compile_models(trained, model, settings, hardware, steps_per_execution=None)
 
 
 def compile_with(optimizer, trained, model, **arguments):
-    """Compiles the model to train, and that of the run with the same optimizer: each goes on where the other ends.
+    """Compiles the model to train, and that of the run with the same optimizer: each continues where the other ends.
 
     Args:
         optimizer: `keras.optimizers.Optimizer`.

@@ -96,9 +96,15 @@ def test_accumulated_batches_are_the_batch(home):
 def make_model():
     keras.utils.set_random_seed(3)
     config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12,
-        max_sequence_length=16, hidden_dropout=0.0, attention_dropout=0.0,
-    )  # fmt: skip
+        vocabulary_size=make_tokenizer().vocabulary_size,
+        num_layers=1,
+        hidden_dim=8,
+        num_heads=2,
+        intermediate_dim=12,
+        max_sequence_length=16,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+    )
     return kbert.BertPretrainer(config)
 
 

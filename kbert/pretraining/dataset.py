@@ -23,7 +23,7 @@ from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, packed_rows, row_of_pairs
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens, sentence_pairs
 from kbert.pretraining.plain_rows import plain_rows
-from kbert.pretraining.sources import record_pools, text_documents
+from kbert.pretraining.sources import held_out_shares, record_pools, text_documents
 from kbert.stateless_random import fold_in, permutation
 
 _ORDER, _ROWS = 3, 4  # keep these draws independent of other uses of the same seed
@@ -82,9 +82,10 @@ def pretraining_dataset(
         start_row: number of rows to skip as well, where the batches before had other sizes.
         epochs: how often each document is visited; None: infinitely often. Rows of the last epoch that do not fill a
             batch are dropped.
-        evaluation: whether to give the held-out documents instead of the others: once, in order, always with the same
-            pairs and masks, built immediately and kept in memory. Rows that fill up the last batch have weight 0.
-        batches: the maximum number of batches.
+        evaluation: whether to give the held-out documents instead of the others: once, always with the same pairs,
+            masks and order, built immediately and kept in memory. Rows that fill up the last batch have weight 0.
+        batches: the maximum number of batches. With `evaluation` each shard of records gives its share of them; of a
+            text corpus they come from its first pool of held-out documents.
         packed: whether short pairs share a row, as its parts: they attend only to themselves, and positions begin anew
             with each. A pair has the same masks as in a row of its own. Pairs are combined within a pool, best fit,
             longest first, and never truncated further; a row takes a part only if its masks fit into P, too. Rows come
@@ -168,10 +169,13 @@ def pretraining_dataset(
         return count_pairs(pool, seed, visit(epoch), *pairing)
 
     rows_before = start_step * batch_size + start_row
+    shares = None
     if isinstance(source, str | os.PathLike) and is_records(source):
         records = Records(source, in_graph=data_service is not None)
         records.check_tokenizer(tokenizer)
         pools, rows_before = record_pools(records, seed, epochs, evaluation, count, rows_before)
+        if evaluation and batches is not None:
+            shares = held_out_shares(records, count, batches * batch_size)
     elif data_service is not None:
         raise ValueError(f"A data service makes batches of records. Received: {source!r}, which are none")
     else:
@@ -181,9 +185,8 @@ def pretraining_dataset(
     def draw(epoch, pool):
         table = sentence_pairs(pool, seed, visit(epoch), *pairing)
         first = tf.reduce_sum(pool.document_ids[:1])  # 0 for an empty pool
-        if not evaluation:
-            order = permutation(fold_in(seed, _ORDER, epoch, first), tf.size(table.keys))
-            table = PairTable(*(tf.gather(column, order) for column in table))
+        order = permutation(fold_in(seed, _ORDER, epoch, first), tf.size(table.keys))
+        table = PairTable(*(tf.gather(column, order) for column in table))
         splits = tf.range(tf.size(table.keys) + 1)
         if packed:
             table, splits = arrange_in_rows(table, find_rows(table), fold_in(seed, _ROWS, epoch, first))
@@ -199,9 +202,11 @@ def pretraining_dataset(
             return packed_rows(masking, values, table, splits, num_parts=parts, **options)
         return plain_rows(masking, values, table, **options)
 
+    drawn = pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
+    if shares is not None:
+        drawn = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(shares)).map(_graph(_first_rows))
     dataset = (
-        pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
-        .scan(tf.constant(rows_before, tf.int64), _graph(_skip))
+        drawn.scan(tf.constant(rows_before, tf.int64), _graph(_skip))
         .prefetch(1)
         .flat_map(_graph(divide))
         .map(_graph(lay_out), num_parallel_calls=2, deterministic=True)
@@ -227,6 +232,11 @@ def _token_columns(pool, entity_ids):
         return {"token_ids": pool.token_ids}
     sentences = tf.RaggedTensor.from_row_lengths(tf.cast(pool.token_ids, tf.int32), pool.sentence_lengths)
     return {"token_ids": pool.token_ids, "entity_ids": tf.cast(entity_ids(sentences).flat_values, tf.int32)}
+
+
+def _first_rows(element, rows):
+    values, table, splits = element
+    return values, table, splits[: rows + 1]
 
 
 def _skip(remaining, element):

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 
+import numpy as np
 import tensorflow as tf
 
 from kbert.corpus.corpus_files import find_files
@@ -102,6 +103,26 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
         return epoch, records.pool(shard, evaluation)
 
     return positions.map(_graph(load), num_parallel_calls=2, deterministic=True), rows_before
+
+
+def held_out_shares(records, count_rows, wanted):
+    """How many rows each shard of held-out records gives, so that `wanted` of them stand for all of its documents.
+
+    A shard may be a single book: the first rows in the order of the shards would be a sample of one text.
+
+    Args:
+        records: `Records` with held-out documents.
+        count_rows: as of `record_pools`.
+        wanted: int, the rows of all shards together.
+
+    Returns:
+        int32 [shards], at most what the shards have, with a sum of `wanted` or all rows if there are fewer.
+    """
+    rows = np.array([count_rows(records.index(shard, True), 0) for shard in range(len(records.held_out))], np.int64)
+    ends = np.cumsum(rows)
+    if ends[-1] > wanted:
+        ends = ends * wanted // ends[-1]
+    return np.diff(ends, prepend=0).astype(np.int32)
 
 
 def _larger_share(documents):

@@ -24,6 +24,9 @@ from helpers.tiny_corpus import VOCABULARY, write_lines
 
 from kbert.corpus.documents import read_documents
 from kbert.corpus.pool import is_held_out
+from kbert.corpus.records import Records
+from kbert.pretraining.pairs import count_pairs
+from kbert.pretraining.sources import held_out_shares
 
 
 @pytest.fixture(scope="module", params=["text", "records"])
@@ -173,17 +176,23 @@ def test_epochs_draw_anew_and_visit_every_document(source, tokenizer, straight):
     assert batches(dataset_of(source, tokenizer, epochs=1, start_step=len(first))) == []
 
 
-def test_an_epoch_is_shuffled(source, tokenizer, straight, corpus):
+def test_an_epoch_is_shuffled(tokenizer, straight, corpus):
     """Neighbouring rows are seldom of one document."""
-    texts = [" ".join(map(str, tokenizer(tf.constant(d)).flat_values.numpy())) + " " for d in read_documents(corpus)]
-    owners = []
-    for row in originals(straight[:20]):
-        first = np.flatnonzero(row == tokenizer.sep_id)[0]
-        if first > 5:  # long enough to be told by
-            segment = " ".join(map(str, row[1:first])) + " "
-            owners.append(next(i for i, text in enumerate(texts) if segment in text))
+    owners = owners_of(straight[:20], tokenizer, corpus)
     assert len(owners) > 40
     assert np.mean([a == b for a, b in itertools.pairwise(owners)]) < 0.3
+
+
+def owners_of(some, tokenizer, corpus):
+    """The number of the document that each row is from, where its first segment is long enough to tell."""
+    texts = [" ".join(map(str, tokenizer(tf.constant(d)).flat_values.numpy())) + " " for d in read_documents(corpus)]
+    owners = []
+    for row in originals(some):
+        first = np.flatnonzero(row == tokenizer.sep_id)[0]
+        if first > 5:
+            segment = " ".join(map(str, row[1:first])) + " "
+            owners.append(next(i for i, text in enumerate(texts) if segment in text))
+    return owners
 
 
 def test_held_out_documents_are_never_trained_on(corpus, tokenizer, straight, evaluation):
@@ -202,14 +211,35 @@ def test_held_out_documents_are_never_trained_on(corpus, tokenizer, straight, ev
     assert len(training) > 500 and len(held_out) > 100 and not training & held_out
 
 
-def test_evaluation_is_fixed_ordered_finite_and_whole(source, tokenizer, evaluation):
+def test_evaluation_is_fixed_finite_and_whole(source, tokenizer, evaluation):
     first = batches(evaluation)
     assert_equal(first, batches(evaluation))
     assert len(evaluation) == len(first)
-    assert_equal(first[:2], batches(dataset_of(source, tokenizer, evaluation=True, seed=2, batches=2)))
+    assert_equal(first, batches(dataset_of(source, tokenizer, evaluation=True, seed=2)))
     # Filled up to whole batches: every row once, the filling without weight.
     weights = np.concatenate([weights["nsp_logits"] for *_, weights in first])
     masks = np.concatenate([weights["mlm_logits"] for *_, weights in first])
     number = int(weights.sum())
     assert 0 < number <= len(weights) < number + B and (np.sort(weights)[::-1] == weights).all()
     assert (masks[:number].sum(1) >= 1).all() and (masks[number:] == 0).all()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_few_evaluation_batches_stand_for_all_held_out_documents(source, tokenizer, corpus, packed):
+    """A held-out document may be a book: the first rows in its order would say nothing about the others."""
+    whole, few = (
+        batches(dataset_of(source, tokenizer, evaluation=True, packed=packed, batches=number)) for number in (None, 3)
+    )
+    assert len(few) == 3 and len(rows(few)) == len(set(rows(few))) and set(rows(few)) < set(rows(whole))
+    if not packed:
+        owners = owners_of(few, tokenizer, corpus)
+        assert np.mean([a == b for a, b in itertools.pairwise(owners)]) < 0.4
+
+
+def test_every_shard_of_held_out_records_gives_its_share(records, tokenizer):
+    shards = Records(records)
+    assert len(shards.held_out) > 2
+    counts = [int(count_pairs(shards.index(i, True), 0, 0, S - 3)) for i in range(len(shards.held_out))]
+    shares = held_out_shares(shards, lambda pool, epoch: count_pairs(pool, 0, epoch, S - 3), 20)
+    assert shares.sum() == 20 and (np.abs(shares - 20 * np.array(counts) / sum(counts)) < 1).all()
+    assert held_out_shares(shards, lambda pool, epoch: 7, 10_000).tolist() == [7] * len(shards.held_out)

@@ -10,7 +10,7 @@ import time
 import pytest
 from helpers.paths import ROOT
 from helpers.run_eagerly import run_eagerly
-from helpers.run_recipe import RECIPES, read_json, run_recipe
+from helpers.run_recipe import RECIPES, as_flags, read_json, run_recipe
 from helpers.tiny_corpus import write_lines
 from helpers.tiny_directory import BAD, GOOD, NOUNS
 from helpers.toy_glue import write_toy_glue
@@ -26,28 +26,8 @@ from kbert.tasks.features.train import FeatureTraining
 WORDS = sorted({"the", "a", ".", "kind", "play", *GOOD, *BAD, *NOUNS})
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TOY = (
-    "--steps",
-    5,
-    "--held-out",
-    0.2,
-    "--pretraining-batch-size",
-    4,
-    "--pretraining-length",
-    16,
-    "--tasks",
-    "SST-2",
-    "--train-examples",
-    8,
-    "--epochs",
-    1,
-    "--batch-size",
-    8,
-    "--sequence-length",
-    16,
-    "--restarts",
-    2,
-    "--learning-rate",
-    "1e-3",
+    *as_flags(steps=5, held_out=0.2, pretraining_batch_size=4, pretraining_length=16, tasks="SST-2", train_examples=8),
+    *as_flags(epochs=1, batch_size=8, sequence_length=16, restarts=2, learning_rate="1e-3"),
 )
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
 
@@ -212,19 +192,7 @@ def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
 
 @pytest.mark.slow  # minutes: every table, in a process that is killed once
 def test_every_table_killed_and_resumed(home, tmp_path):
-    more = (
-        "--ner",
-        home / "ner",
-        "--feature-units",
-        4,
-        "--feature-epochs",
-        1,
-        "--sizes",
-        "tiny",
-        "mini",
-        "--restarts",
-        1,
-    )
+    more = as_flags(ner=home / "ner", feature_units=4, feature_epochs=1, sizes=["tiny", "mini"], restarts=1)
     command = [sys.executable, RECIPES / "ablations.py", *arguments(home, tmp_path, "all", *more)]
     command, environment = [str(part) for part in command], os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

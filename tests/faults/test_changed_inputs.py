@@ -5,7 +5,7 @@ import importlib
 import pathlib
 
 import pytest
-from helpers.run_recipe import RECIPES, import_recipe, run_recipe
+from helpers.run_recipe import RECIPES, as_flags, import_recipe, run_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -37,38 +37,15 @@ def _pretrain(path, *source):
     return (
         "pretrain",
         *source,
-        "--steps",
-        4,
-        "--batch-size",
-        4,
-        "--sequence-length",
-        16,
-        "--held-out",
-        0.2,
-        "--evaluation-batches",
-        1,
-        "--output",
-        path / "run",
+        *as_flags(steps=4, batch_size=4, sequence_length=16, held_out=0.2, evaluation_batches=1, output=path / "run"),
     )
 
 
 def _finetune(path):
     return (
         "finetune_classifier",
-        "--train",
-        path / "train.csv",
-        "--text-column",
-        "text",
-        "--label-column",
-        "label",
-        "--init",
-        path / "init",
-        "--steps",
-        4,
-        "--sequence-length",
-        9,
-        "--output",
-        path / "run",
+        *as_flags(train=path / "train.csv", text_column="text", label_column="label", init=path / "init", steps=4),
+        *as_flags(sequence_length=9, output=path / "run"),
     )
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.run_recipe import RECIPES, import_recipe, run_recipe
+from helpers.run_recipe import RECIPES, as_flags, import_recipe, run_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
@@ -12,20 +12,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
 COLUMNS = ("--text-column", "text", "--label-column", "label")
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
-    "ablations": (
-        "--table",
-        "table5",
-        "--records",
-        "<records>",
-        "--glue",
-        "<glue>",
-        "--tasks",
-        "SST-2",
-        "--steps",
-        1,
-        "--output",
-        "<new>",
-    ),
+    "ablations": as_flags(table="table5", records="<records>", glue="<glue>", tasks="SST-2", steps=1, output="<new>"),
     "audit_saved_model": ("<nothing>",),
     "benchmark": ("input", "--vocab", "<vocab.txt>", "--records", "<records>"),
     "compare_pretraining": ("--runs", "<pretraining>", "--output", "<new>"),
@@ -35,70 +22,24 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "evaluate": ("--model", "<classifier>", "--data", "<dev.csv>", *COLUMNS, "--output", "<new>"),
     "export": ("--model", "<classifier>", "--output", "<new>"),
     "extract_features": ("--model", "<init>", "--input", "<texts.txt>", "--layers", -1, "--output", "<new.jsonl>"),
-    "feature_based_ner": (
-        "--train",
-        "<tags.conll>",
-        "--dev",
-        "<tags.conll>",
-        "--init",
-        "<init>",
-        "--output",
-        "<new>",
-        *SHORT,
-    ),
+    "feature_based_ner": (*as_flags(train="<tags.conll>", dev="<tags.conll>", init="<init>", output="<new>"), *SHORT),
     "fill_mask": ("--model", "<init>", "a [MASK]"),
     "finetune_classifier": (
-        "--train",
-        "<train.csv>",
-        "--dev",
-        "<train.csv>",
+        *as_flags(train="<train.csv>", dev="<train.csv>"),
         *COLUMNS,
-        "--init",
-        "<init>",
-        "--output",
-        "<new>",
+        *as_flags(init="<init>", output="<new>"),
         *SHORT,
     ),
     "finetune_glue": ("--task", "SST-2", "--data", "<glue>", "--init", "<init>", "--output", "<new>", *SHORT),
     "finetune_multiple_choice": (
-        "--train",
-        "<choices.csv>",
-        "--dev",
-        "<choices.csv>",
-        "--choice-columns",
-        "a",
-        "b",
-        "--init",
-        "<init>",
-        "--output",
-        "<new>",
+        *as_flags(train="<choices.csv>", dev="<choices.csv>", choice_columns=["a", "b"], init="<init>", output="<new>"),
         *SHORT,
     ),
-    "finetune_ner": (
-        "--train",
-        "<tags.conll>",
-        "--dev",
-        "<tags.conll>",
-        "--init",
-        "<init>",
-        "--output",
-        "<new>",
-        *SHORT,
-    ),
+    "finetune_ner": (*as_flags(train="<tags.conll>", dev="<tags.conll>", init="<init>", output="<new>"), *SHORT),
     "finetune_squad": (
-        "--train",
-        "<squad.json>",
-        "--dev",
-        "<squad.json>",
-        "--init",
-        "<init>",
-        "--output",
-        "<new>",
+        *as_flags(train="<squad.json>", dev="<squad.json>", init="<init>", output="<new>"),
         *SHORT,
-        "--max-query-length",
-        4,
-        "--doc-stride",
-        4,
+        *as_flags(max_query_length=4, doc_stride=4),
     ),
     "inspect_model": ("--model", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
     "learn_vocabulary": ("--corpus", "<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
@@ -115,20 +56,8 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
 MORE = {  # other flags that take a path
     "ablations": [
         (
-            "--table",
-            "table5",
-            "--corpus",
-            "<corpus.txt>",
-            "--vocab",
-            "<vocab.txt>",
-            "--glue",
-            "<glue>",
-            "--tasks",
-            "SST-2",
-            "--steps",
-            1,
-            "--output",
-            "<new>",
+            *as_flags(table="table5", corpus="<corpus.txt>", vocab="<vocab.txt>", glue="<glue>", tasks="SST-2"),
+            *as_flags(steps=1, output="<new>"),
         )
     ],
     "pretrain": [("--records", "<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
@@ -184,16 +113,8 @@ def home(tmp_path_factory):
     write_toy_glue(path / "glue")
     run_recipe(
         "prepare_records",
-        "--corpus",
-        path / "corpus.txt",
-        "--vocab",
-        path / "init" / "vocab.txt",
-        "--output",
-        path / "records",
-        "--held-out",
-        0.2,
-        "--sequence-length",
-        16,
+        *as_flags(corpus=path / "corpus.txt", vocab=path / "init" / "vocab.txt", output=path / "records", held_out=0.2),
+        *as_flags(sequence_length=16),
     )
     run_recipe("write_batches", "--records", path / "records", "--output", path / "batches", *SHORT)
     (path / "pretraining").mkdir()

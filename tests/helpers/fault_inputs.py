@@ -1,5 +1,6 @@
 """What the runs of the fault tests read, written in a second or two, and other inputs of the same names."""
 
+from helpers.run_recipe import as_flags
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -34,14 +35,6 @@ def _write(home, number, vocabulary, prepare_records):
         kbert.save_pretrained(model, home / "init", overwrite=True)
     write_lines(home / "words.txt", [[text for text, _ in sentences(5, start)] for start in range(number, 200, 5)])
     prepare_records(
-        "--corpus",
-        home / "words.txt",
-        "--vocab",
-        home / "init" / "vocab.txt",
-        "--output",
-        home / "records",
-        "--held-out",
-        0.2,
-        "--sequence-length",
-        16,
+        *as_flags(corpus=home / "words.txt", vocab=home / "init" / "vocab.txt", output=home / "records", held_out=0.2),
+        *as_flags(sequence_length=16),
     )

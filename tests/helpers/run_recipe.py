@@ -18,6 +18,15 @@ def import_recipe(name):
     return importlib.import_module(name)
 
 
+def as_flags(**given):
+    """Arguments of a command: ``size=8, cased=True, layers=[1, 2]`` are ``--size 8 --cased --layers 1 2``."""
+    arguments = []
+    for name, value in given.items():
+        values = value if isinstance(value, list) else [] if value is True else [value]
+        arguments += [f"--{name.replace('_', '-')}", *values]
+    return tuple(arguments)
+
+
 def run_recipe(name, *arguments):
     """Runs a recipe here; starting TensorFlow anew would take longer than most tests."""
     import_recipe(name).main([str(argument) for argument in arguments])

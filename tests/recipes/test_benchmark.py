@@ -3,22 +3,10 @@
 import json
 
 import pytest
-from helpers.run_recipe import import_recipe
+from helpers.run_recipe import as_flags, import_recipe
 from helpers.tiny_corpus import VOCABULARY, write_lines
 
-QUICK = (
-    "--size",
-    "tiny",
-    "--batch-size",
-    "4",
-    "--sequence-length",
-    "25",
-    "--seconds",
-    "0.05",
-    "--rounds",
-    "1",
-    "--json",
-)
+QUICK = as_flags(size="tiny", batch_size="4", sequence_length="25", seconds="0.05", rounds="1", json=True)
 
 
 def benchmark(capsys, *arguments):

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.run_recipe import read_json, run_recipe
+from helpers.run_recipe import as_flags, read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
@@ -26,26 +26,8 @@ def home(tmp_path_factory):
 
 def _arguments(home, output, *more):
     return (
-        "--train",
-        home / "train.txt",
-        "--dev",
-        home / "dev.txt",
-        "--init",
-        home / "init",
-        "--output",
-        output,
-        "--sequence-length",
-        16,
-        "--units",
-        7,
-        "--batch-size",
-        8,
-        "--learning-rate",
-        0.05,
-        "--steps",
-        40,
-        "--checkpoint-every",
-        10,
+        *as_flags(train=home / "train.txt", dev=home / "dev.txt", init=home / "init", output=output),
+        *as_flags(sequence_length=16, units=7, batch_size=8, learning_rate=0.05, steps=40, checkpoint_every=10),
         *more,
     )
 
@@ -99,18 +81,8 @@ def test_windows_beyond_the_position_table_are_an_error(home, tmp_path):
 @pytest.mark.usefixtures("eagerly")
 def test_features_in_files(home, tmp_path, align):
     (tmp_path / "texts.txt").write_text("the good film .\r\n\nunly a " + "dull song " * 12)
-    common = (
-        "--model",
-        home / "init",
-        "--input",
-        tmp_path / "texts.txt",
-        "--layers",
-        -1,
-        0,
-        "--align",
-        align,
-        "--sequence-length",
-        16,
+    common = as_flags(
+        model=home / "init", input=tmp_path / "texts.txt", layers=[-1, 0], align=align, sequence_length=16
     )
     run_recipe("extract_features", *common, "--output", tmp_path / "f.jsonl")
     run_recipe("extract_features", *common, "--output", tmp_path / "f.npz", "--batch-size", 2)

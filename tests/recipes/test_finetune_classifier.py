@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from helpers.paths import ROOT
-from helpers.run_recipe import RECIPES, read_json, run_recipe
+from helpers.run_recipe import RECIPES, as_flags, read_json, run_recipe
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
@@ -18,18 +18,7 @@ from kbert.files import sha256
 from kbert.tasks.classification import text_task
 from kbert.weights.formats.kbert.read import read_kbert_directory
 
-QUICK = (
-    "--batch-size",
-    8,
-    "--sequence-length",
-    9,
-    "--learning-rate",
-    2e-3,
-    "--checkpoint-every",
-    10,
-    "--evaluate-every",
-    30,
-)
+QUICK = as_flags(batch_size=8, sequence_length=9, learning_rate=2e-3, checkpoint_every=10, evaluate_every=30)
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +33,8 @@ def home(tmp_path_factory):
 
 def _arguments(home, output, *more):
     return (
-        "--train",
-        home / "train.csv",
-        "--text-column",
-        "text",
-        "--label-column",
-        "label",
-        "--init",
-        home / "init",
-        "--output",
-        output,
+        *as_flags(train=home / "train.csv", text_column="text", label_column="label", init=home / "init"),
+        *as_flags(output=output),
         *QUICK,
         *more,
     )
@@ -128,21 +109,10 @@ def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
     write_table(tmp_path / "pairs.tsv", rows, header=("one", "two", "same"))
     run_recipe(
         "finetune_classifier",
-        "--train",
-        tmp_path / "pairs.tsv",
-        "--text-column",
-        "one",
-        "--text-pair-column",
-        "two",
-        "--label-column",
-        "same",
-        "--init",
-        home / "init",
-        "--output",
-        tmp_path / "run",
+        *as_flags(train=tmp_path / "pairs.tsv", text_column="one", text_pair_column="two", label_column="same"),
+        *as_flags(init=home / "init", output=tmp_path / "run"),
         *QUICK,
-        "--epochs",
-        1,
+        *as_flags(epochs=1),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
@@ -156,22 +126,10 @@ def test_regression_from_json_lines(home, tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run_recipe(
         "finetune_classifier",
-        "--train",
-        tmp_path / "a.jsonl",
-        "--text-column",
-        "text",
-        "--label-column",
-        "stars",
-        "--regression",
-        "--init",
-        home / "init",
-        "--output",
-        tmp_path / "run",
+        *as_flags(train=tmp_path / "a.jsonl", text_column="text", label_column="stars", regression=True),
+        *as_flags(init=home / "init", output=tmp_path / "run"),
         *QUICK,
-        "--steps",
-        60,
-        "--dropout",
-        0,
+        *as_flags(steps=60, dropout=0),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert set(metrics["dev"]) == {"examples", "loss", "pearson", "spearman"}

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
-from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
+from helpers.run_recipe import as_flags, read_json, run_recipe, run_recipe_alone
 from helpers.toy_glue import GLUE_QUICK, glue_arguments, write_glue_home
 
 import kbert
@@ -154,12 +154,7 @@ def test_a_model_of_windows_is_no_obstacle(home, tmp_path):
     with pytest.raises(SystemExit, match="error: .*expected a model of whole texts. Received: .* --window-pooling"):
         run_recipe(
             "submit_glue",
-            "--data",
-            home / "glue",
-            "--model",
-            f"SST-2={tmp_path / 'windows'}",
-            "--output",
-            tmp_path / "sent",
+            *as_flags(data=home / "glue", model=f"SST-2={tmp_path / 'windows'}", output=tmp_path / "sent"),
         )
 
 
@@ -217,19 +212,9 @@ def test_unknown_task_and_directory(home, tmp_path, capsys, flags, message):
 def test_real_files(home, shared_data, tmp_path):
     run_recipe(
         "finetune_glue",
-        "--task",
-        "SST-2",
-        "--data",
-        shared_data / "glue",
-        "--init",
-        home / "init",
+        *as_flags(task="SST-2", data=shared_data / "glue", init=home / "init"),
         *GLUE_QUICK,
-        "--output",
-        tmp_path / "run",
-        "--train-examples",
-        50,
-        "--steps",
-        2,
+        *as_flags(output=tmp_path / "run", train_examples=50, steps=2),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert metrics["dev"]["examples"] == 872

@@ -4,7 +4,7 @@ import csv
 import json
 
 import pytest
-from helpers.run_recipe import read_json, run_recipe
+from helpers.run_recipe import as_flags, read_json, run_recipe
 from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
@@ -47,20 +47,11 @@ TABLE = ("--prompt-column", "question", "--choice-columns", "a", "b", "c", "d", 
 
 def _arguments(home, output, *more):
     return (
-        "--train",
-        home / "train.csv",
-        "--dev",
-        home / "dev.csv",
+        *as_flags(train=home / "train.csv", dev=home / "dev.csv"),
         *TABLE,
-        "--init",
-        home / "init",
-        "--output",
-        output,
+        *as_flags(init=home / "init", output=output),
         *QUICK,
-        "--checkpoint-every",
-        10,
-        "--steps",
-        40,
+        *as_flags(checkpoint_every=10, steps=40),
         *more,
     )
 
@@ -136,15 +127,9 @@ def test_dream(home, tmp_path):
     run_recipe(
         "finetune_multiple_choice",
         *flags,
-        "--init",
-        home / "init",
+        *as_flags(init=home / "init"),
         *QUICK,
-        "--steps",
-        1,
-        "--output",
-        tmp_path / "run",
-        "--bias-correction",
-        "--group-by-length",
+        *as_flags(steps=1, output=tmp_path / "run", bias_correction=True, group_by_length=True),
     )
     assert read_json(tmp_path / "run" / "metrics.json")["dev"]["examples"] == 12
     assert read_json(tmp_path / "run" / "settings.json")["bias_correction"] is True

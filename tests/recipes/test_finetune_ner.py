@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from helpers.run_recipe import import_recipe, read_json, run_recipe
+from helpers.run_recipe import as_flags, import_recipe, read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
@@ -13,19 +13,8 @@ import kbert
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.readers import read_conll
 
-QUICK = (
-    "--batch-size",
-    8,
-    "--sequence-length",
-    16,
-    "--learning-rate",
-    3e-3,
-    "--checkpoint-every",
-    10,
-    "--dropout",
-    0,
-    "--evaluate-every",
-    60,
+QUICK = as_flags(
+    batch_size=8, sequence_length=16, learning_rate=3e-3, checkpoint_every=10, dropout=0, evaluate_every=60
 )
 
 
@@ -40,17 +29,9 @@ def home(tmp_path_factory):
 
 def _arguments(home, output, *more):
     return (
-        "--train",
-        home / "train.txt",
-        "--dev",
-        home / "dev.txt",
-        "--init",
-        home / "init",
-        "--output",
-        output,
+        *as_flags(train=home / "train.txt", dev=home / "dev.txt", init=home / "init", output=output),
         *QUICK,
-        "--steps",
-        60,
+        *as_flags(steps=60),
         *more,
     )
 
@@ -108,20 +89,9 @@ def test_spans_of_ones_own_and_sentences_alone(home, tmp_path):
     (tmp_path / "mine.jsonl").write_text("\n".join(rows))
     run_recipe(
         "finetune_ner",
-        "--train",
-        tmp_path / "mine.jsonl",
-        "--init",
-        home / "init",
-        "--output",
-        tmp_path / "run",
+        *as_flags(train=tmp_path / "mine.jsonl", init=home / "init", output=tmp_path / "run"),
         *QUICK,
-        "--steps",
-        5,
-        "--context",
-        "sentence",
-        "--train-sentences",
-        30,
-        "--group-by-length",
+        *as_flags(steps=5, context="sentence", train_sentences=30, group_by_length=True),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert (metrics["train_examples"], metrics["train_windows"], metrics["dev"]["sentences"]) == (30, 30, 4)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.run_recipe import read_json, run_recipe
+from helpers.run_recipe import as_flags, read_json, run_recipe
 from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
@@ -53,34 +53,9 @@ def home(tmp_path_factory):
 
 def arguments(home, output, *more):
     return (
-        "--data",
-        home,
-        "--version",
-        "2.0",
-        "--init",
-        home / "init",
-        "--output",
-        output,
-        "--batch-size",
-        8,
-        "--sequence-length",
-        16,
-        "--doc-stride",
-        5,
-        "--max-query-length",
-        3,
-        "--max-answer-length",
-        4,
-        "--n-best",
-        5,
-        "--learning-rate",
-        2e-3,
-        "--checkpoint-every",
-        10,
-        "--steps",
-        30,
-        "--evaluate-every",
-        30,
+        *as_flags(data=home, version="2.0", init=home / "init", output=output, batch_size=8, sequence_length=16),
+        *as_flags(doc_stride=5, max_query_length=3, max_answer_length=4, n_best=5, learning_rate=2e-3),
+        *as_flags(checkpoint_every=10, steps=30, evaluate_every=30),
         *more,
     )
 
@@ -162,15 +137,7 @@ def test_evaluate(home, run, tmp_path):  # ensembles: test_ensembles.py
 def test_predict(home, run, tmp_path):
     path, *_ = run
     run_recipe(
-        "predict",
-        "--model",
-        path,
-        "--input",
-        home / "dev-v2.0.json",
-        "--output",
-        tmp_path / "a.jsonl",
-        "--batch-size",
-        4,
+        "predict", *as_flags(model=path, input=home / "dev-v2.0.json", output=tmp_path / "a.jsonl", batch_size=4)
     )
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {row["id"]: row["answer"] for row in rows} == read_json(path / "predictions.json")

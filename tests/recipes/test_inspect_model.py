@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import as_flags, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
@@ -20,28 +20,9 @@ def home(tmp_path_factory):
 def test_all_of_it(home, capsys):
     run_recipe(
         "inspect_model",
-        "--model",
-        home / "tiny",
-        "--output",
-        home / "out",
-        "--log-dir",
-        home / "logs",
-        "--text",
-        "the [MASK] film .",
-        "--text",
-        "a good film",
-        "a book",
-        "--data",
-        home / "train.conll",
-        "--dev",
-        home / "dev.conll",
-        "--columns",
-        "pos=1",
-        "tags=-1",
-        "--compare",
-        home / "tiny",
-        "--max-words",
-        100,
+        *as_flags(model=home / "tiny", output=home / "out", log_dir=home / "logs", text="the [MASK] film ."),
+        *as_flags(text=["a good film", "a book"], data=home / "train.conll", dev=home / "dev.conll"),
+        *as_flags(columns=["pos=1", "tags=-1"], compare=home / "tiny", max_words=100),
     )
     said = capsys.readouterr().out
     assert "entity type: " in said and "report.html" in said and f"tensorboard --logdir {home / 'logs'}" in said

@@ -2,7 +2,7 @@ import gzip
 import itertools
 
 import pytest
-from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
+from helpers.run_recipe import as_flags, read_json, run_recipe, run_recipe_alone
 
 from kbert.text.vocabulary import read_vocabulary
 
@@ -44,13 +44,7 @@ def test_the_order_of_files_changes_nothing(corpus):
     # Python's hashes differ from process to process.
     run_recipe_alone(
         "learn_vocabulary",
-        "--corpus",
-        corpus / "a.txt",
-        corpus / "b.txt.gz",
-        "--size",
-        105,
-        "--output",
-        corpus / "3.txt",
+        *as_flags(corpus=[corpus / "a.txt", corpus / "b.txt.gz"], size=105, output=corpus / "3.txt"),
         PYTHONHASHSEED="7",
     )
     assert (corpus / "3.txt").read_bytes() == (corpus / "1.txt").read_bytes()

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers.run_recipe import read_json, run_recipe
+from helpers.run_recipe import as_flags, read_json, run_recipe
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
@@ -24,26 +24,10 @@ def test_long_texts_by_windows(tmp_path, capsys):
     write_table(tmp_path / "dev.csv", dev)
     columns = ("--text-column", "text", "--label-column", "label")
     command = (
-        "--train",
-        tmp_path / "train.csv",
-        "--dev",
-        tmp_path / "dev.csv",
+        *as_flags(train=tmp_path / "train.csv", dev=tmp_path / "dev.csv"),
         *columns,
-        "--init",
-        tmp_path / "init",
-        "--sequence-length",
-        12,
-        "--steps",
-        5,
-        "--checkpoint-every",
-        5,
-        "--batch-size",
-        8,
-        "--window-pooling",
-        "max",
-        "--doc-stride",
-        5,
-        "--output",
+        *as_flags(init=tmp_path / "init", sequence_length=12, steps=5, checkpoint_every=5, batch_size=8),
+        *as_flags(window_pooling="max", doc_stride=5, output=True),
     )
     run_recipe("finetune_classifier", *command, tmp_path / "run")
     logged = capsys.readouterr().err
@@ -63,19 +47,7 @@ def test_pairs_have_no_windows(tmp_path, capsys):
     with pytest.raises(SystemExit):
         run_recipe(
             "finetune_classifier",
-            "--train",
-            tmp_path / "train.csv",
-            "--text-column",
-            "text",
-            "--label-column",
-            "label",
-            "--text-pair-column",
-            "text",
-            "--window-pooling",
-            "mean",
-            "--init",
-            tmp_path / "init",
-            "--output",
-            tmp_path / "run",
+            *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", text_pair_column="text"),
+            *as_flags(window_pooling="mean", init=tmp_path / "init", output=tmp_path / "run"),
         )
     assert "--window-pooling is for single texts" in capsys.readouterr().err

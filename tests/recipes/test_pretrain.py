@@ -12,28 +12,14 @@ import h5py
 import numpy as np
 import pytest
 from helpers.paths import ROOT
-from helpers.run_recipe import RECIPES, read_json, run_recipe
+from helpers.run_recipe import RECIPES, as_flags, read_json, run_recipe
 from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 
 import kbert
 
 QUICK = (
-    "--batch-size",
-    8,
-    "--sequence-length",
-    24,
-    "--max-predictions",
-    4,
-    "--learning-rate",
-    5e-4,
-    "--held-out",
-    0.2,
-    "--evaluation-batches",
-    2,
-    "--log-every",
-    5,
-    "--checkpoint-every",
-    10,
+    *as_flags(batch_size=8, sequence_length=24, max_predictions=4, learning_rate=5e-4, held_out=0.2),
+    *as_flags(evaluation_batches=2, log_every=5, checkpoint_every=10),
 )
 
 
@@ -55,18 +41,7 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, output, *more, steps=20):
-    return (
-        "--corpus",
-        home / "corpus.txt",
-        "--vocab",
-        home / "vocab.txt",
-        "--steps",
-        steps,
-        "--output",
-        output,
-        *QUICK,
-        *more,
-    )
+    return (*as_flags(corpus=home / "corpus.txt", vocab=home / "vocab.txt", steps=steps, output=output), *QUICK, *more)
 
 
 @pytest.fixture(scope="module")
@@ -120,20 +95,9 @@ def test_a_second_run_says_what_is_there(home, run):
 def test_init_goes_on_from_weights_at_another_length(home, run, tmp_path):
     run_recipe(
         "pretrain",
-        "--corpus",
-        home / "corpus.txt",
-        "--init",
-        run,
-        "--steps",
-        1,
-        "--output",
-        tmp_path / "on",
+        *as_flags(corpus=home / "corpus.txt", init=run, steps=1, output=tmp_path / "on"),
         *QUICK,
-        "--sequence-length",
-        40,
-        "--learning-rate",
-        1e-9,
-        "--whole-word",
+        *as_flags(sequence_length=40, learning_rate=1e-9, whole_word=True),
     )
     before, after = _weights(run), _weights(tmp_path / "on")
     assert before.keys() == after.keys()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.paths import ROOT
 from helpers.run_python import run_python
-from helpers.run_recipe import read_json, run_recipe
+from helpers.run_recipe import as_flags, read_json, run_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -69,24 +69,8 @@ def test_pretraining(tmp_path):
     outputs = run_both(
         tmp_path,
         "pretrain",
-        "--corpus",
-        tmp_path / "corpus.txt",
-        "--vocab",
-        tmp_path / "vocab.txt",
-        "--steps",
-        10,
-        "--sequence-length",
-        24,
-        "--max-predictions",
-        4,
-        "--learning-rate",
-        5e-4,
-        "--held-out",
-        0.2,
-        "--evaluation-batches",
-        2,
-        "--log-every",
-        5,
+        *as_flags(corpus=tmp_path / "corpus.txt", vocab=tmp_path / "vocab.txt", steps=10, sequence_length=24),
+        *as_flags(max_predictions=4, learning_rate=5e-4, held_out=0.2, evaluation_batches=2, log_every=5),
     )
     one, two = (read_json(path / "metrics.json") for path in outputs)
     for name in ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
@@ -104,24 +88,8 @@ def test_fine_tuning(tmp_path):
     outputs = run_both(
         tmp_path,
         "finetune_classifier",
-        "--train",
-        tmp_path / "train.csv",
-        "--dev",
-        tmp_path / "dev.csv",
-        "--text-column",
-        "text",
-        "--label-column",
-        "label",
-        "--init",
-        tmp_path / "init",
-        "--steps",
-        12,
-        "--sequence-length",
-        9,
-        "--learning-rate",
-        2e-3,
-        "--evaluate-every",
-        12,
+        *as_flags(train=tmp_path / "train.csv", dev=tmp_path / "dev.csv", text_column="text", label_column="label"),
+        *as_flags(init=tmp_path / "init", steps=12, sequence_length=9, learning_rate=2e-3, evaluate_every=12),
     )
     one, two = ([json.loads(line) for line in (path / "history.jsonl").open()] for path in outputs)
     assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 12]

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.forked_python import ForkedPython
-from helpers.run_recipe import RECIPES
+from helpers.run_recipe import RECIPES, as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert.models.classifier import BertClassifier
@@ -207,26 +207,9 @@ def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_pa
     write_table(tmp_path / "train.csv", sentences(48))
     done = ForkedPython(
         RECIPES / "finetune_classifier.py",
-        "--train",
-        tmp_path / "train.csv",
-        "--text-column",
-        "text",
-        "--label-column",
-        "label",
-        "--init",
-        tmp_path / "init",
-        "--steps",
-        "20",
-        "--batch-size",
-        "8",
-        "--sequence-length",
-        "9",
-        "--learning-rate",
-        "1e38",
-        "--checkpoint-every",
-        "10",
-        "--output",
-        tmp_path / "run",
+        *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", init=tmp_path / "init"),
+        *as_flags(steps="20", batch_size="8", sequence_length="9", learning_rate="1e38", checkpoint_every="10"),
+        *as_flags(output=tmp_path / "run"),
     ).finish()
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith(("error", "Traceback", "  File"))]

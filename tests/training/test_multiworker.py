@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.paths import ROOT
+from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
@@ -81,26 +82,8 @@ def test_of_two_workers_the_first_writes_what_the_recipe_leaves(tmp_path):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(48))
     arguments = (
-        "--train",
-        tmp_path / "train.csv",
-        "--text-column",
-        "text",
-        "--label-column",
-        "label",
-        "--init",
-        tmp_path / "init",
-        "--steps",
-        6,
-        "--batch-size",
-        8,
-        "--sequence-length",
-        9,
-        "--dropout",
-        0,
-        "--learning-rate",
-        1e-3,
-        "--checkpoint-every",
-        3,
+        *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", init=tmp_path / "init"),
+        *as_flags(steps=6, batch_size=8, sequence_length=9, dropout=0, learning_rate=1e-3, checkpoint_every=3),
     )
     recipe = "recipes/finetune_classifier.py"
     finish([start(recipe, *arguments, "--output", tmp_path / "one")])
@@ -118,22 +101,8 @@ def test_a_directory_that_the_first_refuses_ends_all_with_its_reason(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
     arguments = (
-        "--train",
-        tmp_path / "train.csv",
-        "--text-column",
-        "text",
-        "--label-column",
-        "label",
-        "--init",
-        tmp_path / "init",
-        "--steps",
-        6,
-        "--sequence-length",
-        9,
-        "--output",
-        tmp_path / "run",
-        "--strategy",
-        "multiworker",
+        *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", init=tmp_path / "init"),
+        *as_flags(steps=6, sequence_length=9, output=tmp_path / "run", strategy="multiworker"),
     )
     workers = [start("recipes/finetune_classifier.py", *arguments, TF_CONFIG=config) for config in cluster()]
     for worker in workers:

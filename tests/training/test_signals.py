@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.forked_python import ForkedPython
-from helpers.run_recipe import RECIPES
+from helpers.run_recipe import RECIPES, as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert.training.resume import fit_steps
@@ -143,24 +143,8 @@ def home(tmp_path_factory):
 def training(home, output, steps=100_000):
     return (
         "finetune_classifier.py",
-        "--train",
-        home / "train.csv",
-        "--text-column",
-        "text",
-        "--label-column",
-        "label",
-        "--init",
-        home / "init",
-        "--steps",
-        steps,
-        "--batch-size",
-        8,
-        "--sequence-length",
-        9,
-        "--checkpoint-every",
-        10_000,
-        "--output",
-        output,
+        *as_flags(train=home / "train.csv", text_column="text", label_column="label", init=home / "init", steps=steps),
+        *as_flags(batch_size=8, sequence_length=9, checkpoint_every=10_000, output=output),
     )
 
 

@@ -80,6 +80,9 @@ def parse_arguments(argv):
     add("--random-next-rate", type=share, metavar="X", help="of pairs with a random second segment (default: 0.5)")
     positions = "of new weights (default: learned; sinusoidal: as in the Transformer)"
     add("--position-embedding", choices=("learned", "sinusoidal"), help=positions)
+    starts = "of learned positions (default: normal; sinusoidal: they start as the Transformer's)"
+    add("--position-initializer", choices=("normal", "sinusoidal"), help=starts)
+    add("--initializer-stddev", type=positive_float, metavar="X", help="of new weights (default: 0.02)")
     no_next_sentence = 'the "No NSP" ablation of section 5.1'
     add("--no-next-sentence", action="store_false", dest="next_sentence", help=no_next_sentence)
     add("--left-to-right", action="store_true", help='every token predicts the next: the "LTR" of section 5.1')

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from kbert.benchmarks.batches import batches
 from kbert.benchmarks.peers import fastest_peers
-from kbert.benchmarks.race import race, summary, timed
+from kbert.benchmarks.race import fastest_setting, race, summary, timed
 from kbert.config import BertConfig
 from kbert.models.encoder import BertEncoder
 from kbert.training.flops import inference_flops_per_token
@@ -32,10 +32,16 @@ def encode(settings):
     def torch_runner(peer):
         return lambda seconds: [(tokens[0] / t, tokens[1] / t) for t in peer.seconds(seconds=seconds)]
 
-    kbert = {"kbert": _forward(BertEncoder(config), inputs, hardware.jit_compile, tokens)}
+    encoder = BertEncoder(config)
     name = "keras_hub.BertBackbone"
     with fastest_peers("encode", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
-        result = summary(race(kbert | peers, settings.seconds, settings.rounds))
+        if settings.peers and settings.xla == "auto":  # as for keras-hub
+            ways = {f"XLA {'on' if jit else 'off'}": _forward(encoder, inputs, jit, tokens) for jit in (False, True)}
+            chosen = {"kbert": fastest_setting("kbert", ways, settings.seconds)} | chosen
+            kbert = ways[chosen["kbert"]]
+        else:
+            kbert = _forward(encoder, inputs, hardware.jit_compile, tokens)
+        result = summary(race({"kbert": kbert} | peers, settings.seconds, settings.rounds))
     flops = inference_flops_per_token(config, settings.sequence_length)
     speed = {"gflops_per_second": result["tokens_per_second"] * flops / 1e9}
     return result | speed | {"peer_settings": chosen} | settings.of_model()

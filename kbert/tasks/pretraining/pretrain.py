@@ -43,6 +43,8 @@ def pretrain(
     random_next_rate=None,
     left_to_right=False,
     position_embedding=None,
+    position_initializer=None,
+    initializer_stddev=None,
     dropout=None,
     packed=None,
     held_out=0.01,
@@ -117,6 +119,9 @@ def pretrain(
             instead of masks; `init` must be such a model, too. A text is then pooled at its last token, the only one
             that has seen the others.
         position_embedding: of new weights, "learned" (the default) or "sinusoidal", as in the Transformer.
+        position_initializer: of learned positions, "normal" (the default), or "sinusoidal": they start as the
+            Transformer's.
+        initializer_stddev: float, of new weights, 0.02 by default, as the paper's models of all sizes.
         dropout: float, instead of 0.1.
         packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
             and less time where pairs are short. None: where it leaves out a twentieth of the rows. The model of the run

@@ -25,6 +25,8 @@ SEQUENCE_LENGTH = 128
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
 _OF_MASKS = (*_RATES, "span_length", "whole_word")
+POSITION_INITIALIZERS = ("normal", "sinusoidal")
+_OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,13 +82,18 @@ class PretrainingSettings:
     random_next_rate: float | None = None
     dupe_factor: int | None = None
     position_embedding: str | None = None
+    position_initializer: str | None = None
+    initializer_stddev: float | None = None
 
     def __post_init__(self):
         self._check_objective()
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         named = complete_settings(self.settings, given)
-        if self.init is not None and not isinstance(self.init, str | os.PathLike):
-            named.pop("dropout", None)  # that of a model given is its own
+        if self.init is not None:  # a model that is given has its own
+            not_its = _OF_NEW_WEIGHTS if isinstance(self.init, str | os.PathLike) else (*_OF_NEW_WEIGHTS, "dropout")
+            named = {name: value for name, value in named.items() if name not in not_its}
+        if self.position_embedding == "sinusoidal":
+            named.pop("position_initializer", None)
         self._set(**named)
         self._complete_phases()
         for name in _COUNTS:
@@ -233,13 +240,22 @@ class PretrainingSettings:
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
                 "setting of their own. Received: lowercase=False"
             )
-        architecture = {name: getattr(self, name) for name in ("size", "position_embedding")}
-        if self.init is not None and any(architecture.values()):
-            raise ValueError(f"pretrain: `init` has an architecture of its own. Received: {architecture} as well")
-        if self.position_embedding not in (None, *POSITION_EMBEDDINGS):
+        self._check_new_weights()
+
+    def _check_new_weights(self):
+        given = {name: getattr(self, name) for name in _OF_NEW_WEIGHTS if getattr(self, name) is not None}
+        if self.init is not None and given:
+            raise ValueError(f"pretrain: `init` has an architecture and weights of its own. Received: {given} as well")
+        for name, allowed in (
+            ("position_embedding", POSITION_EMBEDDINGS),
+            ("position_initializer", POSITION_INITIALIZERS),
+        ):
+            if getattr(self, name) not in (None, *allowed):
+                raise ValueError(f"pretrain: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
+        if self.position_embedding == "sinusoidal" and self.position_initializer is not None:
             raise ValueError(
-                f"pretrain: `position_embedding` must be one of {POSITION_EMBEDDINGS}. "
-                f"Received: {self.position_embedding!r}"
+                "pretrain: `position_initializer` is of learned positions. Received: "
+                f"{self.position_initializer!r} and position_embedding='sinusoidal'"
             )
 
     @property

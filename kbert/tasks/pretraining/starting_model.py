@@ -2,8 +2,11 @@
 
 import os
 
+import keras
+
 from kbert.config import BertConfig
 from kbert.corpus.records import Records
+from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.pretrainer import BertPretrainer
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.load import load_pretrained
@@ -63,10 +66,16 @@ def _model_and_tokenizer(settings, hardware):
         pooled_token="last" if settings.left_to_right else "first",
         position_embedding=settings.position_embedding or "learned",
         max_sequence_length=max(512, settings.sequence_length),
+        **({} if settings.initializer_stddev is None else {"initializer_stddev": settings.initializer_stddev}),
         **dropout,
     )
     with hardware.scope():
-        return BertPretrainer(config, next_sentence=settings.next_sentence), tokenizer
+        model = BertPretrainer(config, next_sentence=settings.next_sentence)
+        if settings.position_initializer == "sinusoidal":
+            table = model.encoder.embeddings.position_embedding.embeddings
+            waves = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
+            table.assign(waves(keras.ops.arange(config.max_sequence_length)))
+    return model, tokenizer
 
 
 def _given_model(settings, task, dropout, tokenizer):

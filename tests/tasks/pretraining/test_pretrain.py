@@ -13,7 +13,9 @@ import kbert
 from kbert.corpus.write_records import write_records
 from kbert.files import read_json
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
+from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.dry_run import count_sequences, format_estimate
+from kbert.training.hardware import choose_hardware
 
 SHORT = {"steps": 4, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
 TEXT = SHORT | {"held_out": 0.2}
@@ -195,7 +197,10 @@ def test_settings_are_complete_and_identify_objects():
         ({"span_length": 0}, "`span_length` must be an integer"),
         ({"dupe_factor": True}, "`dupe_factor` must be an integer"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
-        ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture of its own"),
+        ({"position_initializer": "none"}, "`position_initializer` must be one of"),
+        ({"position_initializer": "normal", "position_embedding": "sinusoidal"}, "is of learned positions"),
+        ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),
+        ({"init": "runs/tiny", "vocabulary": None, "initializer_stddev": 0.1}, "an architecture and weights of"),
         ({"steps_per_execution": 3}, "multiple of `steps_per_execution`"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -241,3 +246,30 @@ def test_named_settings_are_stored_as_what_they_mean():
         0.0,
         1e-3,
     )
+
+
+def test_new_weights():
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
+    fields |= {
+        "source": "a.txt",
+        "vocabulary": make_tokenizer(),
+        "lowercase": True,
+        "accumulate": 1,
+        "optimizer": "adamw",
+    }
+    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 10}
+    fields |= {"next_sentence": True, "left_to_right": False}
+    hardware = choose_hardware("one", "float32", "off", None)
+    normal, _ = starting_model(PretrainingSettings(**fields), hardware)
+    wide, _ = starting_model(PretrainingSettings(**fields | {"initializer_stddev": 0.09}), hardware)
+    settings = PretrainingSettings(**fields | {"initializer_stddev": 0.09, "position_initializer": "sinusoidal"})
+    waves, _ = starting_model(settings, hardware)
+    layers = [model.encoder.embeddings.position_embedding for model in (normal, wide, waves)]
+    tables = [keras.ops.convert_to_numpy(layer.embeddings) for layer in layers]
+    np.testing.assert_allclose([table.std() for table in tables[:2]], [0.0176, 0.0792], rtol=0.02)  # truncated
+    positions, wave = np.arange(512)[:, None], np.arange(64)
+    angles = positions / 10000 ** (2 * wave / 128)
+    np.testing.assert_allclose(tables[2][:, 0::2], 0.09 * np.sin(angles), atol=1e-4)
+    np.testing.assert_allclose(tables[2][:, 1::2], 0.09 * np.cos(angles), atol=1e-4)
+    assert waves.config.position_embedding == "learned" and waves.config.initializer_stddev == 0.09
+    assert layers[2].trainable

@@ -6,7 +6,10 @@ import pytest
 from helpers.paths import ROOT
 from helpers.run_recipe import RECIPES, run_recipe
 
-PAGES = [ROOT / "README.md", ROOT / "saved_models/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 _COMMAND = re.compile(r"recipes/(\w+)\.py((?:[^\n`|#)]|\\\n)*)")
 
 
@@ -32,10 +35,20 @@ def test_every_command_that_is_shown_exists(name, capsys):
     assert len(help) > 400, "its help explains nothing"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
-        assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        target, _, anchor = link.partition("#")
+        path = page.parent / target if target else page
+        assert link.startswith("http") or path.exists(), f"{page.name}: {link}"
+        assert link.startswith("http") or not anchor or anchor in _anchors(path), f"{page.name}: {link}"
+
+
+def _anchors(page):
+    """What links to the headings of a page end in: lower case, without punctuation, hyphens for spaces."""
+    without_code = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.*)", without_code, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_readme_has_the_two_commands():

@@ -83,7 +83,7 @@ def make_study(args):
         seeds=range(args.seed, args.seed + args.restarts),
         rates=args.learning_rate,
         finetuning={name: getattr(args, name) for name in names},
-        feature_training=FeatureTraining(epochs=args.feature_epochs, units=args.feature_units),
+        feature_training=FeatureTraining(epochs=args.feature_epochs, units=args.feature_units, evaluate_every=None),
         recipe="ablations.py",
     )
 

@@ -14,6 +14,7 @@ takes words x layers x hidden x 2 bytes and may be deleted at the end.
 """
 
 import argparse
+import dataclasses
 import json
 
 import flags
@@ -31,19 +32,11 @@ def parse_arguments(argv):
     add("--units", metavar="N", type=flags.positive_int, default=768, help="of each LSTM and direction (default: 768)")
     add("--dropout", metavar="X", type=flags.rate, default=0.1, help="of the BiLSTM (default: 0.1)")
     add("--checkpoint-every", metavar="STEPS", type=flags.positive_int, default=100, help="(default: 100)")
-    shared = (
-        "init",
-        "output",
-        "epochs",
-        "steps",
-        "batch-size",
-        "learning-rate",
-        "sequence-length",
-        "seed",
-        "precision",
-    )
+    every = {"metavar": "N", "type": flags.epoch_or_int, "default": "epoch"}
+    add("--evaluate-every", help="steps, or epoch: when dev is scored (default: epoch)", **every)
+    shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
     own = {"init": {"required": True}, "epochs": {"default": 10.0}, "learning_rate": {"default": 1e-3}}
-    flags.add_flags(parser, *shared, "profile", "json", "overwrite", **own)
+    flags.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", **own)
     return parser.parse_args(argv)
 
 
@@ -71,7 +64,7 @@ def main(argv=None):
         run = open_run(args.output, overwrite=args.overwrite, **about)
     print(hardware.describe())
     print(f"{len(train):,} training sentences, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
-    names = ("epochs", "steps", "batch_size", "learning_rate", "units", "dropout", "seed", "checkpoint_every")
+    names = (field.name for field in dataclasses.fields(FeatureTraining))
     training = FeatureTraining(**{name: getattr(args, name) for name in names})
     modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)
     more = {"sequence_length": length, "training": training, "profile": args.profile} | about

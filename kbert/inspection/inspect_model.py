@@ -67,7 +67,7 @@ def inspect(
             projector then has the most frequent tokens, with their frequencies.
         log_dir: TensorBoard's log directory; gets the run ``inspection``.
         directory: gets ``report.html``, ``figures.json`` and ``pictures/``. Pictures of attention, here and in
-            TensorBoard, are of the first two texts; the report has that of all.
+            TensorBoard, are of the first two texts, those of attributions of the first 16; the report has all.
         overwrite: whether an inspection that is in `directory` may be replaced.
         name: of the model in headings; None: its directory, or its class.
         sequence_length: tokens of a text or window, at most the encoder's.

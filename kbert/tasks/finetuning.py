@@ -25,7 +25,7 @@ from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
 from kbert.training.history import training_minutes
-from kbert.training.intervals import log_interval
+from kbert.training.intervals import log_interval, log_interval_for
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.description import ModelDescription
@@ -296,14 +296,11 @@ class Finetuning:
 
     def _evaluation(self, data, steps):
         """The `DevEvaluation`, None without a dev set; and steps of a window of logs, with one evaluation at most."""
-        every = self.options.checkpoint_every
-        window = log_interval(every, _LOG_EVERY)
-        if self.dev is None:
-            return None, window
-        at = evaluation_steps(steps, self.options.evaluate_every, data.rows / self.options.batch_size)
-        if len(at) > 1 and at[0] < window:
-            window = max(n for n in range(1, at[0] + 1) if every % n == 0)
         options = self.options
+        if self.dev is None:
+            return None, log_interval(options.checkpoint_every, _LOG_EVERY)
+        at = evaluation_steps(steps, options.evaluate_every, data.rows / options.batch_size)
+        window = log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
         evaluation = DevEvaluation(
             self._evaluate, at, self.task.metrics[0], self.output, keep=options.keep, patience=options.patience
         )

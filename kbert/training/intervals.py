@@ -19,6 +19,23 @@ def log_interval(checkpoint_every: int, wanted: int) -> int:
     return min(divisors, key=lambda n: max(n / wanted, wanted / n))
 
 
+def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int) -> int:
+    """As `log_interval`, but no longer than the first evaluation takes to come: a window has one evaluation's scores.
+
+    Args:
+        evaluations: the steps of the evaluations, about evenly spaced; a single one may be anywhere.
+        checkpoint_every, wanted: as of `log_interval`.
+
+    Example::
+
+        log_interval_for([30, 60, 90], 200, 50)  # 25
+    """
+    window = log_interval(checkpoint_every, wanted)
+    if len(evaluations) > 1 and evaluations[0] < window:
+        window = max(n for n in range(1, evaluations[0] + 1) if checkpoint_every % n == 0)
+    return window
+
+
 def check_milestones(keep_every: int | None, checkpoint_every: int) -> None:
     """Raises ValueError unless `keep_every` is None or a multiple of `checkpoint_every`."""
     if keep_every is not None and (keep_every < 1 or keep_every % checkpoint_every):

@@ -3,7 +3,7 @@
 import pytest
 
 import kbert
-from kbert.training.intervals import check_intervals, log_interval
+from kbert.training.intervals import check_intervals, log_interval, log_interval_for
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,11 @@ from kbert.training.intervals import check_intervals, log_interval
 )
 def test_windows_divide_the_interval_of_checkpoints(every, wanted, window):
     assert log_interval(every, wanted) == window and every % window == 0
+
+
+def test_a_window_has_one_evaluation():
+    assert log_interval_for([30, 60, 90], 200, 50) == 25 and log_interval_for([50, 100], 200, 50) == 50
+    assert log_interval_for([3], 200, 50) == 50 and log_interval_for([1, 2], 97, 50) == 1
 
 
 def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():

@@ -10,6 +10,7 @@ import numpy as np
 from kbert.inspection.canvas import BLUE, FAINT, GREEN, INK, ORANGE, Canvas, nice_ticks, picture_names
 
 MOST_TOKENS = 24  # of a picture of attention; more would be too small to read
+MOST_BARS = 40  # of a picture of attributions; more would not fit on a screen
 _COLUMNS = 4  # maps beside each other
 _CELL, _LABEL, _GAP = 10, 58, 18  # points: a token's row, the tokens' names, between maps
 _COLOURS = (BLUE, ORANGE, GREEN, (204, 121, 167), (86, 180, 233), (230, 159, 0))
@@ -135,7 +136,7 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
     """A bar for each token: to the right where it speaks for the answer, to the left where against it.
 
     Args:
-        tokens: S names.
+        tokens: S names; of more than `MOST_BARS` those with the longest bars are drawn, and the title says so.
         attributions: S numbers.
         title: the picture's first line.
 
@@ -147,12 +148,16 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
         attribution_picture(found.tokens, found.attributions, found.target)
     """
     row, left, side, top = 16, 120, 160, 62
-    canvas = _sheet(left + 2 * side + 70, top + row * len(tokens) + 12, title)
-    most = max(map(abs, attributions), default=0.0) or 1.0
+    names, attributions = picture_names(tokens), np.asarray(attributions, "float64")
+    shown = np.sort(np.argsort(-np.abs(attributions), kind="stable")[:MOST_BARS])  # in their order in the text
+    canvas = _sheet(left + 2 * side + 70, top + row * len(shown) + 12, title)
+    if len(shown) < len(names):
+        canvas.text(12, 38, f"the {len(shown)} of {len(names)} tokens that matter most", size=10)
+    most = np.abs(attributions).max(initial=0.0) or 1.0
     middle = left + side
     canvas.text(middle - 8, 46, "against  -", size=10, anchor="rm", colour=ORANGE)
     canvas.text(middle + 8, 46, "+  for", size=10, colour=BLUE)
-    for n, (name, value) in enumerate(zip(picture_names(tokens), attributions, strict=True)):
+    for n, (name, value) in enumerate((names[place], float(attributions[place])) for place in shown):
         y = top + row * n
         canvas.text(left - 8, y + row / 2, name[:16], size=11, anchor="rm")
         end = middle + side * value / most
@@ -160,7 +165,7 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
             box = (min(middle, end), y + 2, max(middle, end), y + row - 2)
             canvas.rectangle(*box, fill=BLUE if value > 0 else ORANGE)
         canvas.text(middle + side + 62, y + row / 2, f"{value:+.3f}", size=10, anchor="rm")
-    canvas.line([(middle, top - 4), (middle, top + row * len(tokens))], INK)
+    canvas.line([(middle, top - 4), (middle, top + row * len(shown))], INK)
     return canvas.pixels()
 
 

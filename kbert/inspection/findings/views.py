@@ -8,6 +8,7 @@ from kbert.inspection.findings.pictures import attention_picture, attribution_pi
 from kbert.inspection.markdown import escape, markdown_table, percent
 
 DRAWN_TEXTS = 2  # whose attention is drawn; of a base model the pictures of a text take 160 MB
+DRAWN_ATTRIBUTIONS = 16  # texts, whose pictures of up to 4 MB each are in memory together
 
 MEANING = {
     "entropy": "Entropy of a head's attention, in nats: low where it looks at one token, high where at many.",
@@ -22,7 +23,8 @@ MEANING = {
 def pictures(found: Inspection) -> dict[str, np.ndarray]:
     """Name → picture, uint8 [height, width, 3]; a name's first part is its group.
 
-    Attention is drawn of the first `DRAWN_TEXTS` texts; the report shows that of all.
+    Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first `DRAWN_ATTRIBUTIONS`; the report
+    shows those of all.
 
     Example::
 
@@ -53,7 +55,7 @@ def pictures(found: Inspection) -> dict[str, np.ndarray]:
         rows, columns = (names_of("layer", count, first=0) for count in found.similarity.shape)
         title = f"CKA with {found.other} (columns)"
         drawn["similarity/CKA"] = heat_map(found.similarity, rows, columns, title, high=1.0)
-    for number, one in enumerate(found.attributions, start=1):
+    for number, one in enumerate(found.attributions[:DRAWN_ATTRIBUTIONS], start=1):
         if one is not None:
             drawn[f"attributions/text {number}"] = attribution_picture(one.tokens, one.attributions, one.target)
     return drawn
@@ -65,7 +67,8 @@ def markdown_texts(found: Inspection) -> dict[str, str]:
     written = {"model": markdown_table([escape(found.name), ""], facts)}
     if len(found.texts) > DRAWN_TEXTS:
         written["model"] += (
-            f"\n\nAttention is drawn of the first {DRAWN_TEXTS} of {len(found.texts)} texts; report.html has all."
+            f"\n\nAttention is drawn of the first {DRAWN_TEXTS} of {len(found.texts)} texts, attributions of the first "
+            f"{DRAWN_ATTRIBUTIONS}; report.html has all."
         )
     rows = []
     for name, values in found.statistics.items():

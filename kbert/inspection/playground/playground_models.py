@@ -46,7 +46,8 @@ class PlaygroundModels:
         self._named = named_sources(sources)
         self._log_dirs = tuple(log_dirs)
         self._vocabulary = vocabulary
-        self._lock = threading.Lock()  # of loading: one model at a time
+        self._loading = threading.Lock()  # one model at a time; those that are loaded answer meanwhile
+        self._lock = threading.Lock()  # of the table of loaded models, for no longer than it takes to look there
         self._vocabulary_lock = threading.Lock()  # of its own: what needs no model does not wait for one
         self._loaded = collections.OrderedDict()  # (path, when it was written) → model, the last used at the end
         self._described = {}
@@ -120,19 +121,30 @@ class PlaygroundModels:
         return self._without_model, found
 
     def _load(self, source):
-        with self._lock:
-            key = _key(source)
-            if key not in self._loaded:
-                load = ExportedModel if source.is_saved_model else PlaygroundModel.load
-                try:
-                    self._loaded[key] = load(source.path)
-                except (OSError, ValueError) as error:
-                    raise BadRequest(first_line(error)) from error
+        key = _key(source)
+        if (found := self._loaded_before(key)) is not None:
+            return found
+        with self._loading:
+            if (found := self._loaded_before(key)) is not None:  # while this waited
+                return found
+            load = ExportedModel if source.is_saved_model else PlaygroundModel.load
+            try:
+                model = load(source.path)
+            except (OSError, ValueError) as error:
+                raise BadRequest(first_line(error)) from error
+            with self._lock:
+                self._loaded[key] = model
                 # The one that is asked stays, however large.
                 while len(self._loaded) > 1 and sum(map(_parameters, self._loaded.values())) > _PARAMETERS:
                     self._loaded.popitem(last=False)
-            self._loaded.move_to_end(key)
-            return self._loaded[key]
+            return model
+
+    def _loaded_before(self, key):
+        """The model, now the last used; None if it is not in memory."""
+        with self._lock:
+            if key in self._loaded:
+                self._loaded.move_to_end(key)
+            return self._loaded.get(key)
 
     @property
     def _without_model(self):

@@ -83,17 +83,3 @@ def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int =
 
     rows = row_batches(len(sentences), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sentences.lengths)
     return rows.map(batch, num_parallel_calls=1).prefetch(2)
-
-
-def predict_tags(model, sentences: FeatureSentences, tags: Sequence[str], *, batch_size: int = 32) -> list[list[str]]:
-    """The tags of every sentence, from the tagger of `kbert.models.feature_tagger`."""
-    predicted = [[] for _ in range(len(sentences))]
-    order = np.argsort(-sentences.lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        batch = sentences.batch(rows)
-        inputs = {name: tf.constant(batch[name]) for name in ("features", "mask")}
-        ids = np.asarray(model.predict_on_batch(inputs)["logits"]).argmax(axis=-1)
-        for row, of_sentence in zip(rows, ids, strict=True):
-            predicted[row] = [tags[n] for n in of_sentence[: sentences.lengths[row]]]
-    return predicted

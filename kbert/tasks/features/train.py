@@ -9,19 +9,21 @@ import keras
 
 from kbert.files import explain_full_disk, read_json
 from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.features.dataset import FeatureSentences, feature_dataset, predict_tags
+from kbert.tasks.features.dataset import FeatureSentences, feature_dataset
+from kbert.tasks.features.evaluation import evaluate_features
 from kbert.tasks.features.extract import write_word_features
 from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.training.callbacks import ConsoleProgress
+from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.history import training_minutes
-from kbert.training.intervals import log_interval
+from kbert.training.intervals import log_interval_for
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import METRICS, open_run
 
@@ -31,7 +33,12 @@ _LOG_EVERY = 50  # steps, about
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureTraining:
-    """Training of the two-layer BiLSTM. The paper gives no learning rate or epochs; here the rate falls to 0."""
+    """Training of the two-layer BiLSTM. The paper gives no learning rate or epochs; here the rate falls to 0.
+
+    Args:
+        evaluate_every: "epoch", a number of steps, or None: when dev is scored, besides after the last step. The scores
+            are for its curve: the weights that are kept are the last.
+    """
 
     epochs: float = 10.0
     steps: int | None = None
@@ -41,6 +48,7 @@ class FeatureTraining:
     dropout: float = 0.1
     seed: int = 0
     checkpoint_every: int = 100
+    evaluate_every: str | int | None = "epoch"
 
 
 def train_feature_taggers(
@@ -121,9 +129,18 @@ def _train(mode, run, features, texts, tags, config, options, profile):
     def make_dataset(start_step):
         return feature_dataset(train, batch_size=options.batch_size, seed=options.seed, start_step=start_step)
 
+    at = evaluation_steps(steps, options.evaluate_every, len(train) / options.batch_size)
+    window = log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
+
+    def evaluate():
+        return evaluate_features(model, dev, tags, batch_size=options.batch_size)
+
+    evaluation = DevEvaluation(evaluate, at, "f1", run.path, keep="last")
     about = dataclasses.asdict(options) | {"feature_mode": mode, "parameters": model.count_params()}
-    board = TensorBoard(run.path / "logs", settings=about, profile=profile, wait_for_finish=True)
-    window = log_interval(options.checkpoint_every, _LOG_EVERY)
+    logs, answer = run.path / "logs", train.tagged.baseline()
+    constant = entity_scores(dev.tagged.tags, [[answer] * len(words) for words in dev.tagged.words])
+    baseline = {name: constant[name] for name in ("f1", "precision", "recall", "accuracy")}
+    board = TensorBoard(logs, settings=about, baseline=baseline, profile=profile, wait_for_finish=True)
     history = fit_steps(
         model,
         make_dataset,
@@ -131,15 +148,19 @@ def _train(mode, run, features, texts, tags, config, options, profile):
         run.path,
         window=window,
         checkpoint_every=options.checkpoint_every // window,
-        callbacks=[ConsoleProgress(), board],
+        callbacks=[ConsoleProgress(), board, DevExamples(evaluation, logs)],
         real_tokens=options.batch_size * float(train.lengths.mean()),
+        evaluation=evaluation,
     )
-    predicted = predict_tags(model, dev, tags, batch_size=options.batch_size)
-    write_predictions(run.path / "predictions.txt", dev.tagged, predicted)
+    done, result = evaluation.last
+    if result is None or done != steps:  # a run that had ended before
+        result = evaluate()
+    result.write(run.path)
     with explain_full_disk(run.path / "tagger.keras"):
         model.save(run.path / "tagger.keras")
     metrics = {
-        "dev": entity_scores(dev.tagged.tags, predicted),
+        "dev": result.scores,
+        "evaluations": evaluation.records,
         "layers": list(layers),
         "steps": steps,
         "train_examples": len(train),

@@ -15,9 +15,9 @@ from kbert.inspection.analysis.probes import LayerProbes
 from kbert.inspection.analysis.text_states import TextStates
 from kbert.inspection.analysis.token_attributions import TokenAttributions
 from kbert.inspection.findings.inspection import Inspection
-from kbert.inspection.findings.pictures import attention_picture
+from kbert.inspection.findings.pictures import MOST_BARS, attention_picture, attribution_picture
 from kbert.inspection.findings.report import report_html
-from kbert.inspection.findings.views import markdown_texts, pictures
+from kbert.inspection.findings.views import DRAWN_ATTRIBUTIONS, markdown_texts, pictures
 
 MARKUP = "</script><script>alert(1)</script><!-- <b>&amp;\u2028 | **x** [a](http://evil)"
 TOKENS = ["[CLS]", MARKUP, "中", "[SEP]"]
@@ -131,6 +131,20 @@ def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):
         )
         == 3
     )
+
+
+def test_pictures_of_attributions_do_not_grow_with_texts(found):
+    """Neither in number nor in height; of a long text the tokens with the longest bars are drawn, in their order."""
+    one = found.attributions[0]
+    more = dataclasses.replace(found, texts=[], attributions=[one] * (DRAWN_ATTRIBUTIONS + 5))
+    assert sum(name.startswith("attributions/") for name in pictures(more)) == DRAWN_ATTRIBUTIONS
+    tokens, values = [f"t{n}" for n in range(300)], np.where(np.arange(300) % 5, 1e-3, 1.0) * (-1) ** np.arange(300)
+    long = attribution_picture(tokens, values.tolist(), "a label")
+    strongest = np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]
+    short = attribution_picture([tokens[n] for n in strongest], values[strongest].tolist(), "a label")
+    assert list(strongest) == list(range(0, 5 * MOST_BARS, 5)) and long.shape == short.shape
+    np.testing.assert_array_equal(long[110:], short[110:])  # below the line that says how many there are
+    assert (long[:110] != short[:110]).any()
 
 
 def test_a_stronger_attention_is_darker(found):

@@ -3,12 +3,14 @@
 import json
 import os
 import shutil
+import threading
 
 import pytest
 from helpers.playground import asking
 from werkzeug.test import Client
 
 from kbert.inspection.playground.app import PlaygroundApp
+from kbert.inspection.playground.playground_model import PlaygroundModel
 from kbert.inspection.playground.sources import found_sources, named_sources
 
 
@@ -156,9 +158,35 @@ def test_only_a_few_models_stay_in_memory(app, home, monkeypatch):
     assert first is second and len(small.api.models._loaded) == 1  # one that is too large by itself stays, too
 
 
-def test_what_needs_no_model_does_not_wait_for_one(app):
-    with app.api.models._lock:  # as while a model is loaded
-        assert asking(app)("masking", model=None, text="a film")["tokens"]
+def test_no_one_waits_while_another_model_is_loaded(home, monkeypatch):
+    """What needs no model, and models that are loaded, answer; who asks for the same model gets the same one."""
+    app = PlaygroundApp([home / "models" / kind for kind in ("single", "span")], vocabulary=home / "vocab.txt")
+    ask, begun, may_end, answers = asking(app), threading.Event(), threading.Event(), []
+    assert ask("masking", model="single", text="a film")["tokens"]
+    load, loads = PlaygroundModel.load, []
+
+    def slowly(source):
+        loads.append(source)
+        begun.set()
+        assert may_end.wait(60)
+        return load(source)
+
+    monkeypatch.setattr(PlaygroundModel, "load", slowly)
+    people = [
+        threading.Thread(target=lambda: answers.append(ask("masking", model="span", text="a film"))) for _ in range(2)
+    ]
+    for one in people:
+        one.start()
+    try:
+        assert begun.wait(60)
+        for name in (None, "single"):
+            assert ask("masking", model=name, text="a film")["tokens"]
+        assert not answers
+    finally:
+        may_end.set()
+        for one in people:
+            one.join()
+    assert len(loads) == 1 and len(answers) == 2 and answers[0] == answers[1]
 
 
 def test_a_vocabulary_is_learned_where_none_is_given(monkeypatch):

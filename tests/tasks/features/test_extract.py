@@ -13,9 +13,12 @@ from kbert.files import FullDisk
 from kbert.layers.scalar_mix import ScalarMix
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
+from kbert.optim.losses import ClassificationLoss
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.features.dataset import FeatureSentences, feature_dataset, predict_tags
+from kbert.tasks.features.dataset import FeatureSentences, feature_dataset
+from kbert.tasks.features.evaluation import evaluate_features
 from kbert.tasks.features.extract import check_layers, text_features, write_word_features
+from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
 
 TEXTS = ["The films is good.", "", "never in the capitals of France, London was " * 3]
@@ -146,9 +149,13 @@ def test_padding_changes_nothing(mode, cache):
     model = feature_tagger(mode, 2, 12, 2, units=5)
     sentences = FeatureSentences(cache, TAGGED, ["O", "B-X"], feature_layers(mode, 2))
     assert model.get_layer("lstm_0").count_params() == 2 * 4 * 5 * (12 * (2 if "concat" in mode else 1) + 5 + 1)
-    together = predict_tags(model, sentences, ["O", "B-X"], batch_size=4)
-    assert together == predict_tags(model, sentences, ["O", "B-X"], batch_size=1)
-    assert [len(tags) for tags in together] == [3, 1, 20, 2]
+    together, alone = (evaluate_features(model, sentences, ["O", "B-X"], batch_size=size) for size in (4, 1))
+    assert together.predictions == alone.predictions and [len(tags) for tags in together.predictions] == [3, 1, 20, 2]
+    every = sentences.batch(np.arange(4))
+    loss = ClassificationLoss()(every["labels"], model({name: every[name] for name in ("features", "mask")})["logits"])
+    for scores in (together.scores, alone.scores):
+        assert scores.pop("loss") == pytest.approx(float(loss))
+    assert together.scores == alone.scores == entity_scores(TAGGED.tags, together.predictions)
     batch = sentences.batch(np.array([0, 2]))
     alone = sentences.batch(np.array([0]))
     logits = [np.asarray(model({k: b[k] for k in ("features", "mask")})["logits"]) for b in (batch, alone)]

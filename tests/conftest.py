@@ -118,16 +118,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Which tests run in one process: those of a file, which share its fixtures, and all that ask for exported models.
+    """Which tests run in one process: those of a file, and of a folder that shares exported models or a browser.
 
     (pytest-xdist's own way to say this, --dist loadgroup, does nothing under pytest 9.2.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
+    folders = ("tests/serving/", "tests/inspection/browser/")
+
     class BySharedFixtures(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = nodeid.split("::")[0]
-            return "tests/serving" if file.startswith("tests/serving/") else file
+            return next((folder for folder in folders if file.startswith(folder)), file)
 
     return BySharedFixtures(config, log)
 

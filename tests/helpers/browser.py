@@ -49,12 +49,13 @@ class Browser:
         self.hosts = set()  # that pages have asked anything of
         driver.set_window_size(1280, 900)
 
-    def open(self, url):
-        """Goes to a page of kbert and waits until it is built and its first view has its answers."""
+    def open(self, url, settle=True):
+        """Goes to a page of kbert and waits until it is built, and, if it shall settle, has its first answers."""
         self.driver.get("about:blank")  # another fragment of the same page would load nothing
         self.driver.get(url)
         self.wait(lambda: self.js("return document.documentElement.dataset.ready === 'yes'"))
-        self.settle()
+        if settle:
+            self.settle()
 
     def wait(self, condition):
         """What the condition returns once that is true; AssertionError if it takes too long."""
@@ -92,11 +93,14 @@ class Browser:
 
         self.driver.switch_to.active_element.send_keys(*(getattr(Keys, key, key) for key in keys))
 
-    def type(self, css, text):
-        """Replaces what a box holds, key by key, and waits for the answers."""
-        from selenium.webdriver.common.keys import Keys
+    def put(self, box, text):
+        """Replaces what a box, or the one with this selector, holds, in one go as the clipboard does."""
+        self.js("arguments[0].focus(); arguments[0].select()", self.one(box) if isinstance(box, str) else box)
+        self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
 
-        self.one(css).send_keys(Keys.CONTROL + "a", Keys.NULL, text)
+    def type(self, css, text):
+        """As `put`, and waits for the answers."""
+        self.put(css, text)
         self.settle()
 
     def point_at(self, node):

@@ -7,71 +7,25 @@ import json
 import urllib.request
 
 import pytest
-from helpers.browser import NoBrowserError, start_browser
-from helpers.playground_server import serving
-from helpers.stored_models import make_model
-from helpers.tiny_bert import tiny_tokenizer
-
-import kbert
-from kbert.pipelines.settings import ModelSettings
 
 pytestmark = pytest.mark.parity  # .ci/run has a browser and fails if these were skipped
 
 TEXT = "the capital of france is paris . london was never the capital of france ."
 MARKUP = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>&lt;b&gt; the film'
 VIEWS = ("masking", "next_sentence", "input_representation", "attention", "fill_mask", "question_answering", "entities")
-TASKS = {
-    "pretraining": {},
-    "span": {"pair": True},
-    "tagging": {"labels": ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]},
-    "classification": {"labels": ["good", "bad", "neither"]},
-}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """One kbert directory for each task, with random weights."""
-    folder = tmp_path_factory.mktemp("models")
-    for task, fields in TASKS.items():
-        settings = ModelSettings(sequence_length=17, **fields)
-        kbert.save_pretrained(make_model(task), folder / task, tokenizer=tiny_tokenizer(), settings=settings)
-    return [folder / task for task in TASKS]
-
-
-@pytest.fixture(scope="module")
-def server(models):
-    with serving(models) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def started():
-    try:
-        browser = start_browser()
-    except NoBrowserError as reason:
-        pytest.skip(str(reason))
-    yield browser
-    browser.driver.quit()
-
-
-@pytest.fixture
-def browser(started, server):
-    """The browser, with the account of what the test made it do."""
-    started.console(), started.requests()
-    started.expected = []  # what the console may say, since the test meant it
-    yield started
-    started.requests()
-    assert started.hosts == {server.split("/")[2]}
-    assert [line for line in started.console() if not any(text in line for text in started.expected)] == []
-    started.driver.get("about:blank")
 
 
 @pytest.fixture
 def page(browser, server):
-    browser.open(server)
-    browser.type("[name=text]", TEXT)
+    """The page, with a short text in both boxes; afterwards the account of what the test made the browser do."""
+    browser.expected = []  # what the console may say, since the test meant it
+    browser.open(server, settle=False)
+    browser.put("[name=text]", TEXT)
     browser.type("[name=text_pair]", "very good !")
-    return browser
+    yield browser
+    browser.requests()
+    assert browser.hosts == {server.split("/")[2]}
+    assert [line for line in browser.console() if not any(text in line for text in browser.expected)] == []
 
 
 def choose(page, *names):
@@ -229,7 +183,10 @@ def test_what_is_typed_stays_text(page):
     for view in VIEWS:
         page.view(view)
         for box in page.all(".view textarea"):
-            box.send_keys("\ue009a", "\ue000", MARKUP)  # Control and a
+            if view == VIEWS[0]:
+                box.send_keys("\ue009a", "\ue000", MARKUP)  # key by key, after Control and a
+            else:
+                page.put(box, MARKUP)
         page.settle()
         assert page.js("return document.querySelectorAll('main img, main script').length") == 0
         assert page.js("return window.broken === undefined")
@@ -285,16 +242,16 @@ return Math.min(...texts.map((node) => {
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_dark_light_and_narrow(page, scheme):
+def test_dark_light_and_narrow(page):
     """As the system says, unless the reader chooses; text is readable (4.5:1); no view is wider than 360 pixels."""
-    with page.emulating(scheme, width=360):
-        page.wait(lambda: page.js("return document.documentElement.dataset.theme") == scheme)
-        for view in VIEWS:
-            page.view(view)
-            assert page.js("return document.documentElement.scrollWidth") <= 360, view
-            assert page.js(_CONTRAST) >= 4.5, view
-        page.one("#appearance").send_keys("dark" if scheme == "light" else "light")
-        assert page.js("return document.documentElement.dataset.theme") != scheme
-        page.press("HOME")  # auto
-        assert page.js("return document.documentElement.dataset.theme") == scheme
+    for scheme, other in (("light", "dark"), ("dark", "light")):
+        with page.emulating(scheme, width=360):
+            page.wait(lambda scheme=scheme: page.js("return document.documentElement.dataset.theme") == scheme)
+            for view in VIEWS:
+                page.view(view)
+                assert page.js("return document.documentElement.scrollWidth") <= 360, view
+                assert page.js(_CONTRAST) >= 4.5, (view, scheme)
+            page.one("#appearance").send_keys(other)
+            assert page.js("return document.documentElement.dataset.theme") == other
+            page.press("HOME")  # auto
+            assert page.js("return document.documentElement.dataset.theme") == scheme

@@ -1,46 +1,23 @@
 """The tab kbert of a live TensorBoard, in a real browser: the page of the playground in TensorBoard's frame."""
 
 import pytest
-from helpers.browser import NoBrowserError, start_browser
-from helpers.stored_models import make_model
-from helpers.tiny_bert import tiny_tokenizer
-from tensorboard import default, program
+from helpers.live_tensorboard import live_tensorboard
 
-import kbert
 from kbert.inspection.playground.plugin import PlaygroundLoader
-from kbert.pipelines.settings import ModelSettings
 
 pytestmark = pytest.mark.parity  # .ci/run has a browser and fails if this was skipped
 
 
-@pytest.fixture(scope="module")
-def tensorboard(tmp_path_factory):
+@pytest.fixture
+def tensorboard(runs):
     """The URL of a TensorBoard over a run with a model and one number."""
-    import tensorflow as tf
-
-    run = tmp_path_factory.mktemp("runs") / "tiny"
-    settings = ModelSettings(sequence_length=17)
-    kbert.save_pretrained(make_model("pretraining"), run / "model", tokenizer=tiny_tokenizer(), settings=settings)
-    with tf.summary.create_file_writer(str(run / "logs" / "train")).as_default(step=1):
-        tf.summary.scalar("loss/loss", 2.0)
-    board = program.TensorBoard(plugins=[*default.get_static_plugins(), PlaygroundLoader])
-    board.configure(logdir=str(run.parent), port=0, host="127.0.0.1", load_fast="false", reload_interval=3600)
-    return board.launch()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        browser = start_browser()
-    except NoBrowserError as reason:
-        pytest.skip(str(reason))
-    yield browser
-    browser.driver.quit()
+    with live_tensorboard(runs / "pretraining", [PlaygroundLoader]) as board:
+        yield board.url
 
 
 def test_the_tab(browser, tensorboard):
     """It is there, shows the run's model, answers, follows TensorBoard's colours, and asks no other host."""
-    browser.driver.get(f"{tensorboard}#kbert")
+    browser.driver.get(f"{tensorboard}/#kbert")
     frame = browser.wait(lambda: browser.js("return document.querySelector('iframe[src*=plugin_entry]')"))
     browser.driver.switch_to.frame(frame)
     browser.wait(lambda: browser.js("return document.documentElement.dataset.ready === 'yes'"))

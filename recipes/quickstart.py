@@ -68,7 +68,7 @@ def run(output, steps):
     print("\n6. What is inside the model: attention, layers, embeddings, the words that decided", flush=True)
     model = output / "finetuned" / "pre-trained-0"
     before, where = output / "pretrained", {"directory": output / "inspection", "log_dir": model / "logs"}
-    kbert.inspect(model, QUESTIONS[:2], test, compare=before, name="The quickstart's classifier", **where)
+    kbert.inspect(model, QUESTIONS, test, compare=before, name="The quickstart's classifier", **where)
     accuracy = {start: [one.metrics["dev"]["accuracy"] for one in found] for start, found in runs.items()}
     return {"pretraining": pretrained.metrics, "majority_accuracy": majority, "accuracy": accuracy}
 

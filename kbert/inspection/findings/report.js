@@ -21,7 +21,10 @@ function svgElement(name, attributes, text) {
   return made;
 }
 
+const shortened = (text, most = 60) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
 const percent = (share) => `${(100 * share).toFixed(1)}%`;
+const named = (layer) => (layer ? `layer ${layer}` : "the embeddings");
 const tint = (colour, share) => `rgba(var(--${colour}), ${Math.max(0, Math.min(1, share)).toFixed(3)})`;
 const range = (count) => Array.from({ length: count }, (_, n) => n);
 
@@ -53,15 +56,44 @@ function unpack(text, layers, heads, shown) {
     numbers.getUint16(2 * (((layer * heads + head) * shown + from) * shown + to), true) / 65535;
 }
 
+// What there is to see, in a few sentences.
+function summary() {
+  const parts = [];
+  data.attributions.forEach((one, n) => {
+    if (!one) return;
+    const order = range(one.tokens.length).sort((a, b) => Math.abs(one.attributions[b]) - Math.abs(one.attributions[a]));
+    const words = order.slice(0, 3).map((k) => `${one.tokens[k]} (${signed(one.attributions[k])})`);
+    parts.push(`“${shortened(data.texts[n].texts.join(" | "))}”: what decided ${one.target} was above all ${words.join(", ")}.`);
+  });
+  const kinds = { to_cls: "at [CLS]", to_sep: "at [SEP]", next: "at the next token", previous: "at the token before" };
+  const found = Object.entries(kinds).map(([name, where]) => [where, (data.head_statistics[name] ?? []).flat()])
+    .map(([where, shares]) => [where, shares.filter((share) => share > 0.5).length]).filter(([, count]) => count);
+  const heads = data.model.layers * data.model.heads;
+  parts.push(found.length
+    ? `Of ${heads} heads, ${found.map(([where, count]) => `${count} look${count === 1 ? "s" : ""} ${where}`).join(", ")} with more than half of the attention.`
+    : `None of the ${heads} heads gives more than half of its attention to [CLS], [SEP] or a neighbour.`);
+  for (const [name, one] of Object.entries(data.probes)) {
+    const best = one.best_layer;
+    parts.push(`${name} can be read best off ${named(best)}: ${percent(one.accuracy[best])} (the most frequent label: ${percent(one.majority)}; the control task: ${percent(one.control_accuracy[best])}).`);
+  }
+  if (data.similarity) {
+    const { other, cka } = data.similarity, shared = Math.min(cka.length, cka[0].length);
+    const diagonal = range(shared).map((k) => `${cka[k][k].toFixed(2)} (${named(k)})`);
+    parts.push(`Similarity to the same layer of ${other}: ${diagonal.join(", ")}.`);
+  }
+  section("In short");
+  main.append(element("ul", { className: "summary" }, ...parts.map((part) => element("li", {}, part))));
+}
+
 function attention() {
   const { layers, heads } = data.model;
-  section("Attention", "Choose a layer and a head; each row of the map is a token that attends, and adds up to 100%. Move over a cell, or into the map with the tab and arrow keys, to read its number.");
+  section("Attention", "Choose a layer and a head; each row of the map is a token that attends, and adds up to 100%. Shades go with the square root, so that small shares can be seen. Move over a cell, or into the map with the tab and arrow keys, to read its number.");
   const state = { text: 0, layer: 0, head: 0 };
   const grid = element("div", { className: "grid", role: "group", "aria-label": "layers and heads" });
   grid.style.gridTemplateColumns = `auto repeat(${heads}, auto)`;
   const readout = element("p", { className: "readout", role: "status" });
   const map = element("div", { className: "scroll" }), norms = element("div");
-  const [textLabel, textSelect] = chooser("text", data.texts.map((one, n) => `${n + 1}: ${one.texts.join(" | ").slice(0, 60)}`), (n) => { state.text = n; fill(); });
+  const [textLabel, textSelect] = chooser("text", data.texts.map((one, n) => `${n + 1}: ${shortened(one.texts.join(" | "))}`), (n) => { state.text = n; fill(); });
   const [layerLabel, layerSelect] = chooser("layer", range(layers).map((n) => `${n + 1}`), (n) => { state.layer = n; draw(); });
   const [headLabel, headSelect] = chooser("head", range(heads).map((n) => `${n + 1}`), (n) => { state.head = n; draw(); });
   let probability, buttons;
@@ -78,7 +110,7 @@ function attention() {
         const context = canvas.getContext("2d");
         const pixels = context.createImageData(one.shown, one.shown);
         for (const from of range(one.shown)) for (const to of range(one.shown)) {
-          pixels.data.set([0, 114, 178, Math.round(255 * probability(layer, head, from, to))], 4 * (from * one.shown + to));
+          pixels.data.set([0, 114, 178, Math.round(255 * Math.sqrt(probability(layer, head, from, to)))], 4 * (from * one.shown + to));
         }
         context.putImageData(pixels, 0, 0);
         const button = element("button", { type: "button", tabIndex: -1, "aria-label": `layer ${layer + 1}, head ${head + 1}` }, canvas);
@@ -101,7 +133,7 @@ function attention() {
     const names = tokens.map((token) => element("th", { scope: "row" }, token));
     const cells = tokens.map((from, i) => tokens.map((to, j) => {
       const value = probability(state.layer, state.head, i, j);
-      const cell = element("td", { style: { background: tint("blue", value) }, tabIndex: i + j ? -1 : 0, "aria-label": `${from} to ${to} ${percent(value)}` });
+      const cell = element("td", { style: { background: tint("blue", Math.sqrt(value)) }, tabIndex: i + j ? -1 : 0, "aria-label": `${from} to ${to} ${percent(value)}` });
       const show = () => {
         readout.textContent = `${from} → ${to}: ${percent(value)}`;
         columns.forEach((head, n) => head.classList.toggle("on", n === j));
@@ -181,7 +213,9 @@ function chart(lines, title) {
       dot.append(svgElement("title", {}, `${name}, layer ${k}: ${percent(value)}`));
       drawn.append(dot);
     });
-    drawn.append(svgElement("text", { x: width - right + 14, y: top + 14 + 20 * n }, `${mark} ${name}`));
+    const legend = svgElement("text", { x: width - right + 14, y: top + 14 + 20 * n }, `${mark} ${name}`);
+    legend.style.fill = colour;
+    drawn.append(legend);
   });
   return element("div", { className: "scroll", tabIndex: 0 }, drawn);
 }
@@ -223,9 +257,9 @@ function attributions() {
       const value = one.attributions[k], share = Math.abs(value) / most;
       const mark = share < 0.05 ? "" : value > 0 ? "for" : "against";
       return element("span", { className: mark, title: `${value.toFixed(4)}`, style: { background: tint(value > 0 ? "blue" : "orange", 0.45 * share) } },
-        token + (mark ? (value > 0 ? " +" : " −") + Math.abs(value).toFixed(2) : ""));
+        token + (mark ? ` ${signed(value)}` : ""));
     });
-    main.append(element("h3", {}, `Text ${n + 1}`),
+    main.append(element("h3", {}, `Text ${n + 1}: ${shortened(data.texts[n].texts.join(" | "), 80)}`),
       element("p", { className: one.is_complete ? "" : "warning" }, `${one.target}: from ${one.start.toFixed(3)} to ${one.end.toFixed(3)}; ${one.verdict}.`),
       element("p", { className: "tokens" }, ...tokens));
   });
@@ -241,11 +275,13 @@ function theme() {
   return button;
 }
 
-const facts = Object.entries(data.model).map(([name, value]) => `${name} ${value.toLocaleString("en")}`);
+const facts = Object.entries(data.model).map(([name, value]) => `${name.replaceAll("_", " ")} ${value.toLocaleString("en")}`);
 main.append(element("div", { className: "controls" }, element("span", { className: "note" }, facts.join(" · ")), theme()));
-attention();
+summary();
 attributions();
+attention();
 statistics();
 probes();
 agreement();
 similarity();
+main.append(element("footer", { className: "note" }, "Made by kbert.inspect; figures.json beside this page has the numbers."));

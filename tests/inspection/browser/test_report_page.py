@@ -30,7 +30,14 @@ def test_the_report(browser, report):
     browser.driver.get(path.as_uri())
     assert browser.js("return document.querySelector('h1').textContent") == MARKUP
     headings = browser.js("return [...document.querySelectorAll('h2')].map((one) => one.textContent)")
-    assert headings == ["Attention", "Which tokens decided", "Heads", "Layer probes", "Similarity of layers"]
+    assert headings == [
+        "In short",
+        "Which tokens decided",
+        "Attention",
+        "Heads",
+        "Layer probes",
+        "Similarity of layers",
+    ]
     assert browser.js("return document.querySelectorAll('.grid button').length") == 2 * 3
 
     browser.js("document.querySelectorAll('.grid button')[4].click()")  # layer 2, head 2
@@ -53,9 +60,22 @@ def test_the_report(browser, report):
         assert shown in text
     assert browser.js("return document.querySelectorAll('main img, main b, main i, main u').length") == 0
     assert browser.js("return window.broken === undefined")
+    summary = browser.texts(".summary li")
+    for line, one in zip(summary, found.attributions, strict=False):
+        strongest = max(range(len(one.tokens)), key=lambda n, one=one: abs(one.attributions[n]))
+        assert f"above all {one.tokens[strongest]} (" in line and one.target in line
+    probe = found.probes["<u>pos"]
+    assert (
+        f"<u>pos can be read best off {_layer(probe.best_layer)}: {probe.accuracy[probe.best_layer]:.1%}" in summary[-2]
+    )
+    assert f"1.00 ({_layer(2)})" in summary[-1]
     browser.js("document.querySelector('button').click()")  # dark / light
     assert browser.js("return document.documentElement.dataset.theme") in ("dark", "light")
     assert browser.console() == [] and all(url.startswith("file:") for _, url, _ in browser.requests())
+
+
+def _layer(number):
+    return f"layer {number}" if number else "the embeddings"
 
 
 def test_it_fits_the_window(browser, report):

@@ -1,0 +1,43 @@
+"""The runs that the pictures show: a minute or two each, but for the quickstart's six and the questions' ten."""
+
+import pathlib
+import subprocess
+import sys
+
+from screenshots.pictures import ROOT
+
+_SHORT = "--corpus {q}/corpus.txt --vocab {q}/vocab.txt --size tiny --steps 400 --batch-size 64 --sequence-length 64 "
+_SHORT += "--warmup-steps 40 --dropout 0 --held-out 0.03"
+_LIBRARIES = "--text-column text --label-column library --batch-size 16 --sequence-length 32"
+RUNS = {  # folder: recipe and its arguments, besides --output; q is the quickstart's folder
+    "quickstart": "quickstart",
+    "rate-too-high": f"pretrain {_SHORT} --learning-rate 5e-2",
+    "rate-too-low": f"pretrain {_SHORT} --learning-rate 2e-5",
+    "overfitting": "finetune_classifier --init {q}/pretrained --train {q}/train.csv --dev {q}/test.csv "
+    f"{_LIBRARIES} --epochs 8 --learning-rate 3e-4",
+    # The test's sentences are more: they are learned from here, and the others are dev.
+    "healthy": "finetune_classifier --init {encoder} --train {q}/test.csv --dev {q}/train.csv "
+    f"{_LIBRARIES} --epochs 4 --learning-rate 5e-5",
+    "sst2": "finetune_glue --task SST-2 --data {data}/glue --init {encoder} --steps 180 --batch-size 16 "
+    "--sequence-length 64 --evaluate-every 90",
+    "entities": "finetune_ner --train {data}/conll2003/eng.train --dev {data}/conll2003/eng.testa --init {encoder} "
+    "--steps 240 --batch-size 16 --learning-rate 2e-4",
+    "questions": "finetune_squad --train {data}/squad/train-v1.1.json --dev-share 0.05 --init {encoder} --steps 300 "
+    "--batch-size 16 --sequence-length 160 --doc-stride 64 --learning-rate 2e-4 --evaluate-every 100",
+    "probes": "inspect_model --model {encoder} --data {data}/conll2003/eng.train --dev {data}/conll2003/eng.testa "
+    "--columns pos=1 tags=-1",
+}
+_DONE = ("metrics.json", "figures.json")  # one of them is written last
+
+
+def make_runs(directory: pathlib.Path, encoder: str, data: pathlib.Path) -> None:
+    """Makes the runs that are not there; one that was broken off resumes."""
+    places = {"q": directory / "quickstart", "encoder": encoder, "data": data}
+    for name, command in RUNS.items():
+        output = directory / name
+        if any((output / one).is_file() for one in _DONE):
+            continue
+        recipe, *arguments = (part.format(**places) for part in command.split())
+        print(f"{name}: {recipe}.py", flush=True)
+        recipe = str(ROOT / "recipes" / f"{recipe}.py")
+        subprocess.run([sys.executable, recipe, "--output", str(output), *arguments], check=True)

@@ -27,22 +27,22 @@ def test_curves_of_dev(tmp_path):
     tags = kbert.tasks.Tagging().settings(texts["train"])["labels"]
     done = {}
     for every in (2, None):
-        training = FeatureTraining(steps=5, batch_size=4, units=3, learning_rate=0.05, evaluate_every=every)
+        training = FeatureTraining(steps=3, batch_size=4, units=3, learning_rate=0.05, evaluate_every=every)
         run = tmp_path / str(every)
         done[every] = train_feature_taggers(
             encoder, texts, tags, run, [MODE], sequence_length=16, training=training, features=tmp_path / "features"
         )[MODE]
     assert done[2]["dev"] == done[None]["dev"]
     evaluations = [json.loads(line) for line in (tmp_path / "2" / MODE / "evaluations.jsonl").open()]
-    assert [one["step"] for one in evaluations] == [2, 4, 5] and evaluations == done[2]["evaluations"]
-    assert [one["step"] for one in done[None]["evaluations"]] == [5]
+    assert [one["step"] for one in evaluations] == [2, 3] and evaluations == done[2]["evaluations"]
+    assert [one["step"] for one in done[None]["evaluations"]] == [3]
     assert all(evaluations[-1][name] == done[2]["dev"][name] for name in ("loss", "f1", "accuracy"))
     assert (tmp_path / "2" / MODE / "predictions.txt").is_file()
 
     shown = read_scalars(tmp_path / "2" / MODE / "logs")
     for tag in ("loss/loss", "accuracy/f1", "accuracy/accuracy"):
-        assert [step for step, _ in shown["validation", tag]] == [2, 4, 5]
-    assert [step for step, _ in shown["train", "loss/loss"]] == [2, 4, 5]
+        assert [step for step, _ in shown["validation", tag]] == [2, 3]
+    assert [step for step, _ in shown["train", "loss/loss"]] == [2, 3]
     gold = [tag for _, sentence in rows[16:] for tag in sentence]
     line = shown["baseline", "accuracy/accuracy"]
     assert [value for _, value in line] == [pytest.approx(gold.count("O") / len(gold))] * len(line)

@@ -21,7 +21,8 @@ import tensorflow as tf
 
 from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
 from kbert.corpus.documents import file_documents, iterate_documents, raise_no_sentences
-from kbert.corpus.pool import TokenPool, is_held_out, pool_function, pool_is_full, text_chunks
+from kbert.corpus.plan_rounds import plan_rounds
+from kbert.corpus.pool import TokenPool, is_held_out, pool_function, text_chunks
 from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.records import Records
 from kbert.corpus.records_writer import PACKAGES, SHARED, RecordsWriter
@@ -207,31 +208,6 @@ def _plan(job, element):
             if start < last and first < end
         ]
         yield number, parts
-
-
-def plan_rounds(sentences, sizes, tokens, round_tokens):
-    """Where rounds end if `kbert.corpus.pool.text_pools` gathers the documents and a round has so many tokens.
-
-    Args:
-        sentences, sizes, tokens: of each document: sentences, bytes of text, and tokens.
-        round_tokens: a round ends with the first pool with which it has as many.
-
-    Returns:
-        list of (first document, last document + 1).
-    """
-    ends = []
-    pool_sentences = pool_bytes = pool_tokens = gathered = 0
-    for number, (count, size, document_tokens) in enumerate(zip(sentences, sizes, tokens, strict=True)):
-        if pool_sentences and pool_is_full(pool_sentences, pool_bytes):
-            gathered += pool_tokens
-            pool_sentences = pool_bytes = pool_tokens = 0
-            if gathered >= round_tokens:
-                ends.append(number)
-                gathered = 0
-        pool_sentences += count
-        pool_bytes += size
-        pool_tokens += document_tokens
-    return list(itertools.pairwise([0, *ends, len(sentences)])) if sentences else []
 
 
 def _write_round(job, element):

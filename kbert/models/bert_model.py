@@ -5,8 +5,9 @@ from typing import Any
 
 import keras
 
-from kbert.keras_compat import CompatibleModel, deserialize, set_untracked, without_collections, write_saved_model
+from kbert.keras_compat import CompatibleModel, deserialize, set_untracked, without_collections
 from kbert.models.adapter import load_adapter, save_adapter
+from kbert.models.check_inputs import check_inputs
 from kbert.models.check_targets import check_targets, checked_dataset, lists_to_arrays
 from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
@@ -15,9 +16,8 @@ from kbert.models.quantized_layers import quantize_layers, quantized_layers
 from kbert.models.train_step import check_micro_batches, has_replicas, train_in_parts
 from kbert.models.train_step_on_jax import train_in_parts_on_jax
 from kbert.models.trainability import set_trainability, set_trainable, trainability
+from kbert.models.write_saved_model import write_saved_model
 from kbert.optim.adamw import AdamW
-
-_HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
 
 
 class BertModel(CompatibleModel):
@@ -241,21 +241,7 @@ class BertModel(CompatibleModel):
         load_adapter(self, path)
 
     def check_inputs(self, inputs):
-        if any(map(_is_text, keras.tree.flatten(inputs))):
-            raise ValueError(
-                f"{type(self).__name__}: expected a batch of numbers with the keys {sorted(self.input)}. Received: "
-                "strings, which kbert.build_pipeline(model) takes"
-            )
-        if not isinstance(inputs, dict):
-            return
-        missing, surplus = self.input.keys() - inputs.keys(), inputs.keys() - self.input.keys()
-        if missing or surplus:
-            theirs = [f"{name} is {_HUGGING_FACE[name]} here" for name in sorted(surplus) if name in _HUGGING_FACE]
-            raise ValueError(
-                f"{type(self).__name__}: expected a batch with the keys {sorted(self.input)}. "
-                f"Received: {sorted(inputs)} (missing: {sorted(missing)}, not taken by this model: {sorted(surplus)})"
-                + (f". Hugging Face's {', '.join(theirs)}" if theirs else "")
-            )
+        check_inputs(self, inputs)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once."""
@@ -298,8 +284,3 @@ class BertModel(CompatibleModel):
     def deserialize_arguments(cls, config: dict) -> dict:
         """The constructor's arguments from the result of `get_config`."""
         return {name: deserialize(value) if name == "encoder" else value for name, value in config.items()}
-
-
-def _is_text(value):
-    dtype = getattr(value, "dtype", "")
-    return isinstance(value, str | bytes) or getattr(dtype, "kind", "") in ("U", "S", "O") or "string" in str(dtype)

@@ -1,16 +1,14 @@
 """AdamW as BERT was trained with it."""
 
 import functools
-import re
 
 import keras
 from keras import ops
 
+from kbert.optim.layer_factors import layer_factors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.xla import compiled, is_worth_compiling
 
-_BLOCK = re.compile(r"(?:^|/)encoder_block_(\d+)/")
-_EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
 _COMPILED_FROM = 2**16  # elements; calling a compiled kernel for fewer costs more than it saves
 
 
@@ -110,7 +108,7 @@ class AdamW(keras.optimizers.Optimizer):
         )
         self._paths = [_path(variable) for variable in variables]
         self._decays = [self.weight_decay if self.is_decayed(variable) else 0.0 for variable in variables]
-        self._factors = _layer_factors(self._paths, self.layer_decay)
+        self._factors = layer_factors(self._paths, self.layer_decay)
 
     def is_decayed(self, variable) -> bool:
         """Whether weight decay applies to this variable."""
@@ -137,7 +135,7 @@ class AdamW(keras.optimizers.Optimizer):
         """
         rate, decay = self._last_rate(variable, learning_rate)
         # w_before - rate * (adam + decay * w_before) = w: solved for the step.
-        return rate / (1.0 - rate * decay) * (self._last_adam(variable) + decay * _read(variable))
+        return rate / (1.0 - rate * decay) * (self._last_adam(variable) + decay * _dense(variable))
 
     def _last_rate(self, variable, learning_rate):
         index = self._get_variable_index(variable)
@@ -147,7 +145,7 @@ class AdamW(keras.optimizers.Optimizer):
         """The last step's m / (sqrt(v) + epsilon), with bias correction where there is one."""
         index, step = self._get_variable_index(variable), int(self.iterations.numpy())
         correction = (1.0 - self.beta_2**step) ** 0.5 / (1.0 - self.beta_1**step) if self.bias_correction else 1.0
-        return correction * _read(self._momentums[index]) / (ops.sqrt(_read(self._velocities[index])) + self.epsilon)
+        return correction * _dense(self._momentums[index]) / (ops.sqrt(_dense(self._velocities[index])) + self.epsilon)
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
         """Exclude more variables from weight decay, by variable or by a part of the path; saved with the optimizer."""
@@ -165,7 +163,7 @@ class AdamW(keras.optimizers.Optimizer):
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         indices = [self._get_variable_index(variable) for variable in trainable_variables]
         grads, scale = self._sum_and_clip([_dense(gradient) for gradient in grads], indices)
-        scalars = (scale, _read(learning_rate), self._correction())
+        scalars = (scale, _dense(learning_rate), self._correction())
         if keras.backend.backend() != "tensorflow":
             for gradient, variable in zip(grads, trainable_variables, strict=True):
                 self._update(variable, gradient, *scalars)
@@ -223,7 +221,7 @@ class AdamW(keras.optimizers.Optimizer):
         constants = (self._decays[index], self.beta_1, self.beta_2, self.epsilon)
         new_values = _compiled(*constants) if is_worth_compiling(gradient, _COMPILED_FROM) else _plain(*constants)
         scalars = [ops.cast(scalar, variable.dtype) for scalar in (scale, learning_rate, correction)]
-        values = new_values(*[_read(target) for target in targets], ops.cast(gradient, variable.dtype), *scalars)
+        values = new_values(*[_dense(target) for target in targets], ops.cast(gradient, variable.dtype), *scalars)
         for target, value in zip(targets, values, strict=True):
             self.assign(target, value)
 
@@ -256,39 +254,19 @@ def _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, la
         raise ValueError(f"AdamW: clips by the global norm; use `global_clipnorm`. Received: {other_clips}")
 
 
-def _layer_factors(paths, layer_decay):
-    """The factor of each variable's learning rate."""
-    if layer_decay is None:
-        return [1.0] * len(paths)
-    blocks = [found and int(found[1]) for found in map(_BLOCK.search, paths)]
-    above = max((number + 1 for number in blocks if number is not None), default=0)  # L
-    return [
-        layer_decay ** (above + 1 if _EMBEDDINGS.search(path) else 0 if number is None else above - number)
-        for path, number in zip(paths, blocks, strict=True)
-    ]
-
-
 def _path(variable):
     return getattr(variable, "path", variable.name)  # a plain tf.Variable has a name only
 
 
-def _read(variable):
-    """A variable's value as a tensor: on TensorFlow `ops.convert_to_tensor` returns the variable itself."""
-    value = variable.value if isinstance(variable, keras.Variable) else variable
+def _dense(value):
+    """A variable's value or a gradient as one dense tensor; repeated rows of indexed slices are added up."""
+    if isinstance(value, keras.Variable):
+        value = value.value
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return tf.convert_to_tensor(value)
+        return tf.convert_to_tensor(value)  # `ops.convert_to_tensor` returns a variable itself
     return value
-
-
-def _dense(gradient):
-    """A gradient as one dense tensor; repeated rows of indexed slices are added up."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return tf.convert_to_tensor(gradient)
-    return gradient
 
 
 def _squares(grads):

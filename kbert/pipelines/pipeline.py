@@ -10,9 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.keras_compat import deserialize, pass_inputs_unchanged, write_saved_model
+from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.models.lora import merged
 from kbert.models.precision import in_precision
+from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.registry import register_classes

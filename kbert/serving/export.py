@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial
-from kbert.keras_compat import write_saved_model
+from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
 from kbert.serving.batching import write_batching_parameters

@@ -15,9 +15,10 @@ from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
+from kbert.tasks.dev_scores import DevScores
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning_options import FinetuningOptions
-from kbert.tasks.model_of_task import model_of_task
+from kbert.tasks.starting_pipeline import starting_pipeline
 from kbert.tasks.task import Task
 from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress
@@ -28,8 +29,6 @@ from kbert.training.history import training_minutes
 from kbert.training.intervals import log_interval, log_interval_for
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
-from kbert.weights.description import ModelDescription
-from kbert.weights.load import load_pretrained
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import local_source
 from kbert.weights.step_checkpoint import describe_run
@@ -112,35 +111,13 @@ class Finetuning:
             self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in more_dev.items()}
             keras.utils.set_random_seed(self.options.seed)
             with self.hardware.scope():
-                self.pipeline = self._build(settings)
+                self.pipeline = starting_pipeline(source, self.task, settings, self.options)
         finally:
             keras.config.set_dtype_policy(policy)  # the caller's; the layers keep theirs
         self.train = self.task.for_model(self.train, self.pipeline.settings())
-        self._run, self._constant = None, None
-
-    def _build(self, settings):
-        options = self.options
-        name, length = self.task.name, options.sequence_length
-        if isinstance(self._source, BertModel | Pipeline):
-            model, tokenizer = model_of_task(self._source, name, settings, options)
-            fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
-            fields |= {} if length is None else {"sequence_length": length}
-        else:
-            overrides = dict(settings) | ({} if length is None else {"sequence_length": length})
-            if options.dropout is not None:
-                of_head = set(ModelDescription.argument_names(name)) & {"dropout"}  # that of spans has none
-                overrides |= {n: options.dropout for n in (*of_head, "hidden_dropout", "attention_dropout")}
-            if options.bilstm:
-                if "bilstm" not in ModelDescription.argument_names(name):
-                    raise ValueError(f"finetune: a {name} model takes no `bilstm`. Received: bilstm=True")
-                overrides["bilstm"] = True
-            model, tokenizer, fields = load_pretrained(self._source, name, **overrides), None, {}
-            if options.random_weights:
-                loaded, model = model, ModelDescription.of(model).build()
-                model.pretrained = loaded.pretrained
-        pipeline = build_pipeline(model, tokenizer, **fields)
-        more = self.task.pipeline_options(pipeline.preprocessor.sequence_length)
-        return build_pipeline(model, tokenizer, **(fields | more)) if more else pipeline
+        size, static = self.options.batch_size, self.hardware.name == "tpu"
+        self._scores = DevScores(self.task, self.pipeline, self.train, self.dev, self.more_dev, size, static)
+        self._run = None
 
     def settings(self) -> dict[str, Any]:
         """The settings that define the run, as in settings.json."""
@@ -227,7 +204,7 @@ class Finetuning:
             real_tokens=self.options.batch_size * data.real_tokens,
             evaluation=evaluation,
         )
-        result, metrics = self._final_evaluation(evaluation)
+        result, metrics = (None, {}) if evaluation is None else self._scores.of_kept_weights(evaluation)
         speeds = [record["real_tokens_per_second"] for record in history if "real_tokens_per_second" in record]
         metrics |= {
             "task": self.task.to_dict(),  # with what the training examples decided
@@ -255,18 +232,12 @@ class Finetuning:
             TensorBoard(
                 self.log_dir,
                 settings=about,
-                baseline={} if self.dev is None else self._constant_answer(),
+                baseline={} if self.dev is None else self._scores.constant_answer(),
                 batch=lambda: next(iter(data.make_dataset(0))),
                 profile=self.profile,
                 wait_for_finish=True,
             )
         ]
-
-    def _constant_answer(self):
-        """The scores of the training examples' most frequent answer on the dev set."""
-        if self._constant is None:
-            self._constant = self.task.baseline_scores(self.train.baseline(), self.dev)
-        return self._constant
 
     def _compile(self, steps):
         schedule = WarmupLinearDecay(self.options.learning_rate, int(_WARMUP_SHARE * steps), steps)
@@ -300,43 +271,9 @@ class Finetuning:
         if self.dev is None:
             return None, log_interval(options.checkpoint_every, _LOG_EVERY)
         at = evaluation_steps(steps, options.evaluate_every, data.rows / options.batch_size)
-        window = log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
-        evaluation = DevEvaluation(
-            self._evaluate, at, self.task.metrics[0], self.output, keep=options.keep, patience=options.patience
-        )
-        return evaluation, window
-
-    def _evaluate(self, examples=None):
-        return self.task.evaluate(
-            self.pipeline,
-            self.dev if examples is None else examples,
-            batch_size=self.options.batch_size,
-            static=self.hardware.name == "tpu",
-            choose=examples is None,
-        )
-
-    def _final_evaluation(self, evaluation):
-        """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json."""
-        if evaluation is None:
-            return None, {}
-        evaluation.restore_kept(self.pipeline.model)
-        done, result = evaluation.last
-        if result is None or done != evaluation.kept_step:
-            result = self._evaluate()
-        scores, answer = dict(result.scores), self.train.baseline()
-        constant = dict(self._constant_answer())
-        for suffix, examples in self.more_dev.items():
-            more = self._evaluate(examples).scores
-            also = self.task.baseline_scores(answer, examples)
-            scores |= {name + suffix: more[name] for name in self.task.metrics}
-            constant |= {name + suffix: also[name] for name in self.task.metrics}
-        return result, {
-            "dev": scores,
-            **result.settings,
-            "constant_answer": constant,
-            "evaluations": evaluation.records,
-            "kept_step": evaluation.kept_step,
-        }
+        keep = {"keep": options.keep, "patience": options.patience}
+        evaluation = DevEvaluation(self._scores.evaluate, at, self.task.metrics[0], self.output, **keep)
+        return evaluation, log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
 
     def _save(self, run, result, metrics):
         def save(path, made_by):

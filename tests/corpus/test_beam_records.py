@@ -7,10 +7,11 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from kbert.corpus import write_records_with_beam as module
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
+from kbert.corpus.plan_rounds import plan_rounds
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.write_records import write_records
-from kbert.corpus.write_records_with_beam import plan_rounds, write_records_with_beam
+from kbert.corpus.write_records_with_beam import write_records_with_beam
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("apache_beam")]
 ARGUMENTS = {"shard_tokens": 20_000, "shuffle_shards": 3, "held_out": 0.1, "seed": 5}

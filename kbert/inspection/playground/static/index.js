@@ -27,7 +27,7 @@ const VIEWS = [
 
 /** Builds the whole page in the document's body. */
 export async function render() {
-  addStyle();
+  const styled = addStyle();
   document.documentElement.lang = "en";
   const header = element(
     "header",
@@ -44,14 +44,19 @@ export async function render() {
   } catch (error) {
     main.append(errorNote(error));
   }
+  await styled;
   document.documentElement.dataset.ready = "yes";
 }
 
-/** index.html has the style already; the document that TensorBoard makes has none. */
+/** index.html has the style already; the document that TensorBoard makes has none. Resolved when it is loaded. */
 function addStyle() {
-  if (document.querySelector("link[rel=stylesheet]")) return;
+  if (document.querySelector("link[rel=stylesheet]")) return Promise.resolve();
   const meta = element("meta", { name: "viewport", content: "width=device-width, initial-scale=1" });
-  document.head.append(meta, element("link", { rel: "stylesheet", href: new URL("style.css", import.meta.url).href }));
+  const link = element("link", { rel: "stylesheet", href: new URL("style.css", import.meta.url).href });
+  document.head.append(meta, link);
+  return new Promise((resolve) => {
+    link.onload = link.onerror = resolve;
+  });
 }
 
 function page(session) {

@@ -1,0 +1,52 @@
+"""SavedModels in which every variable is stored once."""
+
+import logging
+
+import keras
+
+_LOGGER = logging.getLogger("kbert")
+
+
+def write_saved_model(directory, endpoints) -> None:
+    """Writes a SavedModel whose variables are those the endpoints use, each stored once.
+
+    Keras' own `model.export` tracks the model as well, which stores every weight a second time (Keras 3.15, keras issue
+    23553), and its `ExportArchive` traces every endpoint twice. Here a function is traced once, and names that share a
+    function share its graph. Endpoints alone suffice as long as there are no lookup tables, and kbert has none.
+
+    Args:
+        directory: path; must not exist, or be empty.
+        endpoints: dict of name → (function, input signature: a list of tensor specs or of dicts of them); the first is
+            ``serving_default`` as well.
+
+    Example::
+
+        spec = {"text": tf.TensorSpec([None], tf.string, name="text")}
+        write_saved_model("exported", {"serve": (pipeline, [spec])})
+    """
+    import tensorflow as tf
+
+    root, traced, signatures = tf.Module(), {}, {}
+    for name, (function, specs) in endpoints.items():
+        specs = keras.tree.map_structure(_tensor_spec, specs)
+        if function not in traced:
+            traced[function] = tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
+        signatures[name] = traced[function]
+        setattr(root, name, _calling(traced[function], specs))
+    used = {id(variable): variable for concrete in traced.values() for variable in concrete.variables}
+    root.variables_used = list(used.values())
+    tf.saved_model.save(root, str(directory), {"serving_default": next(iter(signatures.values())), **signatures})
+    _LOGGER.debug("Saved to %s, with the endpoints %s.", directory, ", ".join(endpoints))
+
+
+def _calling(concrete, specs):
+    """A tf.function that calls a traced one: saving it traces it again, and so it had better be small."""
+    import tensorflow as tf
+
+    return tf.function(lambda *inputs: concrete(*inputs), input_signature=specs)
+
+
+def _tensor_spec(spec):
+    import tensorflow as tf
+
+    return spec if isinstance(spec, tf.TensorSpec) else tf.TensorSpec(spec.shape, spec.dtype, name=spec.name)

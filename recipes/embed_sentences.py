@@ -18,15 +18,14 @@ import pathlib
 import time
 
 import numpy as np
-from flags import add_flags, command, inputs_of, plain_errors, settings_of, source
-from flags import file as existing_file
+from flags import add_flags, command, file, inputs_of, plain_errors, settings_of
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sentences", metavar="SENTENCE", nargs="*", help="sentences to compare")
-    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="the encoder")
-    parser.add_argument("--input", metavar="FILE", type=existing_file, help="a file with a sentence a line")
+    add_flags(parser, "model", model={"help": "the encoder"})
+    parser.add_argument("--input", metavar="FILE", type=file, help="a file with a sentence a line")
     parser.add_argument("--sts-b", metavar="DIR", type=pathlib.Path, help="the GLUE directory, or STS-B's own")
     parser.add_argument("--pooling", choices=("mean", "max", "cls", "pooler"), help="(default: the model's)")
     about = "scale the vectors to length 1 (default: the model's)"
@@ -73,8 +72,8 @@ def main(argv=None):
         metrics |= {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}
         print(f"STS-B dev, {len(first)} pairs: Spearman {metrics['spearman']:.4f}, Pearson {metrics['pearson']:.4f}")
     if run:
-        with atomic_file(run.path / "embeddings.npy", "wb") as file:
-            np.save(file, embeddings)
+        with atomic_file(run.path / "embeddings.npy", "wb") as written:
+            np.save(written, embeddings)
         run.finish(metrics)
         print(f"Wrote {run.path / 'embeddings.npy'}: {embeddings.shape[0]} x {embeddings.shape[1]}.")
     if args.json:

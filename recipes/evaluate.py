@@ -30,19 +30,18 @@ OPTIONS = COLUMNS | OTHERS | {"choices": "choice_columns"}  # of task objects â†
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--model", metavar="SOURCE", type=flags.source, required=True, action="append", help="of a fine-tuned model")
+    flags.add_flags(parser, "model", model={"action": "append", "help": "of a fine-tuned model"})
     add("--data", metavar="PATH", type=pathlib.Path, required=True, help="labelled examples; of --task: GLUE's files")
     add("--task", choices=GLUE_TASKS, help="GLUE task whose dev set to use")
     add("--text-column", metavar="NAME", help="column of the text (default: text)")
     add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     add("--label-column", metavar="NAME", help="column of the label (default: label)")
     flags.add_choice_flags(parser)
-    flags.add_tag_flags(parser)
-    flags.add_stored_flags(parser)
+    flags.add_flags(parser, "tag-column", "scheme", "window-pooling", "null-threshold")
     add("--label-separator", metavar="CHARS", help="between the labels of a text, of a multi-label classifier")
     add("--context", choices=("document", "sentence"), help="of a tagger (default: document)")
     add("--version", choices=("1.1", "2.0"), help="whose rules score questions (default: as the questions have it)")
-    shared = ("output", "batch-size", "strategy", "logical-cpus", "precision", "json", "overwrite")
+    shared = ("output", "batch-size", *flags.MACHINE, "json", "overwrite")
     output = {"required": False, "help": "where metrics.json, settings.json and predictions go"}
     flags.add_flags(parser, *shared, output=output)
     parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own

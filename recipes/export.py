@@ -13,18 +13,17 @@ audited before it appears. See docs/serving.md.
 import argparse
 import json
 
-from flags import add_flags, add_stored_flags, command, plain_errors, positive_int, settings_of, source, stored_options
+from flags import add_flags, command, plain_errors, positive_int, settings_of, stored_options
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="as --init of other recipes")
-    add_flags(parser, "output", output={"help": "directory of the model's versions, such as saved_models/NAME"})
+    output = {"help": "directory of the model's versions, such as saved_models/NAME"}
+    length = {"default": None, "help": "tokens (default: the model's)"}
+    names = ("model", "output", "sequence-length", "top-k", "window-pooling", "null-threshold")
+    add_flags(parser, *names, output=output, sequence_length=length)
     parser.add_argument("--version", metavar="N", type=positive_int, help="(default: one more than the highest there)")
     parser.add_argument("--task", metavar="NAME", help="serve it for another task, such as encoder (default: its own)")
-    parser.add_argument("--sequence-length", metavar="N", type=positive_int, help="tokens (default: the model's)")
-    parser.add_argument("--top-k", metavar="N", type=positive_int, help="tokens for a [MASK] (default: the model's)")
-    add_stored_flags(parser)
     about = "hidden states of an encoder's signature `features`: 0 the embeddings, -1 the last (default: the last four)"
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", help=about)
     about = "of weights and computation: bfloat16 has half the size, and other third digits (default: float32)"

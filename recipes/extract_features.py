@@ -15,14 +15,13 @@ import argparse
 import sys
 import time
 
-from flags import add_flags, command, plain_errors, source
-from flags import file as existing_file
+from flags import add_flags, command, file, plain_errors
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="any model: its encoder")
-    parser.add_argument("--input", metavar="FILE", type=existing_file, required=True, help="a text a line")
+    add_flags(parser, "model", model={"help": "any model: its encoder"})
+    parser.add_argument("--input", metavar="FILE", type=file, required=True, help="a text a line")
     layers = dict(type=int, nargs="+", default=[-1, -2, -3, -4], help="hidden states (default: -1 -2 -3 -4)")
     parser.add_argument("--layers", metavar="N", **layers)
     parser.add_argument("--align", choices=("tokens", "words"), default="tokens", help="(default: tokens)")

@@ -25,9 +25,8 @@ from kbert.models.feature_modes import FEATURE_MODES
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_example_flags(parser, "tagged words")
-    flags.add_tag_flags(parser)
+    flags.add_flags(parser, "tag-column", "scheme", "train-sentences")
     add = parser.add_argument
-    add("--train-sentences", metavar="N", type=flags.positive_int, help="train on the first N only")
     add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="(default: all)")
     add("--units", metavar="N", type=flags.positive_int, default=768, help="of each LSTM and direction (default: 768)")
     add("--dropout", metavar="X", type=flags.rate, default=0.1, help="of the BiLSTM (default: 0.1)")

@@ -17,23 +17,15 @@ killed run resumes when the same command is given again. --output receives the s
 
 import argparse
 
-from flags import (
-    add_choice_flags,
-    add_example_flags,
-    add_finetuning_flags,
-    command,
-    finetune,
-    read_train_and_dev,
-    report,
-)
+import flags
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_example_flags(parser, "questions with their right choice")
-    add_choice_flags(parser)
+    flags.add_example_flags(parser, "questions with their right choice")
+    flags.add_choice_flags(parser)
     parser.add_argument("--label-column", metavar="NAME", default="label", help="the right choice (default: label)")
-    add_finetuning_flags(parser)
+    flags.add_finetuning_flags(parser)
     return parser.parse_args(argv)
 
 
@@ -42,7 +34,7 @@ def read(args):
     import kbert
 
     task = kbert.tasks.MultipleChoice(args.format, args.prompt_column, tuple(args.choice_columns), args.label_column)
-    return task, *read_train_and_dev(args, task)
+    return task, *flags.read_train_and_dev(args, task)
 
 
 def print_table(args, metrics):
@@ -59,12 +51,12 @@ def print_table(args, metrics):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    run = finetune(args, "finetune_multiple_choice.py", read)
+    run = flags.finetune(args, "finetune_multiple_choice.py", read)
     if run is None:
         return
     print_table(args, run.metrics)
-    report(args, run.metrics)
+    flags.report(args, run.metrics)
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    flags.command(main, resumes=True)

@@ -14,27 +14,17 @@ finetune_classifier.py, and predictions.txt (dev, in CoNLL columns: word, tag, p
 
 import argparse
 
-from flags import (
-    add_example_flags,
-    add_finetuning_flags,
-    add_tag_flags,
-    command,
-    finetune,
-    positive_int,
-    read_train_and_dev,
-    report,
-)
+import flags
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_example_flags(parser, "tagged words")
-    add_tag_flags(parser)
+    flags.add_example_flags(parser, "tagged words")
+    flags.add_flags(parser, "tag-column", "scheme", "train-sentences")
     add = parser.add_argument
-    add("--train-sentences", metavar="N", type=positive_int, help="train on the first N only")
     add("--context", choices=("document", "sentence"), default="document", help="read together (default: document)")
-    add("--doc-stride", metavar="N", type=positive_int, help="between windows (default, and most: half a window)")
-    add_finetuning_flags(parser)
+    add("--doc-stride", metavar="N", type=flags.positive_int, help="between windows (default, and most: half a window)")
+    flags.add_finetuning_flags(parser)
     return parser.parse_args(argv)
 
 
@@ -43,20 +33,20 @@ def read(args):
     import kbert
 
     task = kbert.tasks.Tagging(args.scheme, args.tag_column, args.context, args.doc_stride)
-    train, dev = read_train_and_dev(args, task)
+    train, dev = flags.read_train_and_dev(args, task)
     return task, train.take(range(args.train_sentences)) if args.train_sentences else train, dev
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    run = finetune(args, "finetune_ner.py", read)
+    run = flags.finetune(args, "finetune_ner.py", read)
     if run is None:
         return
     from kbert.tasks.tagging.table import describe_scores
 
     print(f"\n{describe_scores(run.metrics)}")
-    report(args, run.metrics)
+    flags.report(args, run.metrics)
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    flags.command(main, resumes=True)

@@ -16,17 +16,7 @@ same files as from finetune_classifier.py, and predictions.json, nbest.json and 
 
 import argparse
 
-from flags import (
-    add_finetuning_flags,
-    command,
-    directory,
-    file,
-    finetune,
-    positive_int,
-    rate,
-    read_train_and_dev,
-    report,
-)
+import flags
 
 EPOCHS = {"1.1": 3.0, "2.0": 2.0}
 BATCH_SIZES = {"1.1": 32, "2.0": 48}
@@ -35,17 +25,19 @@ BATCH_SIZES = {"1.1": 32, "2.0": 48}
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--data", metavar="DIR", type=directory, help="SQuAD's files, train-v….json and dev-v….json")
+    add("--data", metavar="DIR", type=flags.directory, help="SQuAD's files, train-v….json and dev-v….json")
     add("--version", choices=EPOCHS, help="2.0: some questions have no answer (default: as --train has it)")
-    add("--train", metavar="FILE", type=file, help="questions to train on, instead of --data")
-    add("--dev", metavar="FILE", type=file, help="questions to evaluate on, with --train")
-    share = "of --train's contexts, held out without --dev (default: 0.1)"
-    add("--dev-share", metavar="X", type=rate, default=0.1, help=share)
-    add("--doc-stride", metavar="N", type=positive_int, default=128, help="between windows (default: 128 tokens)")
-    add("--max-query-length", metavar="N", type=positive_int, default=64, help="of a question (default: 64 tokens)")
-    add("--max-answer-length", metavar="N", type=positive_int, default=30, help="of an answer (default: 30 tokens)")
-    add("--n-best", metavar="N", type=positive_int, default=20, help="answers to list (default: 20)")
-    add_finetuning_flags(
+    train = {"required": False, "help": "questions to train on, instead of --data"}
+    dev, share = {"help": "questions to evaluate on, with --train"}, {"help": "of the contexts, held out without --dev"}
+    flags.add_flags(parser, "train", "dev", "dev-share", train=train, dev=dev, dev_share=share)
+    for name, default, about in (
+        ("--doc-stride", 128, "between windows (default: 128 tokens)"),
+        ("--max-query-length", 64, "of a question (default: 64 tokens)"),
+        ("--max-answer-length", 30, "of an answer (default: 30 tokens)"),
+        ("--n-best", 20, "answers to list (default: 20)"),
+    ):
+        add(name, metavar="N", type=flags.positive_int, default=default, help=about)
+    flags.add_finetuning_flags(
         parser,
         epochs={"default": None, "help": "passes over the questions (default: 3, for 2.0: 2)"},
         sequence_length={"default": 384, "help": "tokens of question and window"},
@@ -67,7 +59,7 @@ def read(args):
     task = kbert.tasks.SpanExtraction(args.version, *limits)
     if args.data:
         args.train, args.dev = (args.data / f"{split}-v{args.version}.json" for split in ("train", "dev"))
-    train, dev = read_train_and_dev(args, task)
+    train, dev = flags.read_train_and_dev(args, task)
     args.version = task.version_of(train)
     args.epochs = args.epochs or EPOCHS[args.version]
     args.batch_size = args.batch_size or BATCH_SIZES[args.version]
@@ -76,15 +68,15 @@ def read(args):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    run = finetune(args, "finetune_squad.py", read)
+    run = flags.finetune(args, "finetune_squad.py", read)
     if run is None:
         return
     from kbert.tasks.span.table import describe_scores
 
     print(describe_scores(run.metrics, args.version, with_paper=bool(args.data)))
     print(f"{run.metrics['real_tokens_per_second'] or 0:,.0f} real tokens/s in training")
-    report(args, run.metrics)
+    flags.report(args, run.metrics)
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    flags.command(main, resumes=True)

@@ -1,83 +1,30 @@
 """The command line flags that recipes share: each has one name, one meaning and one check."""
 
 import argparse
+import dataclasses
 import json
-import math
 import pathlib
 import sys
 
+from kbert.training.argument_types import (
+    directory,
+    epoch_or_int,
+    file,
+    named_column,
+    number_or_off,
+    positive_float,
+    positive_int,
+    rate,
+    share,
+    source,
+)
 from kbert.training.console import log_to_console
 from kbert.training.program import plain_errors
 from kbert.training.program import run_program as command
 
-__all__ = ["command", "plain_errors"]
+__all__ = ["command", "directory", "file", "named_column", "plain_errors", "rate", "share", "source"]
 
 log_to_console()  # before TensorFlow is imported
-
-
-def positive_int(text: str) -> int:
-    """A whole number of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1. Received: {text}")
-    return value
-
-
-def positive_float(text: str) -> float:
-    """A finite number above 0."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0. Received: {text}")
-    return value
-
-
-def rate(text: str) -> float:
-    """A number in [0, 1)."""
-    value = float(text)
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number in [0, 1). Received: {text}")
-    return value
-
-
-def share(text: str) -> float:
-    """A number in [0, 1]."""
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number in [0, 1]. Received: {text}")
-    return value
-
-
-def source(text: str) -> pathlib.Path | str:
-    """A model as `kbert.load_pretrained` takes it: its path, or a name on the Hugging Face hub."""
-    from kbert.weights.source import local_source
-
-    try:
-        path = local_source(text)
-    except FileNotFoundError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text if path is None else path
-
-
-def directory(text: str) -> pathlib.Path:
-    """A directory that exists."""
-    if not pathlib.Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"expected a directory. Received: {text!r}, which is not one")
-    return pathlib.Path(text)
-
-
-def file(text: str) -> pathlib.Path:
-    """A file that exists."""
-    if not pathlib.Path(text).is_file():
-        raise argparse.ArgumentTypeError(f"expected a file. Received: {text!r}, which is not one")
-    return pathlib.Path(text)
-
-
-def named_column(text: str) -> tuple[str, int]:
-    """NAME=NUMBER, a column of a file of words."""
-    name, equals, number = text.rpartition("=")
-    if not name or not equals or not number.removeprefix("-").isdecimal():
-        raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, such as pos=1. Received: {text}")
-    return name, int(number)
 
 
 def steps_to_profile(text: str) -> tuple[int, int]:
@@ -90,65 +37,132 @@ def steps_to_profile(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _number(help, type=positive_int, metavar="N", **others):
+    return dict(metavar=metavar, type=type, help=help, **others)
+
+
+def _choice(help, *choices, **others):
+    return dict(choices=choices, help=help, **others)
+
+
+def _switch(help, action="store_true", **others):
+    return dict(action=action, help=help, **others)
+
+
+def _path(help, type=file, metavar="FILE", **others):
+    return dict(metavar=metavar, type=type, help=help, **others)
+
+
+def _name(help, **others):
+    return dict(metavar="NAME", help=help, **others)
+
+
 _FLAGS = {
+    # What is read
+    "corpus": dict(
+        nargs="+", metavar="GLOB", help="text files, compressed or not, tar or zip archives; quote patterns"
+    ),
+    "records": _path("output of prepare_records.py", directory, "DIR"),
+    "vocab": _path("vocab.txt", dest="vocabulary"),
+    "cased": _switch("with --vocab: do not lower-case or strip accents", "store_false", dest="lowercase"),
+    "format": _choice(
+        "of the corpus; auto: by the content of each file", "auto", "lines", "prose", "wikiextractor", default="auto"
+    ),
+    "language": dict(default="en", help="of the corpus, for finding sentences in prose"),
+    "held-out": _number("of a corpus' documents, for evaluation only", rate, "SHARE", default=0.01),
+    "train": _path("examples to train on", required=True),
+    "dev": _path("others, to evaluate on"),
+    "dev-share": _number("of --train, held out without --dev", rate, "X", default=0.1),
+    "train-sentences": _number("train on the first N only"),
+    "tag-column": _number("of the tag, from 0 or from the end", int, default=-1),
+    "scheme": _choice("of the tags (default: recognised)", "iob1", "iob2", "bioes", "bilou"),
+    "prompt-column": _name("what choices belong to", default="prompt"),
+    # Models
     "init": dict(
         metavar="SOURCE",
         type=source,
         help="model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging Face or "
         "KerasHub, or a name on the hub, such as google-bert/bert-base-uncased; RUN@STEP: a checkpoint of a run",
     ),
-    "output": dict(
-        metavar="DIR",
-        type=pathlib.Path,
+    "model": dict(metavar="SOURCE", type=source, required=True, help="as --init of other recipes"),
+    "size": _choice("of new weights (default: tiny)", "tiny", "mini", "small", "medium", "base", "large"),
+    "dropout": _number("instead of the dropout rates of --init, or 0.1", rate, "X"),
+    "sequence-length": _number("tokens of a packed text or pair; longer ones are truncated", default=128),
+    "top-k": _number("tokens for a [MASK] (default: the model's)"),
+    "window-pooling": _choice(
+        "of long texts of a classifier or regressor: pool the answers to their windows, or truncate them: off "
+        "(default: the model's)",
+        *("mean", "max", "off"),
+    ),
+    "null-threshold": _number(
+        'of questions: by how much "no answer" must beat the best answer; off: each is answered (default: the '
+        "model's)",
+        number_or_off,
+        "X",
+    ),
+    # The examples of a pre-training
+    "max-predictions": _number("most masks of a sequence (default: 20 at length 128, 80 at 512)"),
+    "whole-word": _switch("mask whole words (Google's release of May 2019)"),
+    "no-next-sentence": _switch('the "No NSP" ablation of section 5.1', "store_false", dest="next_sentence"),
+    "packed": _switch(
+        "several short pairs in a row, or never (default: where it leaves out a twentieth of the rows)",
+        argparse.BooleanOptionalAction,
+    ),
+    "evaluation-batches": _number("of the held-out documents", default=50),
+    # The training
+    "epochs": _number("passes over the training examples", positive_float),
+    "steps": _number("weight updates, instead of --epochs"),
+    "batch-size": _number("examples an update, over all replicas", default=32),
+    "accumulate": _number("compute an update in N parts on every replica, for less memory", default=1),
+    "learning-rate": _number("the peak, reached at the end of the warm-up", positive_float, "X"),
+    "warmup-steps": _number("of rising learning rate (default: a tenth of --steps, at most 10,000)"),
+    "layer-decay": _number("factor of the learning rate from a layer to the next lower", positive_float, "X"),
+    "seed": _number("decides new weights, dropout and the order of the examples", int, default=0),
+    "evaluate-every": _number("steps, or epoch", epoch_or_int, default="epoch"),
+    "patience": _number("stop after N evaluations without a better one"),
+    "keep": _choice("the weights that scored best on dev, or the last", "best", "last", default="best"),
+    "bias-correction": _switch("Adam as published; BERT was trained without its correction"),
+    "group-by-length": _switch("batches of texts of like length: faster, less random"),
+    "bilstm": _switch("a new BiLSTM under the head: section 5.1, for a left-to-right model"),
+    "random-weights": _switch("only architecture and vocabulary of --init"),
+    # The machine
+    "strategy": _choice(
+        "how the devices of this machine share the work",
+        *("auto", "one", "mirrored", "multiworker", "tpu"),
+        default="auto",
+    ),
+    "logical-cpus": _number("split the CPU into N devices, to try out --strategy mirrored without GPUs"),
+    "precision": _choice(
+        "of the arithmetic; weights are float32 always",
+        *("auto", "float32", "mixed_bfloat16", "mixed_float16"),
+        default="auto",
+    ),
+    "xla": _choice("compile the step; auto: on one GPU, and on JAX", "auto", "on", "off", default="auto"),
+    # What is written
+    "output": _path(
+        "where everything goes; an unfinished run of the same settings there is resumed",
+        pathlib.Path,
+        "DIR",
         required=True,
-        help="where everything goes; an unfinished run of the same settings there is resumed",
     ),
-    "epochs": dict(metavar="N", type=positive_float, help="passes over the training examples"),
-    "steps": dict(metavar="N", type=positive_int, help="weight updates, instead of --epochs"),
-    "batch-size": dict(metavar="N", type=positive_int, default=32, help="examples an update, over all replicas"),
-    "learning-rate": dict(metavar="X", type=positive_float, help="the peak, reached at the end of the warm-up"),
-    "sequence-length": dict(
-        metavar="N",
-        type=positive_int,
-        default=128,
-        help="tokens of a packed text or pair; longer ones are truncated",
+    "log-dir": _path("TensorBoard logs; default: logs/ in the output", pathlib.Path, "DIR"),
+    "log-every": _number("(default: the divisor of --checkpoint-every that is nearest to 100)", metavar="STEPS"),
+    "checkpoint-every": _number("from which a killed run resumes", metavar="STEPS", default=200),
+    "profile": _number(
+        "record where the time of these steps goes, as 20:25, for TensorBoard", steps_to_profile, "STEPS"
     ),
-    "seed": dict(metavar="N", type=int, default=0, help="decides new weights, dropout and the order of the examples"),
-    "strategy": dict(
-        choices=("auto", "one", "mirrored", "multiworker", "tpu"),
-        default="auto",
-        help="how the devices of this machine share the work",
-    ),
-    "logical-cpus": dict(
-        metavar="N",
-        type=positive_int,
-        help="split the CPU into N devices, to try out --strategy mirrored without GPUs",
-    ),
-    "precision": dict(
-        choices=("auto", "float32", "mixed_bfloat16", "mixed_float16"),
-        default="auto",
-        help="of the arithmetic; weights are float32 always",
-    ),
-    "xla": dict(
-        choices=("auto", "on", "off"),
-        default="auto",
-        help="compile the step; auto: on one GPU, and on JAX",
-    ),
-    "keep": dict(choices=("best", "last"), default="best", help="the weights that scored best on dev, or the last"),
-    "log-dir": dict(metavar="DIR", type=pathlib.Path, help="TensorBoard logs; default: logs/ in the output"),
-    "profile": dict(
-        metavar="STEPS",
-        type=steps_to_profile,
-        help="record where the time of these steps goes, as 20:25, for TensorBoard",
-    ),
-    "json": dict(action="store_true", help="print the metrics as one JSON object on the last line"),
-    "overwrite": dict(action="store_true", help="delete what another run left in --output"),
-    "dry-run": dict(action="store_true", help="say how large the training would be, and train nothing"),
+    "json": _switch("print the metrics as one JSON object on the last line"),
+    "overwrite": _switch("delete what another run left in --output"),
+    "dry-run": _switch("say how large the training would be, and train nothing"),
 }
+MACHINE = ("strategy", "logical-cpus", "precision")
 
 
-def add_flags(parser: argparse.ArgumentParser, *names: str, **overrides: dict) -> None:
+def add_flags(parser, *names: str, **overrides: dict) -> None:
     """Adds shared flags by name, in that order; an override changes the `add_argument` arguments of one flag.
+
+    Args:
+        parser: an `argparse.ArgumentParser`, or a group of one.
 
     Example::
 
@@ -159,9 +173,8 @@ def add_flags(parser: argparse.ArgumentParser, *names: str, **overrides: dict) -
         raise ValueError(f"Overrides are for flags that are added ({names}). Received: {sorted(unknown)}")
     for name in names:
         arguments = {**_FLAGS[name], **overrides.get(name.replace("-", "_"), {})}
-        default = arguments.get("default")
-        if default is not None and "help" in arguments:
-            arguments["help"] += f" (default: {default})"
+        if arguments.get("default") is not None:
+            arguments["help"] += f" (default: {arguments['default']})"
         parser.add_argument(f"--{name}", **arguments)
 
 
@@ -171,56 +184,19 @@ def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> 
     add_flags(
         parser,
         *("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "keep"),
+        *("evaluate-every", "patience", "dropout", "bias-correction", "layer-decay", "accumulate", "group-by-length"),
+        *("bilstm", "random-weights", "checkpoint-every", *MACHINE, "xla"),
+        *("log-dir", "profile", "json", "overwrite", "dry-run"),
         **{name: own.get(name, {}) | overrides.get(name, {}) for name in own | overrides},
     )
-    add = parser.add_argument
-    add("--evaluate-every", metavar="N", type=epoch_or_int, default="epoch", help="steps, or epoch (default: epoch)")
-    add("--patience", metavar="N", type=positive_int, help="stop after N evaluations without a better one")
-    add("--dropout", metavar="X", type=rate, help="instead of the dropout rates of --init")
-    add("--bias-correction", action="store_true", help="Adam as published; BERT was trained without its correction")
-    add(
-        "--layer-decay",
-        metavar="X",
-        type=positive_float,
-        help="factor of the learning rate from a layer to the next lower",
-    )
-    accumulate = "compute an update in N parts on every replica, for less memory (default: 1)"
-    add("--accumulate", metavar="N", type=positive_int, default=1, help=accumulate)
-    add("--group-by-length", action="store_true", help="batches of texts of like length: faster, less random")
-    add("--bilstm", action="store_true", help="a new BiLSTM under the head: section 5.1, for a left-to-right model")
-    add("--random-weights", action="store_true", help="only architecture and vocabulary of --init")
-    add("--checkpoint-every", metavar="STEPS", type=positive_int, default=200, help="(default: 200)")
-    add_flags(
-        parser,
-        *("strategy", "logical-cpus", "precision", "xla", "log-dir", "profile", "json", "overwrite", "dry-run"),
-    )
-
-
-def epoch_or_int(text: str) -> int | str:
-    """The word epoch, or a whole number of at least 1."""
-    return text if text == "epoch" else positive_int(text)
-
-
-_OPTIONS = (
-    *("epochs", "steps", "batch_size", "learning_rate", "sequence_length", "seed", "keep", "evaluate_every"),
-    *(
-        "patience",
-        "dropout",
-        "bias_correction",
-        "layer_decay",
-        "accumulate",
-        "group_by_length",
-        "bilstm",
-        "random_weights",
-        "checkpoint_every",
-    ),
-    *("strategy", "logical_cpus", "precision", "xla", "log_dir", "profile", "overwrite"),
-)
 
 
 def finetuning_options(arguments: argparse.Namespace) -> dict:
     """The flags of `add_finetuning_flags`, as `kbert.finetune` takes them."""
-    return {name: getattr(arguments, name) for name in _OPTIONS}
+    from kbert.tasks.finetuning_options import FinetuningOptions
+
+    names = {field.name for field in dataclasses.fields(FinetuningOptions)} | {"log_dir", "profile", "overwrite"}
+    return {name: value for name, value in vars(arguments).items() if name in names}
 
 
 def finetune(arguments: argparse.Namespace, recipe: str, read):
@@ -261,56 +237,16 @@ def read_train_and_dev(arguments: argparse.Namespace, task):
 
 def add_example_flags(parser: argparse.ArgumentParser, what: str) -> None:
     """--train, --dev and --dev-share, for `read_train_and_dev`; `what` the files are."""
-    parser.add_argument("--train", metavar="FILE", type=file, required=True, help=f"{what} to train on")
-    parser.add_argument("--dev", metavar="FILE", type=file, help="others, to evaluate on")
-    parser.add_argument(
-        "--dev-share", metavar="X", type=rate, default=0.1, help="of --train, held out without --dev (default: 0.1)"
-    )
+    add_flags(parser, "train", "dev", "dev-share", train={"help": f"{what} to train on"})
 
 
 def add_choice_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say how multiple-choice questions are read; their label column is the recipe's own."""
     add = parser.add_argument
     add("--format", choices=("swag", "dream", "table"), default="table", help="of multiple choice (default: table)")
-    add("--prompt-column", metavar="NAME", default="prompt", help="what choices belong to (default: prompt)")
-    add(
-        "--choice-columns",
-        metavar="NAME",
-        nargs="+",
-        default=["choices"],
-        help="a column for each choice, or a .jsonl's key of lists (default: choices)",
-    )
-
-
-def add_tag_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that say how columns of tagged words are read."""
-    add = parser.add_argument
-    add("--tag-column", metavar="N", type=int, default=-1, help="of the tag, from 0 or from the end (default: -1)")
-    add("--scheme", choices=("iob1", "iob2", "bioes", "bilou"), help="of the tags (default: recognised)")
-
-
-def number_or_off(text: str) -> float | str:
-    """A finite number, or the word off."""
-    if text != "off" and not abs(float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number, or off. Received: {text}")
-    return text if text == "off" else float(text)
-
-
-def add_stored_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that replace, or turn off, what is stored with a model about its answers; for `stored_options`."""
-    parser.add_argument(
-        "--window-pooling",
-        choices=("mean", "max", "off"),
-        help="of long texts of a classifier or regressor: pool the answers to their windows, or truncate them: off "
-        "(default: the model's)",
-    )
-    parser.add_argument(
-        "--null-threshold",
-        metavar="X",
-        type=number_or_off,
-        help='of questions: by how much "no answer" must beat the best answer; off: each is answered (default: the '
-        "model's)",
-    )
+    add_flags(parser, "prompt-column")
+    about = "a column for each choice, or a .jsonl's key of lists (default: choices)"
+    add("--choice-columns", metavar="NAME", nargs="+", default=["choices"], help=about)
 
 
 def stored_options(arguments: argparse.Namespace) -> dict:

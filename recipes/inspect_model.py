@@ -16,25 +16,24 @@ the projector gets their most frequent tokens, with the frequencies.
 
 import argparse
 
-from flags import add_flags, command, directory, named_column, plain_errors, positive_int, source
-from flags import file as existing_file
+from flags import add_flags, command, file, named_column, plain_errors, positive_int, source
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add, named = parser.add_argument, {"metavar": "NAME=N", "type": named_column, "nargs": "+"}
-    add("--model", metavar="SOURCE", type=source, required=True, help="any model")
+    add_flags(parser, "model", model={"help": "any model"})
     add("--text", metavar="TEXT", nargs="+", action="append", help="a text, or two of them (default: two sentences)")
-    add("--data", metavar="FILE", type=existing_file, help="labelled words or texts, for probes")
-    add("--dev", metavar="FILE", type=existing_file, help="others, to score the probes on")
+    add("--data", metavar="FILE", type=file, help="labelled words or texts, for probes")
+    add("--dev", metavar="FILE", type=file, help="others, to score the probes on")
     add("--columns", **named, default=[("tags", -1)], help="of labels, from 0 or the end (default: tags=-1)")
     add("--text-column", metavar="NAME", default="text", help="of a table (default: text)")
     add("--label-column", metavar="NAME", default="label", help="of a table (default: label)")
     add("--max-words", metavar="N", type=positive_int, default=5000, help="words or texts of a file (default: 5000)")
     add("--compare", metavar="SOURCE", type=source, help="another model")
     counted = parser.add_mutually_exclusive_group()
-    counted.add_argument("--corpus", metavar="GLOB", nargs="+", help="text files whose tokens are counted")
-    counted.add_argument("--records", metavar="DIR", type=directory, help="records whose tokens are counted")
+    tokens = {"corpus": {"help": "text files whose tokens are counted"}, "records": {"help": "records, instead"}}
+    add_flags(counted, *tokens, **tokens)
     output = {"required": False, "help": "where report, figures and pictures go"}
     replace, logs = {"help": "replace an inspection in --output"}, {"help": "TensorBoard's directory"}
     names = ("log-dir", "output", "sequence-length", "seed", "precision", "overwrite")

@@ -21,18 +21,14 @@ from flags import add_flags, command, plain_errors, positive_int, settings_of
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    corpus = "text files, compressed or not, tar or zip archives; quote patterns"
-    add("--corpus", nargs="+", metavar="GLOB", required=True, help=corpus)
+    add_flags(parser, "corpus", corpus={"required": True})
     size = "how many tokens, the reserved ones included (default: 30522, as BERT's)"
     add("--size", type=positive_int, default=30522, metavar="N", help=size)
     add_flags(parser, "output", output={"metavar": "FILE", "help": "the vocabulary, as a rule vocab.txt"})
     add("--cased", action="store_true", help="do not lower-case or strip accents")
     characters = "different characters (default: 99.95 %% of the text's, at least 1,000 or a tenth of --size)"
     add("--characters", type=positive_int, metavar="N", help=characters)
-    formats = ("auto", "lines", "prose", "wikiextractor")
-    add("--format", choices=formats, default="auto", help="of the corpus (default: by the content of each file)")
-    add("--language", default="en", help="of the corpus, for finding sentences in prose (default: en)")
-    add_flags(parser, "json", "overwrite", overwrite={"help": "replace the file"})
+    add_flags(parser, "format", "language", "json", "overwrite", overwrite={"help": "replace the file"})
     return parser.parse_args(argv)
 
 

@@ -20,45 +20,31 @@ flags: docs/beam.md.
 """
 
 import argparse
-import functools
 import sys
 import time
 
-from flags import (
-    add_flags,
-    add_stored_flags,
-    command,
-    parse_with_beam_flags,
-    plain_errors,
-    positive_int,
-    settings_of,
-    source,
-    stored_options,
-)
-from flags import file as existing_file
+import flags
 
 COLUMNS = ("text", "text_pair", "question", "context", "prompt")
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--model", metavar="SOURCE", type=source, required=True, help="as --init of other recipes, or a SavedModel"
-    )
-    parser.add_argument("--input", metavar="FILE", type=existing_file, required=True, help="the texts")
+    add, model = parser.add_argument, {"help": "as --init of other recipes, or a SavedModel"}
+    flags.add_flags(parser, "model", model=model)
+    add("--input", metavar="FILE", type=flags.file, required=True, help="the texts")
     for name in COLUMNS:
         flag, about = f"--{name.replace('_', '-')}-column", f"column of the {name} (default: {name})"
-        parser.add_argument(flag, metavar="NAME", default=name, help=about)
-    parser.add_argument("--choice-columns", metavar="NAME", nargs="+", help="one a choice (default: choices)")
-    parser.add_argument("--format", choices=("swag", "dream", "table"), help="of multiple choice (default: table)")
-    parser.add_argument("--keep", metavar="NAME", nargs="+", default=[], help="columns to copy to the output")
-    parser.add_argument("--sequence-length", metavar="N", type=positive_int, help="tokens (default: the model's)")
-    parser.add_argument("--top-k", metavar="N", type=positive_int, help="tokens for a [MASK] (default: the model's)")
-    add_stored_flags(parser)
-    parser.add_argument("--tagging-output", choices=("tags", "entities"), help="of a tagger (default: entities)")
+        add(flag, metavar="NAME", default=name, help=about)
+    add("--choice-columns", metavar="NAME", nargs="+", help="one a choice (default: choices)")
+    add("--format", choices=("swag", "dream", "table"), help="of multiple choice (default: table)")
+    add("--keep", metavar="NAME", nargs="+", default=[], help="columns to copy to the output")
+    add("--tagging-output", choices=("tags", "entities"), help="of a tagger (default: entities)")
+    names = ("sequence-length", "top-k", "window-pooling", "null-threshold", "output", "batch-size", "precision")
     about = {"output": {"metavar": "FILE", "help": "where the answers go"}, "batch_size": {"help": "texts at a time"}}
-    add_flags(parser, "output", "batch-size", "precision", "overwrite", **about)
-    args = parse_with_beam_flags(parser, argv)
+    about["sequence_length"] = {"default": None, "help": "tokens (default: the model's)"}
+    flags.add_flags(parser, *names, "overwrite", **about)
+    args = flags.parse_with_beam_flags(parser, argv)
     args.metrics = args.output.with_suffix(".metrics.json")
     if args.output.suffix.lower() not in (".jsonl", ".csv"):
         parser.error(f"--output must end in .jsonl or .csv. Received: {args.output}")
@@ -79,21 +65,14 @@ def main(argv=None):
     def given(*names):
         return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
-    options = given("sequence_length", "top_k", "tagging_output") | stored_options(args)
-    with plain_errors():
+    with flags.plain_errors():
         from kbert.files import write_json
-        from kbert.serving.exported_pipeline import ExportedPipeline, find_export
-        from kbert.tasks.load_pipeline import load_pipeline
+        from kbert.serving.pipeline_loader import pipeline_loader
         from kbert.tasks.predict_file import predict_file
         from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 
-        if find_export(args.model) is None:
-            load = functools.partial(load_pipeline, args.model, args.precision, **options)
-        elif options or args.precision != "auto":
-            received = sorted(options) + ["precision"] * (args.precision != "auto")
-            raise ValueError(f"{args.model} is a SavedModel, whose settings are fixed. Received: {received}")
-        else:
-            load = functools.partial(ExportedPipeline, args.model)
+        options = given("sequence_length", "top_k", "tagging_output") | flags.stored_options(args)
+        load = pipeline_loader(args.model, args.precision, **options)
         reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")
         reading["columns"] = {name: getattr(args, f"{name}_column") for name in COLUMNS}
         if args.runner is None:
@@ -102,9 +81,10 @@ def main(argv=None):
             beam = {"runner": args.runner, "beam_flags": args.beam_flags, "shared": args.shared}
             texts = predict_file_with_beam(load, args.input, args.output, **beam, **reading)
         seconds = round(time.monotonic() - start, 1)
-        write_json(args.metrics, {"settings": settings_of(args, "metrics"), "texts": texts, "seconds": seconds})
+        settings = flags.settings_of(args, "metrics")
+        write_json(args.metrics, {"settings": settings, "texts": texts, "seconds": seconds})
     print(f"{texts:,} texts in {seconds:,.1f} s. Wrote {args.output}.")
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    flags.command(main, resumes=True)

@@ -16,28 +16,20 @@ same records; what follows -- are Beam's own flags: docs/beam.md.
 import argparse
 import json
 
-from flags import add_flags, command, file, parse_with_beam_flags, plain_errors, positive_int, rate
+from flags import add_flags, command, parse_with_beam_flags, plain_errors, positive_int
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    corpus = "text files, compressed or not, tar or zip archives; quote patterns"
-    add("--corpus", nargs="+", metavar="GLOB", required=True, help=corpus)
-    add("--vocab", metavar="FILE", type=file, required=True, dest="vocabulary", help="vocab.txt")
-    add("--cased", action="store_false", dest="lowercase", help="do not lower-case or strip accents")
-    add_flags(parser, "output")
-    formats = ("auto", "lines", "prose", "wikiextractor")
-    add("--format", choices=formats, default="auto", help="of the corpus (default: by the content of each file)")
-    add("--language", default="en", help="of the corpus, for finding sentences in prose (default: en)")
-    held_out = "of the documents, for evaluation only (default: 0.01)"
-    add("--held-out", type=rate, default=0.01, metavar="SHARE", help=held_out)
+    add, needed = parser.add_argument, {"required": True}
+    add_flags(
+        parser, "corpus", "vocab", "cased", "output", "format", "language", "held-out", corpus=needed, vocab=needed
+    )
     shard_tokens = "about how large a shard is (default: 1,048,576 tokens)"
     add("--shard-tokens", type=positive_int, default=1 << 20, metavar="N", help=shard_tokens)
     shuffle_shards = "shards over which documents are mixed, in memory (default: 16)"
     add("--shuffle-shards", type=positive_int, default=16, metavar="N", help=shuffle_shards)
-    add("--sequence-length", type=positive_int, default=128, help="of the report (default: 128)")
-    add_flags(parser, "seed", "json", "overwrite")
+    add_flags(parser, "sequence-length", "seed", "json", "overwrite", sequence_length={"help": "of the report"})
     return parse_with_beam_flags(parser, argv)
 
 

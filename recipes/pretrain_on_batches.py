@@ -14,26 +14,20 @@ checkpoints/.
 import argparse
 import json
 
-from flags import add_flags, command, directory, plain_errors, positive_int, rate
+from flags import MACHINE, add_flags, command, directory, plain_errors
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--batches", metavar="DIR", type=directory, required=True, help="output of write_batches.py")
-    sizes = ("tiny", "mini", "small", "medium", "base", "large")
-    add("--size", choices=sizes, help="of new weights (default: tiny)")
-    names, steps = ("init", "output", "steps", "learning-rate", "seed"), "weight updates (default: one for each batch)"
-    add_flags(parser, *names, steps={"help": steps}, learning_rate={"default": 1e-4})
-    warmup = "of rising learning rate (default: a tenth of --steps, at most 10,000)"
-    add("--warmup-steps", type=positive_int, metavar="N", help=warmup)
-    add("--dropout", metavar="X", type=rate, help="instead of 0.1")
-    accumulate = "compute an update in N parts on every device, for less memory (default: 1)"
-    add("--accumulate", type=positive_int, default=1, metavar="N", help=accumulate)
-    add("--log-every", type=positive_int, metavar="STEPS", help="(default: the divisor of --checkpoint-every near 100)")
-    checkpoint_every = "also evaluates; a multiple of --log-every (default: 500)"
-    add("--checkpoint-every", type=positive_int, default=500, metavar="STEPS", help=checkpoint_every)
-    add_flags(parser, "strategy", "logical-cpus", "precision", "xla", "log-dir", "profile", "json", "overwrite")
+    parser.add_argument("--batches", metavar="DIR", type=directory, required=True, help="output of write_batches.py")
+    add_flags(
+        parser,
+        *("size", "init", "output", "steps", "learning-rate", "warmup-steps", "seed", "dropout", "accumulate"),
+        *("log-every", "checkpoint-every", *MACHINE, "xla", "log-dir", "profile", "json", "overwrite"),
+        steps={"help": "weight updates (default: one for each batch)"},
+        learning_rate={"default": 1e-4},
+        checkpoint_every={"default": 500, "help": "also evaluates; a multiple of --log-every"},
+    )
     return parser.parse_args(argv)
 
 

@@ -13,7 +13,7 @@ set, AX. --constant TASK: the most frequent label of the training file instead o
 import argparse
 import pathlib
 
-from flags import add_flags, command, directory, inputs_of, plain_errors, settings_of, source
+from flags import MACHINE, add_flags, command, directory, inputs_of, plain_errors, settings_of, source
 
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
@@ -34,7 +34,7 @@ def parse_arguments(argv):
     add("--model", metavar="TASK=DIR", type=task_model, action="append", default=[], help="a model; can be repeated")
     add("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[], help="its most frequent label")
     own = {"output": {"help": "where the files go"}, "batch_size": {"help": "texts a forward pass"}}
-    add_flags(parser, "output", "batch-size", "strategy", "logical-cpus", "precision", "overwrite", **own)
+    add_flags(parser, "output", "batch-size", *MACHINE, "overwrite", **own)
     args = parser.parse_args(argv)
     if not (args.runs or args.model or args.constant):
         parser.error("nothing to answer with: give --runs, --model or --constant")

@@ -12,27 +12,22 @@ the .npz files, their hashes in batches.json, and vocab.txt.
 import argparse
 import json
 
-from flags import add_flags, command, directory, plain_errors, positive_int
+from flags import add_flags, command, plain_errors, positive_int
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--records", metavar="DIR", type=directory, required=True, help="output of prepare_records.py")
-    output = {"help": "a new directory; it appears whole or not at all"}
-    names = ("output", "steps", "batch-size", "sequence-length", "seed")
-    add_flags(parser, *names, output=output, steps={"required": True, "help": "batches, one a weight update"})
-    predictions = "most masks of a sequence (default: 20 at length 128, 80 at 512)"
-    add("--max-predictions", type=positive_int, metavar="N", help=predictions)
-    add("--whole-word", action="store_true", help="mask whole words (Google's release of May 2019)")
-    no_next_sentence = 'the "No NSP" ablation of section 5.1'
-    add("--no-next-sentence", action="store_false", dest="next_sentence", help=no_next_sentence)
-    packed = "several short pairs in a row, or never (default: where it leaves out a twentieth of the rows)"
-    add("--packed", action=argparse.BooleanOptionalAction, help=packed)
-    add("--evaluation-batches", type=positive_int, default=50, metavar="N", help="(default: 50)")
-    add("--batches-per-file", type=positive_int, default=100, metavar="N", help="(default: 100)")
-    replace = {"help": "replace the batches that are there"}
-    add_flags(parser, "json", "overwrite", json={"help": "print batches.json on the last line"}, overwrite=replace)
+    add_flags(
+        parser,
+        *("records", "output", "steps", "batch-size", "sequence-length", "seed", "max-predictions", "whole-word"),
+        *("no-next-sentence", "packed", "evaluation-batches", "json", "overwrite"),
+        records={"required": True},
+        output={"help": "a new directory; it appears whole or not at all"},
+        steps={"required": True, "help": "batches, one a weight update"},
+        json={"help": "print batches.json on the last line"},
+        overwrite={"help": "replace the batches that are there"},
+    )
+    parser.add_argument("--batches-per-file", type=positive_int, default=100, metavar="N", help="(default: 100)")
     return parser.parse_args(argv)
 
 

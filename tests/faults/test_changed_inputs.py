@@ -14,8 +14,6 @@ from kbert.corpus.write_records import write_records
 from kbert.tasks import finetuning
 from kbert.training import resume
 
-INPUT_TYPES = ("file", "directory", "source", "task_model", "existing_file", "Path")
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

@@ -59,7 +59,7 @@ def test_every_flag_of_the_design_explains_itself(flags):
     "flag, value, message",
     [
         ("steps", "0", "at least 1. Received: 0"),
-        ("steps", "1.5", "invalid"),
+        ("steps", "1.5", "at least 1. Received: 1.5"),
         ("batch-size", "-3", "at least 1. Received: -3"),
         ("epochs", "0", "above 0. Received: 0"),
         ("learning-rate", "nan", "above 0. Received: nan"),

@@ -1,6 +1,8 @@
-"""A pre-training's scores on held-out text, beside what token frequencies alone would score."""
+"""Reports of a pre-training: its plan, and its scores beside what token frequencies alone would score."""
 
 from collections.abc import Mapping
+
+from kbert.training.dry_run import format_estimate
 
 
 def describe_scores(metrics: Mapping) -> str:
@@ -25,3 +27,18 @@ def describe_scores(metrics: Mapping) -> str:
             f"(always the more frequent label: {unigram['nsp_accuracy']:.1%})"
         )
     return "\n".join(lines)
+
+
+def describe_plan(estimate: Mapping) -> str:
+    """What `kbert.pretrain(dry_run=True)` found, for printing."""
+    count = f"{estimate['sequences_per_epoch']:,}" + ("" if estimate["sequences_are_all"] else " or more")
+    return f"{count} sequences in an epoch\n{format_estimate(estimate)}"
+
+
+def describe_run(run) -> str:
+    """The scores of a `PretrainingRun`, and where its model and curves are, for printing."""
+    return (
+        f"\n{describe_scores(run.metrics)}\n{run.metrics['minutes']:.1f} minutes\n"
+        f"The model is in {run.path / 'model'}, the curves in {run.path / 'logs'}\n"
+        f"Next: python recipes/finetune_classifier.py --init {run.path} --train my.csv …"
+    )

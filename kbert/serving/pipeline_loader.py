@@ -1,0 +1,32 @@
+"""What answers a file: a stored model, or an export of one."""
+
+import functools
+from collections.abc import Callable
+
+from kbert.serving.exported_pipeline import ExportedPipeline, find_export
+from kbert.tasks.load_pipeline import load_pipeline
+
+
+def pipeline_loader(source, precision="auto", **options) -> Callable:
+    """A function without arguments that loads the pipeline, and that processes can hand to each other.
+
+    Args:
+        source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
+        precision, **options: as for `kbert.tasks.load_pipeline.load_pipeline`; a SavedModel has its own.
+
+    Returns:
+        a function that returns a `kbert.Pipeline` or an `ExportedPipeline`.
+
+    Raises:
+        ValueError: a SavedModel with a `precision` or options.
+
+    Example::
+
+        pipeline_loader("saved_models/reviews")().predict_on_batch({"text": ["A charming journey."]})["label"]
+    """
+    if find_export(source) is None:
+        return functools.partial(load_pipeline, source, precision, **options)
+    if options or precision != "auto":
+        received = sorted(options) + ["precision"] * (precision != "auto")
+        raise ValueError(f"{source} is a SavedModel, whose settings are fixed. Received: {received}")
+    return functools.partial(ExportedPipeline, source)

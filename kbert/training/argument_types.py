@@ -1,0 +1,56 @@
+"""Types of a program's arguments, for `argparse`: each checks a text and says what it expected."""
+
+import argparse
+import contextlib
+import math
+import pathlib
+
+
+def _checked(convert, is_valid, expected):
+    def check(text):
+        with contextlib.suppress(ValueError):
+            if is_valid(value := convert(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"expected {expected}. Received: {text}")
+
+    return check
+
+
+positive_int = _checked(int, lambda value: value >= 1, "a whole number of at least 1")
+positive_float = _checked(float, lambda value: 0 < value < math.inf, "a number above 0")
+rate = _checked(float, lambda value: 0 <= value < 1, "a number in [0, 1)")
+share = _checked(float, lambda value: 0 <= value <= 1, "a number in [0, 1]")
+directory = _checked(pathlib.Path, pathlib.Path.is_dir, "a directory that exists")
+file = _checked(pathlib.Path, pathlib.Path.is_file, "a file that exists")
+
+
+def epoch_or_int(text: str) -> int | str:
+    """The word epoch, or a whole number of at least 1."""
+    return text if text == "epoch" else positive_int(text)
+
+
+_number = _checked(float, math.isfinite, "a number, or off")
+
+
+def number_or_off(text: str) -> float | str:
+    """A finite number, or the word off."""
+    return text if text == "off" else _number(text)
+
+
+def source(text: str) -> pathlib.Path | str:
+    """A model as `kbert.load_pretrained` takes it: its path, or a name on the Hugging Face hub."""
+    from kbert.weights.source import local_source
+
+    try:
+        path = local_source(text)
+    except FileNotFoundError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text if path is None else path
+
+
+def named_column(text: str) -> tuple[str, int]:
+    """NAME=NUMBER, a column of a file of words."""
+    name, equals, number = text.rpartition("=")
+    if not name or not equals or not number.removeprefix("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, such as pos=1. Received: {text}")
+    return name, int(number)

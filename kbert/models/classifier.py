@@ -6,9 +6,8 @@ Shapes: B batch, S sequence, N labels.
 import keras
 
 from kbert.keras_compat import serialize_shared
-from kbert.layers.bilstm import BiLstm
-from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
+from kbert.models.heads_on_encoder import new_head, text_states
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.optim.losses import ClassificationLoss, MultiLabelLoss
 from kbert.optim.metrics import MultiLabelAccuracy, WeightedAccuracy
@@ -50,19 +49,10 @@ class BertClassifier(BertModel):
     def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
-        head = TaskHead(
-            num_labels, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="classifier_head"
-        )
-        hidden = encoder(encoder.input)
-        if bilstm:
-            lstm = BiLstm(return_sequences=False, dtype=encoder.dtype_policy, name="bilstm")
-            text = lstm(hidden["sequence_output"], encoder.input["padding_mask"])  # [B, H]
-        else:
-            text = hidden["pooled_output"]
-        logits = head(text)  # [B, N]
+        head = new_head(encoder, num_labels, "classifier_head", dropout)
+        logits = head(text_states(encoder, bilstm))  # [B, N]
         super().__init__(encoder.input, {"logits": logits}, dtype=encoder.dtype_policy, **kwargs)
-        self.config = encoder.config
-        self.encoder = encoder
+        self.config, self.encoder = encoder.config, encoder
         self.num_labels = num_labels
         self.dropout = dropout
         self.multi_label = multi_label

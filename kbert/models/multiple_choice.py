@@ -9,8 +9,8 @@ from kbert.keras_compat import serialize_shared
 from kbert.layers.mask_choices import MaskChoices
 from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.split_choices import SplitChoices
-from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
+from kbert.models.heads_on_encoder import new_head
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
@@ -56,7 +56,7 @@ class BertMultipleChoice(BertModel):
             )
         policy = encoder.dtype_policy
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
-        head = TaskHead(1, dropout, encoder.config.initializer_stddev, dtype=policy, name="multiple_choice_head")
+        head = new_head(encoder, 1, "multiple_choice_head", dropout)
         inputs = {
             name: keras.Input((None, None), dtype=tensor.dtype, name=name) for name, tensor in encoder.input.items()
         }
@@ -65,8 +65,7 @@ class BertMultipleChoice(BertModel):
         logits = SplitChoices(dtype=policy, name="split_choices")(scores, inputs["token_ids"])  # [B, C]
         logits = MaskChoices(dtype=policy, name="mask_choices")(logits, inputs["padding_mask"])
         super().__init__(inputs, {"logits": logits}, dtype=policy, **kwargs)
-        self.config = encoder.config
-        self.encoder = encoder
+        self.config, self.encoder = encoder.config, encoder
         self.dropout = dropout
 
     def default_loss(self):

@@ -7,8 +7,8 @@ import keras
 
 from kbert.keras_compat import serialize_shared
 from kbert.layers.masked_lm_head import MaskedLMHead
-from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
+from kbert.models.heads_on_encoder import new_head
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.optim.adamw import AdamW
 from kbert.optim.losses import MaskedLanguageModelLoss, NextSentenceLoss
@@ -80,16 +80,10 @@ class BertPretrainer(BertModel):
             )
             outputs["mlm_logits"] = head(hidden["sequence_output"], inputs["mask_positions"])  # [B, P, V]
         if next_sentence:
-            head = heads.get("next_sentence_head") or TaskHead(
-                2,
-                initializer_stddev=encoder.config.initializer_stddev,
-                dtype=encoder.dtype_policy,
-                name="next_sentence_head",
-            )
+            head = heads.get("next_sentence_head") or new_head(encoder, 2, "next_sentence_head")
             outputs["nsp_logits"] = head(hidden["pooled_output"])  # [B, 2]
         super().__init__(inputs, outputs, dtype=encoder.dtype_policy, **kwargs)
-        self.config = encoder.config
-        self.encoder = encoder
+        self.config, self.encoder = encoder.config, encoder
         self.next_sentence = next_sentence
         self.masked_lm = masked_lm
         self.tied = tied

@@ -6,9 +6,8 @@ Shapes: B batch, S sequence.
 import keras
 
 from kbert.keras_compat import serialize_shared
-from kbert.layers.bilstm import BiLstm
-from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
+from kbert.models.heads_on_encoder import new_head, text_states
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.optim.losses import RegressionLoss
 from kbert.optim.metrics import SquaredError
@@ -47,19 +46,10 @@ class BertRegressor(BertModel):
     def __init__(self, encoder, dropout=None, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
-        head = TaskHead(
-            1, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="regressor_head"
-        )
-        hidden = encoder(encoder.input)
-        if bilstm:
-            lstm = BiLstm(return_sequences=False, dtype=encoder.dtype_policy, name="bilstm")
-            text = lstm(hidden["sequence_output"], encoder.input["padding_mask"])  # [B, H]
-        else:
-            text = hidden["pooled_output"]
-        score = head(text)[..., 0]  # [B]
+        head = new_head(encoder, 1, "regressor_head", dropout)
+        score = head(text_states(encoder, bilstm))[..., 0]  # [B]
         super().__init__(encoder.input, {"score": score}, dtype=encoder.dtype_policy, **kwargs)
-        self.config = encoder.config
-        self.encoder = encoder
+        self.config, self.encoder = encoder.config, encoder
         self.dropout = dropout
         self.bilstm = bilstm
 

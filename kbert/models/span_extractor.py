@@ -6,9 +6,8 @@ Shapes: B batch, S sequence.
 import keras
 
 from kbert.keras_compat import serialize_shared
-from kbert.layers.bilstm import BiLstm
-from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
+from kbert.models.heads_on_encoder import new_head, token_states
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.optim.losses import SpanLoss
 from kbert.optim.metrics import SpanAccuracy
@@ -49,17 +48,11 @@ class BertSpanExtractor(BertModel):
 
     def __init__(self, encoder, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
-        head = TaskHead(
-            2, initializer_stddev=encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="span_head"
-        )
-        hidden = encoder(encoder.input)["sequence_output"]
-        if bilstm:
-            hidden = BiLstm(dtype=encoder.dtype_policy, name="bilstm")(hidden, encoder.input["padding_mask"])
-        logits = head(hidden)  # [B, S, 2]
+        head = new_head(encoder, 2, "span_head")
+        logits = head(token_states(encoder, bilstm))  # [B, S, 2]
         outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
         super().__init__(encoder.input, outputs, dtype=encoder.dtype_policy, **kwargs)
-        self.config = encoder.config
-        self.encoder = encoder
+        self.config, self.encoder = encoder.config, encoder
         self.bilstm = bilstm
 
     def default_loss(self):

@@ -6,9 +6,8 @@ Shapes: B batch, S sequence, N labels.
 import keras
 
 from kbert.keras_compat import serialize_shared
-from kbert.layers.bilstm import BiLstm
-from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
+from kbert.models.heads_on_encoder import new_head, token_states
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
@@ -49,16 +48,10 @@ class BertTagger(BertModel):
     def __init__(self, encoder, num_labels, dropout=None, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
-        head = TaskHead(
-            num_labels, dropout, encoder.config.initializer_stddev, dtype=encoder.dtype_policy, name="tagger_head"
-        )
-        hidden = encoder(encoder.input)["sequence_output"]
-        if bilstm:
-            hidden = BiLstm(dtype=encoder.dtype_policy, name="bilstm")(hidden, encoder.input["padding_mask"])
-        logits = head(hidden)  # [B, S, N]
+        head = new_head(encoder, num_labels, "tagger_head", dropout)
+        logits = head(token_states(encoder, bilstm))  # [B, S, N]
         super().__init__(encoder.input, {"logits": logits}, dtype=encoder.dtype_policy, **kwargs)
-        self.config = encoder.config
-        self.encoder = encoder
+        self.config, self.encoder = encoder.config, encoder
         self.num_labels = num_labels
         self.dropout = dropout
         self.bilstm = bilstm

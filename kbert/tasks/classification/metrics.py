@@ -101,20 +101,16 @@ def _ranks(values):
 
 
 def _same_length(labels, predictions):
-    labels, predictions = np.asarray(labels), np.asarray(predictions)
-    if labels.ndim != 1 or labels.shape != predictions.shape or not labels.size:
-        raise ValueError(
-            "A metric compares two series of the same length, at least 1. "
-            f"Received: shapes {labels.shape} and {predictions.shape}"
-        )
-    return labels, predictions
+    return _same_shape(labels, predictions, 1, "A metric compares two series of the same length, at least 1")
 
 
 def _same_tables(labels, predictions):
+    expected = "A metric of several labels compares two tables [n, N] of the same length, at least 1"
+    return _same_shape(labels, predictions, 2, expected)
+
+
+def _same_shape(labels, predictions, axes, expected):
     labels, predictions = np.asarray(labels), np.asarray(predictions)
-    if labels.ndim != 2 or labels.shape != predictions.shape or not labels.size:
-        raise ValueError(
-            "A metric of several labels compares two tables [n, N] of the same length, at least 1. "
-            f"Received: shapes {labels.shape} and {predictions.shape}"
-        )
+    if labels.ndim != axes or labels.shape != predictions.shape or not labels.size:
+        raise ValueError(f"{expected}. Received: shapes {labels.shape} and {predictions.shape}")
     return labels, predictions

@@ -7,6 +7,19 @@ from typing import Any
 from kbert.config import BertConfig
 from kbert.weights.formats.sizes import SIZES
 
+BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face kept
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "hidden_dim": "hidden_size",
+    "num_heads": "num_attention_heads",
+    "intermediate_dim": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "activation": "hidden_act",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "initializer_stddev": "initializer_range",
+}
 _REQUIRED = ("vocabulary_size", "num_layers", "hidden_dim", "num_heads", "intermediate_dim")
 
 

@@ -33,6 +33,11 @@ class TensorName:
         return values.T if self.transposed else values.reshape(self.shape(sizes))
 
 
+def transposed(name: str) -> TensorName:
+    """A matrix that is stored as [outputs, inputs]."""
+    return TensorName(name, transposed=True)
+
+
 class NameTable:
     """The names of one format, each in the format's own folder.
 

@@ -1,9 +1,8 @@
 /** Attention and layers: every head's habits, one head's weights, and how long the hidden states are. */
 
-import { choice, textBox } from "./controls.js";
+import { choice, pairForm } from "./controls.js";
 import { drawAttention } from "./attention_lines.js";
 import { element, rovingFocus, scrollable, short, table } from "./dom.js";
-import { TEXT, TEXT_PAIR } from "./sample_texts.js";
 import { truncationNote } from "./tokens.js";
 import { errorNote } from "./view_panel.js";
 
@@ -16,16 +15,7 @@ const STATISTICS = [
   ["previous", "share that goes to the previous token"],
 ];
 
-function form(session) {
-  const shared = session.texts;
-  const text = textBox("Text", { name: "text", value: TEXT, shared });
-  const pair = textBox("Second text (may be empty)", { name: "text_pair", value: TEXT_PAIR, shared });
-  return {
-    nodes: [text.node, pair.node],
-    refresh: () => [text, pair].forEach((box) => box.refresh()),
-    body: () => ({ text: text.value, text_pair: pair.value.trim() ? pair.value : null, layer: 0, head: 0 }),
-  };
-}
+const form = (session) => pairForm(session, { more: { layer: 0, head: 0 } });
 
 /** A button for each head, one row a layer, and one for the mean of each layer's heads. */
 function headGrid(answer, choose) {

@@ -1,20 +1,10 @@
 /** Classification and regression: the label of a text or pair with the probability of each, or a score. */
 
-import { textBox } from "./controls.js";
+import { pairForm } from "./controls.js";
 import { element, short } from "./dom.js";
-import { TEXT, TEXT_PAIR } from "./sample_texts.js";
 import { bars } from "./tokens.js";
 
-function form(session) {
-  const shared = session.texts;
-  const text = textBox("Text", { name: "text", value: TEXT, shared });
-  const pair = textBox("Second text, where the model takes pairs", { name: "text_pair", value: TEXT_PAIR, shared });
-  return {
-    nodes: [text.node, pair.node],
-    refresh: () => [text, pair].forEach((box) => box.refresh()),
-    body: () => ({ text: text.value, text_pair: pair.value.trim() ? pair.value : null }),
-  };
-}
+const form = (session) => pairForm(session, { label: "Second text, where the model takes pairs" });
 
 function show(answer) {
   if (answer.label === undefined)

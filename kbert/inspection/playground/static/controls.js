@@ -1,6 +1,7 @@
 /** Labelled form controls. Each has a `node` for the page and a `value`; the form hears their `input` events. */
 
 import { element, uniqueId } from "./dom.js";
+import { TEXT, TEXT_PAIR } from "./sample_texts.js";
 
 /** A box for text; `shared` (a Map) keeps what was typed under `name` for the other views that have such a box. */
 export function textBox(label, { name, rows = 2, value = "", hint = "", shared = null }) {
@@ -101,5 +102,17 @@ export function choice(label, { name, choices, value }) {
     get value() {
       return select.value;
     },
+  };
+}
+
+/** The form of a text and a second one, which may be empty; `more` is what else its question says. */
+export function pairForm(session, { label = "Second text (may be empty)", more = {} } = {}) {
+  const shared = session.texts;
+  const text = textBox("Text", { name: "text", value: TEXT, shared });
+  const pair = textBox(label, { name: "text_pair", value: TEXT_PAIR, shared });
+  return {
+    nodes: [text.node, pair.node],
+    refresh: () => [text, pair].forEach((box) => box.refresh()),
+    body: () => ({ text: text.value, text_pair: pair.value.trim() ? pair.value : null, ...more }),
   };
 }

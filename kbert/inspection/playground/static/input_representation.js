@@ -1,8 +1,7 @@
 /** Input representation: token, segment and position of each token, and the three embeddings that are added. */
 
-import { textBox } from "./controls.js";
+import { pairForm } from "./controls.js";
 import { element, short } from "./dom.js";
-import { TEXT, TEXT_PAIR } from "./sample_texts.js";
 import { strip } from "./strip.js";
 import { tokenButtons, truncationNote } from "./tokens.js";
 import { errorNote } from "./view_panel.js";
@@ -14,17 +13,6 @@ const PARTS = [
   ["sum", "sum", "= "],
   ["normalized", "after LayerNorm", "→ "],
 ];
-
-function form(session) {
-  const shared = session.texts;
-  const text = textBox("Text", { name: "text", value: TEXT, shared });
-  const pair = textBox("Second text (may be empty)", { name: "text_pair", value: TEXT_PAIR, shared });
-  return {
-    nodes: [text.node, pair.node],
-    refresh: () => [text, pair].forEach((box) => box.refresh()),
-    body: () => ({ text: text.value, text_pair: pair.value.trim() ? pair.value : null }),
-  };
-}
 
 const largestOf = (vectors) => Math.max(...vectors.flat().map(Math.abs), 1e-9);
 
@@ -88,6 +76,6 @@ export default {
   what: "What enters the encoder is a sum of three embeddings: of the token, of its segment and of its position.",
   source: "the paper, section 3, figure 2",
   needs: "",
-  form,
+  form: pairForm,
   show,
 };

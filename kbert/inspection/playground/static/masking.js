@@ -1,14 +1,11 @@
 /** Masked language model: which tokens are chosen, what they become, and what a model makes of them. */
 
-import { seedBox, slider, textBox, toggle, wholeNumber } from "./controls.js";
+import { pairForm, seedBox, slider, toggle, wholeNumber } from "./controls.js";
 import { count, element, percent, scrollable, short, table } from "./dom.js";
-import { TEXT, TEXT_PAIR } from "./sample_texts.js";
 import { bars, kindMark, kindName, tokenText, truncationNote } from "./tokens.js";
 
 function form(session) {
-  const shared = session.texts;
-  const text = textBox("Text", { name: "text", value: TEXT, shared });
-  const pair = textBox("Second text (may be empty)", { name: "text_pair", value: TEXT_PAIR, shared });
+  const texts = pairForm(session);
   const rate = slider("Share of tokens that are chosen", { name: "mask_rate", value: 0.15, max: 0.99 });
   const mask = slider("… of these, replaced by [MASK]", { name: "mask_token_rate", value: 0.8 });
   const random = slider("… of these, replaced by a random token", { name: "random_token_rate", value: 0.1 });
@@ -29,13 +26,11 @@ function form(session) {
   const most = wholeNumber("At most so many", { name: "max_predictions", min: 1, optional: true, hint: "no limit" });
   const seed = seedBox();
   const restField = element("div", { class: "field" }, rest);
-  const parts = [text, pair, rate, mask, random];
   return {
-    nodes: [...parts.map((part) => part.node), restField, wholeWord.node, most.node, seed.node],
-    refresh: () => [text, pair].forEach((box) => box.refresh()),
+    nodes: [...texts.nodes, rate.node, mask.node, random.node, restField, wholeWord.node, most.node, seed.node],
+    refresh: texts.refresh,
     body: () => ({
-      text: text.value,
-      text_pair: pair.value.trim() ? pair.value : null,
+      ...texts.body(),
       mask_rate: rate.value,
       mask_token_rate: mask.value,
       random_token_rate: random.value,

@@ -1,12 +1,7 @@
 """The names in checkpoints of google-research/bert, which stores the matrices of its heads as [outputs, H]."""
 
-from kbert.weights.formats.config_names import ConfigNames
-from kbert.weights.formats.name_table import NameTable, TensorName
-
-
-def _transposed(name):
-    return TensorName(name, transposed=True)
-
+from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
+from kbert.weights.formats.name_table import NameTable, transposed
 
 NAMES = NameTable(
     "google",
@@ -23,13 +18,13 @@ NAMES = NameTable(
         "masked_lm_head/layer_norm/gamma": "cls/predictions/transform/LayerNorm/gamma",
         "masked_lm_head/layer_norm/beta": "cls/predictions/transform/LayerNorm/beta",
         "masked_lm_head/output_bias": "cls/predictions/output_bias",
-        "next_sentence_head/dense/kernel": _transposed("cls/seq_relationship/output_weights"),
+        "next_sentence_head/dense/kernel": transposed("cls/seq_relationship/output_weights"),
         "next_sentence_head/dense/bias": "cls/seq_relationship/output_bias",
-        "classifier_head/dense/kernel": _transposed("output_weights"),
+        "classifier_head/dense/kernel": transposed("output_weights"),
         "classifier_head/dense/bias": "output_bias",
-        "regressor_head/dense/kernel": _transposed("output_weights"),
+        "regressor_head/dense/kernel": transposed("output_weights"),
         "regressor_head/dense/bias": "output_bias",
-        "span_head/dense/kernel": _transposed("cls/squad/output_weights"),
+        "span_head/dense/kernel": transposed("cls/squad/output_weights"),
         "span_head/dense/bias": "cls/squad/output_bias",
     },
     block="bert/encoder/layer_{i}/",
@@ -59,19 +54,7 @@ NAMES = NameTable(
 )
 CONFIG_NAMES = ConfigNames(
     format="google",
-    fields={
-        "vocabulary_size": "vocab_size",
-        "num_layers": "num_hidden_layers",
-        "hidden_dim": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "intermediate_dim": "intermediate_size",
-        "max_sequence_length": "max_position_embeddings",
-        "num_segments": "type_vocab_size",
-        "activation": "hidden_act",
-        "hidden_dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-        "initializer_stddev": "initializer_range",
-    },
+    fields=BERT_CONFIG_FIELDS,
     fixed={"layer_norm_epsilon": 1e-12, "causal": False, "position_embedding": "learned", "pooled_token": "first"},
     fixed_reason="its code has no such field, and means",
     defaults={"type_vocab_size": 16},

@@ -1,12 +1,7 @@
 """The names in checkpoints of Hugging Face's transformers, which stores the matrices of linear layers transposed."""
 
-from kbert.weights.formats.config_names import ConfigNames
-from kbert.weights.formats.name_table import NameTable, TensorName
-
-
-def _transposed(name):
-    return TensorName(name, transposed=True)
-
+from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
+from kbert.weights.formats.name_table import NameTable, transposed
 
 NAMES = NameTable(
     "huggingface",
@@ -16,42 +11,42 @@ NAMES = NameTable(
         "embeddings/position_embedding/embeddings": "bert.embeddings.position_embeddings.weight",
         "embeddings/layer_norm/gamma": "bert.embeddings.LayerNorm.weight",
         "embeddings/layer_norm/beta": "bert.embeddings.LayerNorm.bias",
-        "pooler/dense/kernel": _transposed("bert.pooler.dense.weight"),
+        "pooler/dense/kernel": transposed("bert.pooler.dense.weight"),
         "pooler/dense/bias": "bert.pooler.dense.bias",
-        "masked_lm_head/transform/kernel": _transposed("cls.predictions.transform.dense.weight"),
+        "masked_lm_head/transform/kernel": transposed("cls.predictions.transform.dense.weight"),
         "masked_lm_head/transform/bias": "cls.predictions.transform.dense.bias",
         "masked_lm_head/layer_norm/gamma": "cls.predictions.transform.LayerNorm.weight",
         "masked_lm_head/layer_norm/beta": "cls.predictions.transform.LayerNorm.bias",
         "masked_lm_head/output_embeddings": "cls.predictions.decoder.weight",
         "masked_lm_head/output_bias": "cls.predictions.bias",
-        "next_sentence_head/dense/kernel": _transposed("cls.seq_relationship.weight"),
+        "next_sentence_head/dense/kernel": transposed("cls.seq_relationship.weight"),
         "next_sentence_head/dense/bias": "cls.seq_relationship.bias",
-        "classifier_head/dense/kernel": _transposed("classifier.weight"),
+        "classifier_head/dense/kernel": transposed("classifier.weight"),
         "classifier_head/dense/bias": "classifier.bias",
-        "regressor_head/dense/kernel": _transposed("classifier.weight"),
+        "regressor_head/dense/kernel": transposed("classifier.weight"),
         "regressor_head/dense/bias": "classifier.bias",
-        "span_head/dense/kernel": _transposed("qa_outputs.weight"),
+        "span_head/dense/kernel": transposed("qa_outputs.weight"),
         "span_head/dense/bias": "qa_outputs.bias",
-        "tagger_head/dense/kernel": _transposed("classifier.weight"),
+        "tagger_head/dense/kernel": transposed("classifier.weight"),
         "tagger_head/dense/bias": "classifier.bias",
-        "multiple_choice_head/dense/kernel": _transposed("classifier.weight"),
+        "multiple_choice_head/dense/kernel": transposed("classifier.weight"),
         "multiple_choice_head/dense/bias": "classifier.bias",
     },
     block="bert.encoder.layer.{i}.",
     block_names={
-        "attention/query/kernel": _transposed("attention.self.query.weight"),
+        "attention/query/kernel": transposed("attention.self.query.weight"),
         "attention/query/bias": "attention.self.query.bias",
-        "attention/key/kernel": _transposed("attention.self.key.weight"),
+        "attention/key/kernel": transposed("attention.self.key.weight"),
         "attention/key/bias": "attention.self.key.bias",
-        "attention/value/kernel": _transposed("attention.self.value.weight"),
+        "attention/value/kernel": transposed("attention.self.value.weight"),
         "attention/value/bias": "attention.self.value.bias",
-        "attention/output/kernel": _transposed("attention.output.dense.weight"),
+        "attention/output/kernel": transposed("attention.output.dense.weight"),
         "attention/output/bias": "attention.output.dense.bias",
         "attention_layer_norm/gamma": "attention.output.LayerNorm.weight",
         "attention_layer_norm/beta": "attention.output.LayerNorm.bias",
-        "feed_forward/intermediate/kernel": _transposed("intermediate.dense.weight"),
+        "feed_forward/intermediate/kernel": transposed("intermediate.dense.weight"),
         "feed_forward/intermediate/bias": "intermediate.dense.bias",
-        "feed_forward/output/kernel": _transposed("output.dense.weight"),
+        "feed_forward/output/kernel": transposed("output.dense.weight"),
         "feed_forward/output/bias": "output.dense.bias",
         "feed_forward_layer_norm/gamma": "output.LayerNorm.weight",
         "feed_forward_layer_norm/beta": "output.LayerNorm.bias",
@@ -59,21 +54,7 @@ NAMES = NameTable(
 )
 CONFIG_NAMES = ConfigNames(
     format="huggingface",
-    fields={
-        "vocabulary_size": "vocab_size",
-        "num_layers": "num_hidden_layers",
-        "hidden_dim": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "intermediate_dim": "intermediate_size",
-        "max_sequence_length": "max_position_embeddings",
-        "num_segments": "type_vocab_size",
-        "activation": "hidden_act",
-        "hidden_dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-        "layer_norm_epsilon": "layer_norm_eps",
-        "initializer_stddev": "initializer_range",
-        "causal": "is_decoder",
-    },
+    fields=BERT_CONFIG_FIELDS | {"layer_norm_epsilon": "layer_norm_eps", "causal": "is_decoder"},
     fixed={"position_embedding": "learned", "pooled_token": "first"},
     fixed_reason="its BertModel means",
     defaults={"hidden_act": "gelu"},

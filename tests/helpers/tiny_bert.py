@@ -15,8 +15,9 @@ def tiny_tokenizer(**arguments):
 
 
 def tiny_config(**fields):
-    sizes = dict(num_layers=2, hidden_dim=12, num_heads=3, intermediate_dim=20, max_sequence_length=19)
-    return BertConfig(vocabulary_size=len(VOCABULARY), **{**sizes, **fields})
+    sizes = dict(vocabulary_size=len(VOCABULARY), max_sequence_length=19)
+    sizes |= dict(num_layers=2, hidden_dim=12, num_heads=3, intermediate_dim=20)
+    return BertConfig(**(sizes | fields))
 
 
 def randomise(model, seed=0, scale=0.7):

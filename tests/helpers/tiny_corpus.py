@@ -26,3 +26,14 @@ def make_tokenizer():
     from kbert.text.tokenizer import BertTokenizer
 
     return BertTokenizer(VOCABULARY)
+
+
+def make_pretrainer(max_sequence_length, seed=3, **fields):
+    """A `BertPretrainer` for the tokens of `make_tokenizer`: one layer, hidden size 8."""
+    import keras
+
+    from kbert import BertConfig, BertPretrainer
+
+    keras.utils.set_random_seed(seed)
+    sizes = dict(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12, max_sequence_length=max_sequence_length)
+    return BertPretrainer(BertConfig(vocabulary_size=len(VOCABULARY), **sizes, **fields))

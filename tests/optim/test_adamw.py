@@ -5,24 +5,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.numpy_adamw import NumpyAdamW, clip_by_global_norm, learning_rate
+from helpers.tiny_bert import tiny_config
 
-from kbert.config import BertConfig
 from kbert.models.classifier import BertClassifier
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim import adamw
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 
-CONFIG = BertConfig(
-    vocabulary_size=37,
-    num_layers=2,
-    hidden_dim=12,
-    num_heads=3,
-    intermediate_dim=20,
-    max_sequence_length=9,
-    hidden_dropout=0.0,
-    attention_dropout=0.0,
-)
+CONFIG = tiny_config(vocabulary_size=37, max_sequence_length=9, hidden_dropout=0.0, attention_dropout=0.0)
 NOT_DECAYED = ("layer_norm/gamma", "layer_norm/beta", "bias")
 
 

@@ -11,6 +11,7 @@ from helpers.pretraining_batches import (
     dataset_of,
     originals,
 )
+from helpers.tiny_bert import tiny_config
 from helpers.tiny_corpus import VOCABULARY, write_lines
 
 from kbert.corpus.records import Records
@@ -80,17 +81,9 @@ def test_entities(records, tokenizer):
 
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_fit_evaluate(records, tokenizer, next_sentence):
-    from kbert.config import BertConfig
     from kbert.models.pretrainer import BertPretrainer
 
-    config = BertConfig(
-        vocabulary_size=len(VOCABULARY),
-        num_layers=1,
-        hidden_dim=12,
-        num_heads=2,
-        intermediate_dim=20,
-        max_sequence_length=S,
-    )
+    config = tiny_config(vocabulary_size=len(VOCABULARY), num_layers=1, num_heads=2, max_sequence_length=S)
     model = BertPretrainer(config, next_sentence=next_sentence)
     model.compile("adam")
     if next_sentence:

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 from helpers.pretraining_batches import batches, dataset_of
+from helpers.tiny_bert import tiny_config
 from helpers.tiny_corpus import VOCABULARY
 
-from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 
 S, P = 90, 14
@@ -26,15 +26,8 @@ def held_out(records, tokenizer):
 
 @pytest.fixture(scope="module")
 def model():
-    config = BertConfig(
-        vocabulary_size=len(VOCABULARY),
-        num_layers=2,
-        hidden_dim=12,
-        num_heads=2,
-        intermediate_dim=20,
-        max_sequence_length=S,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
+    config = tiny_config(
+        vocabulary_size=len(VOCABULARY), num_heads=2, max_sequence_length=S, hidden_dropout=0.0, attention_dropout=0.0
     )
     return BertPretrainer(config)
 

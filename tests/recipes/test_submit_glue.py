@@ -5,6 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 from helpers.run_recipe import import_recipe, run_recipe
+from helpers.tiny_bert import tiny_config
 from helpers.tiny_directory import VOCABULARY
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
@@ -22,15 +23,7 @@ def home(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("home")
     write_toy_glue(path / "glue")
-    config = kbert.BertConfig(
-        vocabulary_size=len(VOCABULARY),
-        num_layers=1,
-        hidden_dim=12,
-        num_heads=3,
-        intermediate_dim=20,
-        max_sequence_length=16,
-        initializer_stddev=0.5,
-    )
+    config = tiny_config(vocabulary_size=len(VOCABULARY), num_layers=1, max_sequence_length=16, initializer_stddev=0.5)
     tokenizer = BertTokenizer(VOCABULARY)
     for seed, (name, task) in enumerate({"rte-0": "RTE", "rte-1": "RTE", "runs/CoLA": "CoLA"}.items()):
         keras.utils.set_random_seed(seed)

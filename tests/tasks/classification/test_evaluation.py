@@ -4,23 +4,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.tiny_bert import tiny_config
 from helpers.tiny_directory import VOCABULARY, sentences
 
-from kbert import BertClassifier, BertConfig, BertRegressor, BertTokenizer
+from kbert import BertClassifier, BertRegressor, BertTokenizer
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.tasks.classification.evaluation import compare, evaluate
 from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.predict_scores import predict_scores
 
-CONFIG = BertConfig(
-    vocabulary_size=len(VOCABULARY),
-    num_layers=1,
-    hidden_dim=12,
-    num_heads=3,
-    intermediate_dim=20,
-    max_sequence_length=16,
-    initializer_stddev=0.3,
-)
+CONFIG = tiny_config(vocabulary_size=len(VOCABULARY), num_layers=1, max_sequence_length=16, initializer_stddev=0.3)
 TEXTS = [text for text, _ in sentences(11)]
 
 

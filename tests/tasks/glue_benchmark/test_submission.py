@@ -5,6 +5,7 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+from helpers.tiny_bert import tiny_config
 from helpers.tiny_directory import VOCABULARY
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
@@ -21,15 +22,7 @@ def toy(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pipelines():
     """A toy model for each kind of task: (labels, whether it reads pairs) → pipeline."""
-    config = kbert.BertConfig(
-        vocabulary_size=len(VOCABULARY),
-        num_layers=1,
-        hidden_dim=12,
-        num_heads=3,
-        intermediate_dim=20,
-        max_sequence_length=16,
-        initializer_stddev=0.5,
-    )
+    config = tiny_config(vocabulary_size=len(VOCABULARY), num_layers=1, max_sequence_length=16, initializer_stddev=0.5)
     made, tokenizer = {}, kbert.BertTokenizer(VOCABULARY)
     for task in GLUE_TASKS.values():
         if (task.labels, task.pair) not in made:

@@ -4,11 +4,10 @@ import dataclasses
 import inspect
 import logging
 
-import keras
 import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_corpus import make_documents, make_tokenizer
+from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.corpus.write_records import write_records
@@ -29,16 +28,7 @@ def records(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model():
-    keras.utils.set_random_seed(3)
-    config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size,
-        num_layers=1,
-        hidden_dim=8,
-        num_heads=2,
-        intermediate_dim=12,
-        max_sequence_length=64,
-    )
-    return kbert.BertPretrainer(config)
+    return make_pretrainer(64)
 
 
 def settings_of(source, **given):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
 
 import kbert
 from kbert.corpus.write_records import write_records
@@ -80,7 +80,13 @@ def test_a_given_model_is_trained_itself(home, run):
 def test_accumulated_batches_are_the_batch(home):
     with run_eagerly():
         whole, parts = (
-            kbert.pretrain(home / "records", init=make_model(), accumulate=n, learning_rate=0.01, **SHORT)
+            kbert.pretrain(
+                home / "records",
+                init=make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0),
+                accumulate=n,
+                learning_rate=0.01,
+                **SHORT,
+            )
             for n in (1, 2)
         )
     assert (whole.model.micro_batches, parts.model.micro_batches) == (1, 2)
@@ -93,21 +99,6 @@ def test_accumulated_batches_are_the_batch(home):
         np.testing.assert_allclose(one, other, atol=1e-5)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 2. Received: \[1\]"):
         kbert.pretrain(home / "records", accumulate=2, batch_size_ramp=(1, 0.5), **SHORT)
-
-
-def make_model():
-    keras.utils.set_random_seed(3)
-    config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size,
-        num_layers=1,
-        hidden_dim=8,
-        num_heads=2,
-        intermediate_dim=12,
-        max_sequence_length=16,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-    )
-    return kbert.BertPretrainer(config)
 
 
 def test_a_given_model_must_fit(home, run):
@@ -130,7 +121,7 @@ def test_a_model_is_continued_in_its_direction(home, tmp_path):
     assert kbert.pretrain(home / "records", init=tmp_path / "first", **left_to_right).model.config.causal
     with pytest.raises(ValueError, match="must be a left-to-right model .* Received: a bidirectional model"):
         keras.utils.set_random_seed(3)
-        config = make_model().config
+        config = make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0).config
         kbert.pretrain(home / "records", init=kbert.BertPretrainer(config, next_sentence=False), **left_to_right)
 
 

@@ -5,7 +5,7 @@ import os
 
 import keras
 import pytest
-from helpers.tiny_corpus import make_documents, make_tokenizer
+from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.corpus.write_records import write_records
@@ -30,18 +30,10 @@ class Usage(keras.callbacks.Callback):
 
 def test_ten_thousand_steps_take_no_more_than_a_thousand(tmp_path):
     write_records(make_documents(300), make_tokenizer(), tmp_path / "records", shard_tokens=2000, held_out=0.1)
-    config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size,
-        num_layers=1,
-        hidden_dim=8,
-        num_heads=2,
-        intermediate_dim=12,
-        max_sequence_length=16,
-    )
     usage = Usage()
     kbert.pretrain(
         tmp_path / "records",
-        init=kbert.BertPretrainer(config),
+        init=make_pretrainer(16),
         steps=STEPS,
         batch_size=4,
         sequence_length=16,

@@ -7,7 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from helpers.tiny_corpus import make_documents, make_tokenizer
+from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.corpus.write_records import write_records
@@ -40,19 +40,6 @@ def records(tmp_path_factory):
     return path
 
 
-def make_model(seed=3):
-    keras.utils.set_random_seed(seed)
-    config = kbert.BertConfig(
-        vocabulary_size=make_tokenizer().vocabulary_size,
-        num_layers=1,
-        hidden_dim=8,
-        num_heads=2,
-        intermediate_dim=12,
-        max_sequence_length=24,
-    )
-    return kbert.BertPretrainer(config)
-
-
 def assert_same(one, other):
     for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -61,11 +48,13 @@ def assert_same(one, other):
 @pytest.fixture(scope="module")
 def by_steps(records, tmp_path_factory):
     output = tmp_path_factory.mktemp("by_steps") / "run"
-    return kbert.pretrain(records, init=make_model(), steps=8, warmup_steps=2, keep_every=4, output=output, **PLAN)
+    return kbert.pretrain(
+        records, init=make_pretrainer(24), steps=8, warmup_steps=2, keep_every=4, output=output, **PLAN
+    )
 
 
 def test_phases_are_the_same_steps_by_hand(records, by_steps):
-    model = make_model()
+    model = make_pretrainer(24)
     view = model.with_parts(4)  # for packed rows of up to 24 tokens
     view.compile(AdamW(WarmupLinearDecay(0.01, 2, 8)))
     for start_row, batch_size, length, predictions, steps, seed in (
@@ -99,7 +88,9 @@ def test_what_a_run_from_a_model_says(by_steps):
 
 def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
     with pytest.raises(FileExistsError, match="a finished run with other settings .*steps: 8 there, 10 now"):
-        kbert.pretrain(records, init=make_model(), steps=10, warmup_steps=2, keep_every=4, output=by_steps.path, **PLAN)
+        kbert.pretrain(
+            records, init=make_pretrainer(24), steps=10, warmup_steps=2, keep_every=4, output=by_steps.path, **PLAN
+        )
 
 
 def test_milestones_stay_and_are_models(by_steps):
@@ -171,7 +162,13 @@ def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_s
         second = Second(dies_at)
         monkeypatch.setattr(run_pretraining, "TimeBudget", functools.partial(TimeBudget, now=second.now))
         return kbert.pretrain(
-            records, init=make_model(), hours=8 / 3600, warmup_share=0.25, callbacks=[second], output=tmp_path, **PLAN
+            records,
+            init=make_pretrainer(24),
+            hours=8 / 3600,
+            warmup_share=0.25,
+            callbacks=[second],
+            output=tmp_path,
+            **PLAN,
         )
 
     with pytest.raises(RuntimeError, match="killed"):

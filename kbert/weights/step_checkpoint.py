@@ -13,7 +13,7 @@ from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.kbert.read import CONFIG, VOCABULARY, read_kbert_config
 from kbert.weights.formats.kbert.write import kbert_config
-from kbert.weights.report import LoadReport, all_loaded, transfer
+from kbert.weights.report import LoadReport
 from kbert.weights.step_paths import checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
@@ -37,12 +37,7 @@ class StepCheckpoint(Checkpoint):
             ValueError: damaged values, or those of another model than described.
         """
         _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
-        if ModelDescription.of(model) == self.description:
-            self._load_weights(model)
-            return all_loaded(model, str(self.path))
-        original = self.description.build()
-        self._load_weights(original)
-        return transfer(original, model, str(self.path))
+        return self.load_all_into(model, ModelDescription.of(model) == self.description, self._load_weights)
 
     def _load_weights(self, model):
         _, values = read_step_checkpoint(self.path)

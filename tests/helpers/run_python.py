@@ -21,6 +21,12 @@ sys.meta_path.insert(0, _NoTensorFlow())
 """
 
 
+def assert_imports_none(statements, *modules):
+    """A process that runs the statements has not imported these modules."""
+    code = f"import sys; {statements}; found = {set(modules)} & set(sys.modules); sys.exit(str(found) if found else 0)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 def run_python(script, *arguments, backend="tensorflow", timeout=600, forked=False):
     """Runs the script; returns what its last line, a JSON object, says.
 

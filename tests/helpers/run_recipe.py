@@ -9,6 +9,7 @@ import sys
 from helpers.paths import ROOT
 
 RECIPES = ROOT / "recipes"
+FINETUNED = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs"}
 
 
 def import_recipe(name):

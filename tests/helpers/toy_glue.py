@@ -4,6 +4,9 @@ from helpers.tiny_directory import sentences, write_tiny_directory
 
 OTHER = "the kind play ."
 PARSES = ["( p )"] * 4
+STS_HEADER = ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2")
+MNLI_HEADER = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse")
+MNLI_HEADER += ("sentence1_parse", "sentence2_parse", "sentence1", "sentence2")
 TEST_ROWS = 7
 GLUE_QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 1e-2)
 
@@ -62,21 +65,9 @@ def _write_labelled(path, split, rows):
     header = ("index", "sentence1", "sentence2", "label")
     _write(path / "RTE" / f"{split}.tsv", header, [(n, x, OTHER, entailed[y]) for n, x, y in rows])
     _write(path / "WNLI" / f"{split}.tsv", header, [(n, x, OTHER, y) for n, x, y in rows])
-    start = (
-        "index",
-        "promptID",
-        "pairID",
-        "genre",
-        "sentence1_binary_parse",
-        "sentence2_binary_parse",
-        "sentence1_parse",
-        "sentence2_parse",
-        "sentence1",
-        "sentence2",
-    )
     for file in ("train",) if split == "train" else ("dev_matched", "dev_mismatched"):
         votes = 1 if split == "train" else 5
-        header = (*start, *(f"label{i + 1}" for i in range(votes)), "gold_label")
+        header = (*MNLI_HEADER, *(f"label{i + 1}" for i in range(votes)), "gold_label")
         kept = rows[:-3] if file == "dev_mismatched" else rows
         _write(
             path / "MNLI" / f"{file}.tsv",
@@ -90,29 +81,17 @@ def _write_tests(path, rows):
         _write(path / task / "test.tsv", ("index", "sentence"), rows)
     header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
     _write(path / "MRPC" / "msr_paraphrase_test.txt", header, [(1, n, n, x, OTHER) for n, x in rows], bom=True)
-    header = ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2")
-    _write(
-        path / "STS-B" / "test.tsv", header, [(n, "g", "f", "2012test", n, "none", "none", x, OTHER) for n, x in rows]
-    )
+    years = [(n, "g", "f", "2012test", n, "none", "none", x, OTHER) for n, x in rows]
+    _write(path / "STS-B" / "test.tsv", STS_HEADER, years)
     _write(path / "QQP" / "test.tsv", ("id", "question1", "question2"), [(n, x, OTHER) for n, x in rows] + [(7, "cut")])
     _write(path / "QNLI" / "test.tsv", ("index", "question", "sentence"), [(n, x, OTHER) for n, x in rows])
     pairs = [(n, x, OTHER) for n, x in rows]
     for file in ("RTE/test.tsv", "WNLI/test.tsv", "diagnostic/diagnostic.tsv"):
         _write(path / file, ("index", "sentence1", "sentence2"), pairs)
-    header = (
-        "index",
-        "promptID",
-        "pairID",
-        "genre",
-        "sentence1_binary_parse",
-        "sentence2_binary_parse",
-        "sentence1_parse",
-        "sentence2_parse",
-        "sentence1",
-        "sentence2",
-    )
     for file in ("test_matched", "test_mismatched"):
-        _write(path / "MNLI" / f"{file}.tsv", header, [(n, n, f"{n}", "fiction", *PARSES, x, OTHER) for n, x in rows])
+        _write(
+            path / "MNLI" / f"{file}.tsv", MNLI_HEADER, [(n, n, f"{n}", "fiction", *PARSES, x, OTHER) for n, x in rows]
+        )
 
 
 def _write(path, header, rows, bom=False):

@@ -40,18 +40,20 @@ def twins(causal, model_class=BertEncoder, **arguments):
     return packed_model, plain_model
 
 
+def assert_parts_are_rows(actual, expected, owners, of_tokens, of_parts):
+    actual, expected = ({name: np.array(value) for name, value in one.items()} for one in (actual, expected))
+    for i, (row, part, places) in enumerate(owners):
+        found, row_alone = actual[of_tokens][row, places], expected[of_tokens][i, : len(places)]
+        np.testing.assert_allclose(found, row_alone, atol=TOLERANCE)
+        np.testing.assert_allclose(actual[of_parts][row, part - 1], expected[of_parts][i], atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_hidden_states_and_pooled_outputs(causal):
     packed_model, plain_model = twins(causal)
     packed, (batch, owners) = packed_batch(), separate(packed_batch())
     actual, expected = packed_model(packed), plain_model(batch)
-    for i, (row, part, places) in enumerate(owners):
-        np.testing.assert_allclose(
-            np.array(actual["sequence_output"])[row, places],
-            np.array(expected["sequence_output"])[i, : len(places)],
-            atol=TOLERANCE,
-        )
-        np.testing.assert_allclose(actual["pooled_output"][row, part - 1], expected["pooled_output"][i], atol=TOLERANCE)
+    assert_parts_are_rows(actual, expected, owners, "sequence_output", "pooled_output")
 
 
 def test_parts_that_a_row_does_not_hold_pool_to_zeros():
@@ -69,13 +71,7 @@ def test_pretraining_logits():
     everywhere = np.tile(np.arange(LENGTH, dtype="int32"), (BATCH, 1))
     actual = packed_model(packed | {"mask_positions": everywhere})
     expected = plain_model(batch | {"mask_positions": np.tile(np.arange(LENGTH, dtype="int32"), (len(owners), 1))})
-    for i, (row, part, places) in enumerate(owners):
-        np.testing.assert_allclose(
-            np.array(actual["mlm_logits"])[row, places],
-            np.array(expected["mlm_logits"])[i, : len(places)],
-            atol=TOLERANCE,
-        )
-        np.testing.assert_allclose(actual["nsp_logits"][row, part - 1], expected["nsp_logits"][i], atol=TOLERANCE)
+    assert_parts_are_rows(actual, expected, owners, "mlm_logits", "nsp_logits")
 
 
 def test_a_part_cannot_see_its_neighbour():

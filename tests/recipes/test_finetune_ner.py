@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from helpers.run_recipe import as_flags, import_recipe, read_json, run_recipe
+from helpers.run_recipe import FINETUNED, as_flags, import_recipe, read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
@@ -54,16 +54,7 @@ def test_it_learns_and_writes_its_predictions(run, home):
     assert gold.words == read_conll(home / "dev.txt").words
     scores = entity_scores(gold.tags, predicted.tags)
     assert scores == {name: metrics["dev"][name] for name in scores}
-    assert {path.name for path in run.iterdir()} == {
-        "model",
-        "metrics.json",
-        "settings.json",
-        "inputs.json",
-        "history.jsonl",
-        "evaluations.jsonl",
-        "logs",
-        "predictions.txt",
-    }
+    assert {path.name for path in run.iterdir()} == {*FINETUNED, "predictions.txt"}
 
 
 def test_what_it_leaves_finds_entities(run, home):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.run_recipe import as_flags, read_json, run_recipe
+from helpers.run_recipe import FINETUNED, as_flags, read_json, run_recipe
 from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
@@ -76,16 +76,7 @@ def test_what_a_run_leaves(home, run):
     path, printed, logged = run
     scores = read_json(path / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == scores
-    assert {entry.name for entry in path.iterdir()} == {
-        "model",
-        "metrics.json",
-        "settings.json",
-        "inputs.json",
-        "history.jsonl",
-        "evaluations.jsonl",
-        "logs",
-        *FILES,
-    }
+    assert {entry.name for entry in path.iterdir()} == {*FINETUNED, *FILES}
     assert (scores["train_examples"], scores["dev_examples"], scores["steps"]) == (30, 14, 30)
     assert scores["train_windows"] > 40
     assert "1 of 31 questions are skipped: their contexts lack the answer (lost …)" in logged

@@ -1,7 +1,6 @@
 """The flags that recipes share."""
 
 import argparse
-import importlib.util
 import os
 import pathlib
 import re
@@ -9,15 +8,12 @@ import sys
 
 import pytest
 import tensorflow as tf
-from helpers.paths import ROOT
+from helpers.run_recipe import import_recipe
 
 
 @pytest.fixture(scope="module")
 def flags():
-    spec = importlib.util.spec_from_file_location("flags", ROOT / "recipes" / "flags.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_recipe("flags")
 
 
 def _parser(flags, *names, **overrides):
@@ -27,25 +23,8 @@ def _parser(flags, *names, **overrides):
 
 
 def test_every_flag_of_the_design_explains_itself(flags):
-    names = [
-        "init",
-        "output",
-        "epochs",
-        "steps",
-        "batch-size",
-        "learning-rate",
-        "sequence-length",
-        "seed",
-        "strategy",
-        "logical-cpus",
-        "precision",
-        "keep",
-        "log-dir",
-        "profile",
-        "json",
-        "overwrite",
-        "dry-run",
-    ]
+    names = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "strategy")
+    names += ("logical-cpus", "precision", "keep", "log-dir", "profile", "json", "overwrite", "dry-run")
     parser = _parser(flags, *names, epochs={"default": 3.0})
     help_text = parser.format_help()
     assert all(f"--{name}" in help_text for name in names)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription
-from kbert.weights.report import LoadReport
+from kbert.weights.report import LoadReport, all_loaded, transfer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,3 +34,18 @@ class Checkpoint(ABC):
         Raises:
             ValueError: damaged values, or a variable of the encoder that is missing (its pooler may be).
         """
+
+    def load_all_into(self, model, is_described: bool, load) -> LoadReport:
+        """`load_into` for weights that only a model as described can read: another one takes them from such a model.
+
+        Args:
+            model: as of `load_into`.
+            is_described: whether `model` itself can read them.
+            load: function of a model that reads them into it.
+        """
+        if is_described:
+            load(model)
+            return all_loaded(model, str(self.path))
+        original = self.description.build()
+        load(original)
+        return transfer(original, model, str(self.path))

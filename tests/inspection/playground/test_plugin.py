@@ -2,12 +2,12 @@
 
 import json
 import logging
-import subprocess
 import sys
 import tomllib
 
 import pytest
 from helpers.paths import ROOT
+from helpers.run_python import assert_imports_none
 from tensorboard import default, program
 from tensorboard.backend import application
 from tensorboard.backend.event_processing import data_ingester
@@ -47,12 +47,8 @@ def test_the_entry_point_is_the_loader(entry_point):
 
 
 def test_starting_tensorboard_imports_nothing_heavy():
-    code = (
-        "import sys; from kbert.inspection.playground.plugin import PlaygroundLoader;"
-        "heavy = {'tensorflow', 'tensorflow_text', 'keras'} & set(sys.modules);"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    statement = "from kbert.inspection.playground.plugin import PlaygroundLoader"
+    assert_imports_none(statement, "tensorflow", "tensorflow_text", "keras")
 
 
 def test_the_tab_and_its_answers(home, tmp_path, monkeypatch, caplog):

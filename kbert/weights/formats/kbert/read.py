@@ -15,7 +15,7 @@ from kbert.weights.files.h5_file import H5File
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.kbert.names import NAMES
 from kbert.weights.formats.sizes import SIZES, check_settings, check_sizes, check_variables
-from kbert.weights.report import LoadReport, all_loaded, transfer
+from kbert.weights.report import LoadReport
 
 CONFIG, VOCABULARY, WEIGHTS, MANIFEST = "config.json", "vocab.txt", "model.weights.h5", "manifest.json"
 FILES = (CONFIG, VOCABULARY, WEIGHTS, MANIFEST)
@@ -35,12 +35,8 @@ class KbertCheckpoint(Checkpoint):
         Raises:
             ValueError: damaged values, weights that do not match the config, a missing variable of the encoder.
         """
-        if ModelDescription.of(model).has_the_variables_of(self.description):
-            self._load_weights(model)
-            return all_loaded(model, str(self.path))
-        original = self.description.build()
-        self._load_weights(original)
-        return transfer(original, model, str(self.path))
+        is_described = ModelDescription.of(model).has_the_variables_of(self.description)
+        return self.load_all_into(model, is_described, self._load_weights)
 
     def _load_weights(self, model):
         try:

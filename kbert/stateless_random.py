@@ -70,11 +70,6 @@ def random_integers(keys, n, low, high):
     return low + _shift_right(bits * (high - low), 32)
 
 
-def random_bits(keys, n):
-    """All 64 random bits of each draw, as int64: shape [..., n] for keys [...]."""
-    return _draw(keys, n)
-
-
 def permutation(key, n):
     """A random order of range(n), int32 [n], as a function of the key alone."""
     numbers = _draw(key, n)

@@ -69,7 +69,7 @@ def test_uniform_is_uniform_and_uncorrelated():
 
 def test_numbers_drawn_from_a_key_are_not_the_keys_folded_from_it():
     key = random.fold_in(9, 1)
-    assert not np.isin(random.random_bits(key, 100), random.fold_in(key, tf.range(100))).any()
+    assert not np.isin(random._draw(key, 100), random.fold_in(key, tf.range(100))).any()
 
 
 def test_random_integers_cover_their_range_evenly():

@@ -63,10 +63,10 @@ class Canvas:
         """Points that a line takes."""
         return self._font(size).getlength(printable(text)) / (_SCALE * _SMOOTHING)
 
-    def rectangle(self, left, top, right, bottom, *, fill=None, outline=None, width=1):
+    def rectangle(self, left, top, right, bottom, *, fill=None, outline=None):
         """Fills or outlines a rectangle; a colour's fourth number is its opacity, up to 255."""
         box = [*self._at(left, top), *self._at(right, bottom)]
-        self._draw.rectangle(box, fill, outline, width * _SCALE * _SMOOTHING)
+        self._draw.rectangle(box, fill, outline, _SCALE * _SMOOTHING)
 
     def line(self, points, colour=INK, *, width=1, dash=0):
         """Draws a line through points; with `dash` from the first to the second, in strokes of so many points."""

@@ -161,17 +161,17 @@ def broadcast_weights(weights, values):
     return ops.broadcast_to(weights, ops.shape(values))
 
 
-def check_labels(labels, num_labels, name="labels"):
+def check_labels(labels, num_labels):
     """Raises a ValueError unless every label is an integer in [0, num_labels).
 
     It checks, before training starts, data in which every example must have a label: -1 is an error too.
     """
     labels = keras.ops.convert_to_numpy(labels)
     if labels.dtype.kind not in "iu":
-        raise ValueError(f"check_labels: `{name}` must be integers. Received: dtype {labels.dtype}")
+        raise ValueError(f"check_labels: labels must be integers. Received: dtype {labels.dtype}")
     outside = labels[(labels < 0) | (labels >= num_labels)]
     if outside.size:
         raise ValueError(
-            f"check_labels: `{name}` must be in [0, {num_labels}). "
+            f"check_labels: labels must be in [0, {num_labels}). "
             f"Received: {sorted(set(outside.tolist()))[:5]} among {outside.size} labels outside"
         )

@@ -11,11 +11,11 @@ from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.sources import text_documents
 
 
-def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01, format="auto", language="en"):
+def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01):
     """How often each token occurs in the training documents of a corpus.
 
     Args:
-        source, held_out, format, language: as for `kbert.pretraining.dataset.pretraining_dataset`.
+        source, held_out: as for `kbert.pretraining.dataset.pretraining_dataset`.
         tokenizer: `kbert.BertTokenizer`.
         max_tokens: where to stop; None: at the end of the corpus.
 
@@ -33,7 +33,7 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01, format
         raise ValueError(f"`max_tokens` must be at least 1, or None. Received: {max_tokens!r}")
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():
-        for token_ids in _token_ids(source, tokenizer, held_out, format, language):
+        for token_ids in _token_ids(source, tokenizer, held_out):
             counts += np.bincount(token_ids, minlength=len(counts))
             if max_tokens is not None and counts.sum() >= max_tokens:
                 break
@@ -79,13 +79,13 @@ def unigram_baseline(counts, evaluation):
     }
 
 
-def _token_ids(source, tokenizer, held_out, format, language):
+def _token_ids(source, tokenizer, held_out):
     if isinstance(source, str | os.PathLike) and is_records(source):
         records = Records(source)
         records.check_tokenizer(tokenizer)
         for shard in range(len(records.training)):
             yield records.pool(shard).token_ids.numpy()
     else:
-        documents = text_documents(source, format, language, 0, 1, False, held_out)
+        documents = text_documents(source, "auto", "en", 0, 1, False, held_out)
         for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator():
             yield pool.token_ids

@@ -26,7 +26,7 @@ from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
 from kbert.training.history import training_minutes
-from kbert.training.intervals import log_interval, log_interval_for
+from kbert.training.intervals import log_interval, log_interval_for, training_steps
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.save import resolve_parts, save_pretrained
@@ -262,8 +262,7 @@ class Finetuning:
         )
 
     def _steps(self, data):
-        # Counted as in the original.
-        return self.options.steps or max(1, int(data.rows / self.options.batch_size * self.options.epochs))
+        return self.options.steps or training_steps(data.rows, self.options.batch_size, self.options.epochs)
 
     def _evaluation(self, data, steps):
         """The `DevEvaluation`, None without a dev set; and steps of a window of logs, with one evaluation at most."""

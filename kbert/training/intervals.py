@@ -53,3 +53,8 @@ def check_intervals(checkpoint_every: int, log_every: int) -> None:
             f"--checkpoint-every must be a multiple of --log-every. Received: {checkpoint_every} and {log_every}. Give "
             f"--checkpoint-every {possible}, or --log-every {log_interval(checkpoint_every, log_every)}."
         )
+
+
+def training_steps(examples: int, batch_size: int, epochs: float) -> int:
+    """The number of weight updates, as in the original: int(examples / batch size × epochs), at least 1."""
+    return max(1, int(examples / batch_size * epochs))

@@ -40,21 +40,9 @@ def _write_labelled(path, split, rows):
     _write(path / "SST-2" / f"{split}.tsv", ("sentence", "label"), [(x, y) for _, x, y in rows])
     header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
     _write(path / "MRPC" / f"{split}.tsv", header, [(y, n, n + 1, x, OTHER) for n, x, y in rows], bom=split == "dev")
-    header = (
-        "index",
-        "genre",
-        "filename",
-        "year",
-        "old_index",
-        "source1",
-        "source2",
-        "sentence1",
-        "sentence2",
-        "score",
-    )
     _write(
         path / "STS-B" / f"{split}.tsv",
-        header,
+        (*STS_HEADER, "score"),
         [(n, "g", "f", "2012test", n, "none", "none", x, OTHER, f"{4.5 * y:.3f}") for n, x, y in rows],
     )
     header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")

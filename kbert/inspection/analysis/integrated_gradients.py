@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 _STEPS = (16, 32, 64, 128, 256)  # points on the path, until the sum is right
+_BATCH = 16  # points at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -40,18 +41,15 @@ class IntegratedGradients:
         return self.error <= self.tolerance
 
 
-def integrated_gradients(
-    function: Callable, point, baseline, *, tolerance: float = 0.01, batch_size: int = 16
-) -> IntegratedGradients:
+def integrated_gradients(function: Callable, point, baseline, *, tolerance: float = 0.01) -> IntegratedGradients:
     """Integrates the gradient on the straight line from `baseline` to `point` (Gauss-Legendre).
 
     The number of steps is doubled, from 16 to 256, until the attributions add up.
 
     Args:
-        function: of points [n, ...] → (outputs [n], their gradients [n, ...]), NumPy arrays.
+        function: of points [n, ...] → (outputs [n], their gradients [n, ...]), NumPy arrays; n is at most 16.
         point, baseline: floats [...].
         tolerance: how much the sum of the attributions may differ from the difference of the outputs, as its share.
-        batch_size: n, at most.
 
     Returns:
         `IntegratedGradients`; look at `is_complete`, which is False where 256 steps were too few.
@@ -73,8 +71,8 @@ def integrated_gradients(
         places, weights = np.polynomial.legendre.leggauss(steps)
         places, weights = (places + 1) / 2, weights / 2  # from [-1, 1] to [0, 1]
         mean = np.zeros(point.shape)
-        for first in range(0, steps, batch_size):
-            some = slice(first, first + batch_size)
+        for first in range(0, steps, _BATCH):
+            some = slice(first, first + _BATCH)
             where = places[some].reshape(-1, *[1] * point.ndim)
             _, gradients = function((baseline + where * (point - baseline)).astype(point.dtype))
             mean += np.tensordot(weights[some], np.asarray(gradients, "float64"), axes=1)

@@ -13,10 +13,11 @@ from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
+_BATCH = 32  # windows or texts of a forward pass
 
 
 def word_states(
-    encoder, tokenizer, sentences: Sequence[Sequence[str]], *, sequence_length: int = 128, batch_size: int = 32
+    encoder, tokenizer, sentences: Sequence[Sequence[str]], *, sequence_length: int = 128, batch_size: int = _BATCH
 ):
     """The hidden states of the first token of every word, as the paper's feature-based approach reads them.
 
@@ -49,11 +50,11 @@ def word_states(
     return found
 
 
-def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128, batch_size: int = 32) -> np.ndarray:
+def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128) -> np.ndarray:
     """The mean over the tokens of each text, or pair of texts, of the hidden states of every layer.
 
     Args:
-        encoder, tokenizer, sequence_length, batch_size: as for `word_states`; longer texts are truncated.
+        encoder, tokenizer, sequence_length: as for `word_states`; longer texts are truncated.
         texts: strings, or tuples of two strings.
 
     Returns:
@@ -68,7 +69,7 @@ def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 1
     columns = {"text": [text[0] for text in texts], "text_pair": [text[1] for text in texts]} if pair else texts
     batch = {name: np.asarray(value) for name, value in TextPreprocessor(tokenizer, length, pair)(columns).items()}
     found = np.empty((len(texts), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
-    for rows, states, mask in _batches(encoder, batch, batch_size):
+    for rows, states, mask in _batches(encoder, batch, _BATCH):
         real = mask[np.newaxis, :, :, np.newaxis]
         found[rows] = ((states * real).sum(axis=2) / real.sum(axis=2)).swapaxes(0, 1)
     return found

@@ -79,9 +79,9 @@ def masking(models, fields) -> dict:
 
 
 def _rates(fields):
-    mask_rate = fields.number("mask_rate", 0.15)
-    mask_token_rate = fields.number("mask_token_rate", 0.8)
-    random_token_rate = fields.number("random_token_rate", 0.1)
+    mask_rate = fields.share("mask_rate", 0.15)
+    mask_token_rate = fields.share("mask_token_rate", 0.8)
+    random_token_rate = fields.share("random_token_rate", 0.1)
     keep_rate = 1.0 - mask_token_rate - random_token_rate
     if keep_rate < -1e-6:
         raise BadRequest(

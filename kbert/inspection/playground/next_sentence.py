@@ -52,7 +52,7 @@ def next_sentence(models, fields) -> dict:
     texts = [fields.optional_text("document"), fields.optional_text("other")]
     texts = [BRIDGE if texts[0] is None else texts[0], BEES if texts[1] is None else texts[1]]
     size = min(fields.integer("max_length", 64, _SHORTEST, 1_000_000), found.max_length)
-    seed, short_rate = fields.integer("seed", 0), fields.number("short_rate", 0.1)
+    seed, short_rate = fields.integer("seed", 0), fields.share("short_rate", 0.1)
     drawn = draw(found.tokenizer, texts, seed, max_pair_tokens(size), short_rate)
     ranges = [tf.constant([column]) for column in drawn.table[:4]]
     batch = pack_ranges(drawn.pool.token_ids, *ranges, sequence_length=size, **_special(found.tokenizer))

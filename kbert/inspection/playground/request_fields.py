@@ -69,12 +69,12 @@ class RequestFields:
             raise BadRequest(f"`{name}`: expected true or false. Received: {_shown(value)}")
         return value
 
-    def number(self, name: str, default: float, low: float = 0.0, high: float = 1.0) -> float:
-        """A finite number in [low, high]."""
+    def share(self, name: str, default: float) -> float:
+        """A number in [0, 1]."""
         value = self._given(name, default)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:
-            raise BadRequest(f"`{name}`: expected a number from {low:g} to {high:g}. Received: {_shown(value)}")
+        if not is_number or not 0 <= value <= 1:
+            raise BadRequest(f"`{name}`: expected a number from 0 to 1. Received: {_shown(value)}")
         return float(value)
 
     def integer(self, name: str, default: int | None, low: int = -_LARGEST, high: int = _LARGEST) -> int | None:

@@ -12,11 +12,6 @@ from kbert.tasks.classification.labels import check_label_numbers
 from kbert.tasks.epoch_permutation import row_batches
 
 
-def training_steps(examples: int, batch_size: int, epochs: float) -> int:
-    """The number of weight updates, as in the original: int(examples / batch size × epochs), at least 1."""
-    return max(1, int(examples / batch_size * epochs))
-
-
 def training_dataset(
     examples: LabelledText,
     preprocessor,

@@ -23,7 +23,7 @@ from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.history import training_minutes
-from kbert.training.intervals import log_interval_for
+from kbert.training.intervals import log_interval_for, training_steps
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import METRICS, open_run
 
@@ -117,7 +117,7 @@ def _train(mode, run, features, texts, tags, config, options, profile):
     model = feature_tagger(
         mode, config.num_layers, config.hidden_dim, len(tags), units=options.units, dropout=options.dropout
     )
-    steps = options.steps or max(1, int(len(train) / options.batch_size * options.epochs))
+    steps = options.steps or training_steps(len(train), options.batch_size, options.epochs)
     schedule = keras.optimizers.schedules.PolynomialDecay(options.learning_rate, steps, end_learning_rate=0.0)
     model.compile(
         keras.optimizers.Adam(schedule, global_clipnorm=1.0),

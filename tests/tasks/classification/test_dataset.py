@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from kbert.preprocessing.buckets import window_size
-from kbert.tasks.classification.dataset import real_tokens, token_counts, training_dataset, training_steps
+from kbert.tasks.classification.dataset import real_tokens, token_counts, training_dataset
 from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.training.intervals import training_steps
 
 N, BATCH = 11, 3
 EXAMPLES = LabelledText([f"é{n}" for n in range(N)], np.arange(N, dtype="int32"))

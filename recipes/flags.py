@@ -64,12 +64,12 @@ _FLAGS = {
     ),
     "records": _path("output of prepare_records.py", directory, "DIR"),
     "vocab": _path("vocab.txt", dest="vocabulary"),
-    "cased": _switch("with --vocab: do not lower-case or strip accents", "store_false", dest="lowercase"),
+    "cased": _switch("do not lower-case or strip accents", "store_false", dest="lowercase"),
     "format": _choice(
         "of the corpus; auto: by the content of each file", "auto", "lines", "prose", "wikiextractor", default="auto"
     ),
     "language": dict(default="en", help="of the corpus, for finding sentences in prose"),
-    "held-out": _number("of a corpus' documents, for evaluation only", rate, "SHARE", default=0.01),
+    "held-out": _number("of the corpus' documents, for evaluation only", rate, "SHARE", default=0.01),
     "train": _path("examples to train on", required=True),
     "dev": _path("others, to evaluate on"),
     "dev-share": _number("of --train, held out without --dev", rate, "X", default=0.1),
@@ -86,7 +86,7 @@ _FLAGS = {
     ),
     "model": dict(metavar="SOURCE", type=source, required=True, help="as --init of other recipes"),
     "size": _choice("of new weights (default: tiny)", "tiny", "mini", "small", "medium", "base", "large"),
-    "dropout": _number("instead of the dropout rates of --init, or 0.1", rate, "X"),
+    "dropout": _number("instead of the model's dropout rates", rate, "X"),
     "sequence-length": _number("tokens of a packed text or pair; longer ones are truncated", default=128),
     "top-k": _number("tokens for a [MASK] (default: the model's)"),
     "window-pooling": _choice(
@@ -108,7 +108,7 @@ _FLAGS = {
         "several short pairs in a row, or never (default: where it leaves out a twentieth of the rows)",
         argparse.BooleanOptionalAction,
     ),
-    "evaluation-batches": _number("of the held-out documents", default=50),
+    "evaluation-batches": _number("of held-out text, to evaluate on", default=50),
     # The training
     "epochs": _number("passes over the training examples", positive_float),
     "steps": _number("weight updates, instead of --epochs"),
@@ -147,7 +147,9 @@ _FLAGS = {
     ),
     "log-dir": _path("TensorBoard logs; default: logs/ in the output", pathlib.Path, "DIR"),
     "log-every": _number("(default: the divisor of --checkpoint-every that is nearest to 100)", metavar="STEPS"),
-    "checkpoint-every": _number("from which a killed run resumes", metavar="STEPS", default=200),
+    "checkpoint-every": _number(
+        "interval of the checkpoints from which a killed run resumes", metavar="STEPS", default=200
+    ),
     "profile": _number(
         "record where the time of these steps goes, as 20:25, for TensorBoard", steps_to_profile, "STEPS"
     ),

@@ -23,7 +23,8 @@ def parse_arguments(argv):
     source = parser.add_mutually_exclusive_group(required=True)
     add_flags(source, "corpus", "records", corpus={"help": "text files, compressed or not; see docs/data.md"})
     vocabulary = {"help": "vocab.txt; --init and --records have their own"}
-    add_flags(parser, "vocab", "cased", "size", "init", "output", vocab=vocabulary)
+    cased = {"help": "with --vocab: do not lower-case or strip accents"}
+    add_flags(parser, "vocab", "cased", "size", "init", "output", vocab=vocabulary, cased=cased)
     add, share_of = parser.add_argument, {"type": share, "metavar": "X"}
     settings = "defaults for the flags that are not given; see docs/pretraining.md"
     add("--settings", choices=("paper", "small-budget"), help=settings)

@@ -6,12 +6,11 @@ Shapes: B batch, W windows, N labels.
 import keras
 import tensorflow as tf
 
-from kbert.answers.answers import Answers
-from kbert.answers.pool_windows import check_window_pooling, pool_windows, pooled_size
+from kbert.answers.label_answers import LabelAnswers
 
 
 @keras.saving.register_keras_serializable("kbert")
-class MultiLabelAnswers(Answers):
+class MultiLabelAnswers(LabelAnswers):
     """Each row's labels whose probability exceeds their threshold, and the probabilities of all labels.
 
     Args:
@@ -38,43 +37,24 @@ class MultiLabelAnswers(Answers):
     option_names = ("labels", "thresholds", "window_pooling")
 
     def __init__(self, labels, thresholds=None, window_pooling=None, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
-            raise ValueError(f"MultiLabelAnswers: `labels` must be a list of strings. Received: {labels!r}")
+        super().__init__(labels, window_pooling, **kwargs)
         if thresholds is not None and (len(thresholds) != len(labels) or not all(0.0 < x < 1.0 for x in thresholds)):
             raise ValueError(
                 f"MultiLabelAnswers: `thresholds` must be {len(labels)} numbers in (0, 1). Received: {thresholds!r}"
             )
-        check_window_pooling(window_pooling, "MultiLabelAnswers")
-        self.labels = tuple(labels)
         self.thresholds = None if thresholds is None else tuple(map(float, thresholds))
-        self.window_pooling = window_pooling
 
     def call(self, outputs, batch=None):
-        logits = tf.cast(outputs["logits"], tf.float32)  # [B, N]
-        self._check(logits.shape)
-        probabilities = tf.sigmoid(pool_windows(logits, batch, self.window_pooling))
+        probabilities = tf.sigmoid(self.text_logits(outputs, batch))  # [B, N]
         return {"is_on": probabilities > tf.constant(self.thresholds or 0.5), "probabilities": probabilities}
 
     def compute_output_spec(self, outputs, batch=None):
-        shape = outputs["logits"].shape
-        self._check(shape)
-        shape = (pooled_size(shape[0], batch, self.window_pooling), *shape[1:])
+        shape = self.text_shape(outputs, batch)
         types = {"is_on": "bool", "probabilities": "float32"}
         return {name: keras.KerasTensor(shape, dtype=dtype) for name, dtype in types.items()}
-
-    def _check(self, shape):
-        if shape[-1] not in (None, len(self.labels)):
-            raise ValueError(
-                f"MultiLabelAnswers: expected as many labels as logits ({shape[-1]}). Received: {list(self.labels)}"
-            )
 
     def to_dicts(self, answers):
         """``labels``, those that are on, and ``probabilities``: label → number."""
         for is_on, probabilities in zip(answers["is_on"].tolist(), answers["probabilities"].tolist(), strict=True):
             labels = [label for label, on in zip(self.labels, is_on, strict=True) if on]
-            yield {"labels": labels, "probabilities": dict(zip(self.labels, probabilities, strict=True))}
-
-    def table_row(self, row):
-        probabilities = {f"probability_{label}": value for label, value in row["probabilities"].items()}
-        return {"labels": "|".join(row["labels"])} | probabilities
+            yield {"labels": labels, "probabilities": self.by_label(probabilities)}

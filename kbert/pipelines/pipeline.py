@@ -7,7 +7,6 @@ import hashlib
 import json
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
@@ -20,7 +19,7 @@ from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.pipelines.window_labels import of_windows, split_texts
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
-from kbert.preprocessing.strings import string_columns
+from kbert.preprocessing.strings import as_text, string_columns
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -220,14 +219,14 @@ class Pipeline(keras.Model):
                 return self.predict_on_batch(x)
         if not self.answers.pad_values:
             answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
-            return {name: _as_text(answer) for name, answer in answers.items()}
+            return {name: as_text(answer) for name, answer in answers.items()}
         # Answers as wide as their batch's longest text: Keras could not put them together.
         batches = column_batches(x, batch_size or 32, steps)
         return join_padded([self.predict_on_batch(batch) for batch in batches], self.answers.pad_values)
 
     def predict_on_batch(self, x):
         answers = super().predict_on_batch(self._columns(x))
-        return {name: _as_text(answer) for name, answer in answers.items()}
+        return {name: as_text(answer) for name, answer in answers.items()}
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         if format != "tf_saved_model":
@@ -276,11 +275,3 @@ class Pipeline(keras.Model):
 
 def _makes_batches(x):
     return isinstance(x, (tf.data.Dataset, keras.utils.PyDataset)) or hasattr(x, "__next__")
-
-
-def _as_text(answer):
-    """Strings as numpy arrays of str (TensorFlow gives bytes); other arrays as they are."""
-    if answer.dtype != object:
-        return answer
-    flat = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in answer.ravel()]
-    return np.array(flat, dtype=object).reshape(answer.shape)

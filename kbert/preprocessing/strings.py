@@ -1,5 +1,6 @@
-"""Columns of strings, as tensors, arrays or lists → string tensors [B]."""
+"""Columns of strings, as tensors, arrays or lists → string tensors [B]; and back."""
 
+import numpy as np
 import tensorflow as tf
 
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
@@ -42,6 +43,14 @@ def string_columns(inputs, names, owner, list_columns=()):
     return columns
 
 
+def as_text(array) -> np.ndarray:
+    """An array of strings as one of str, of which TensorFlow makes bytes; another array as it is."""
+    if array.dtype != object:
+        return array
+    flat = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in array.ravel()]
+    return np.array(flat, dtype=object).reshape(array.shape)
+
+
 def _list_column(values, name, owner):
     if isinstance(values, (list, tuple)):
         for number, row in enumerate(values):
@@ -50,22 +59,16 @@ def _list_column(values, name, owner):
     if isinstance(values, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in values):
         width = max(map(len, values), default=0)
         values = [[*row, *[""] * (width - len(row))] for row in values]
-    strings = _tensor(values, name, owner)
-    if strings.dtype != tf.string and 0 in strings.shape:
-        strings = tf.zeros([strings.shape[0], 0], tf.string)  # an empty list has no type
-    if strings.dtype != tf.string:
-        raise TypeError(f"{owner}: `{name}` must hold strings. Received: {strings.dtype.name}")
+    strings = _strings(values, name, owner)
+    if strings.shape.rank == 1 and 0 in strings.shape:
+        strings = tf.zeros([0, 0], tf.string)
     if strings.shape.rank not in (2, None):
         raise ValueError(f"{owner}: `{name}` must have several strings per row [B, C]. Received: shape {strings.shape}")
     return strings
 
 
 def _column(values, name, owner):
-    strings = _tensor(values, name, owner)
-    if strings.dtype != tf.string and 0 in strings.shape:
-        strings = tf.zeros(strings.shape, tf.string)  # an empty list has no type
-    if strings.dtype != tf.string:
-        raise TypeError(f"{owner}: `{name}` must hold strings. Received: {strings.dtype.name}")
+    strings = _strings(values, name, owner)
     if strings.shape.rank == 2 and strings.shape[1] == 1:
         strings = tf.squeeze(strings, axis=1)
     if strings.shape.rank not in (1, None):
@@ -74,14 +77,19 @@ def _column(values, name, owner):
     return strings
 
 
-def _tensor(values, name, owner):
+def _strings(values, name, owner):
     try:
-        return tf.convert_to_tensor(values)
+        strings = tf.convert_to_tensor(values)
     except (ValueError, TypeError) as error:
         found = _first_not_string(values, f"`{name}`")
         if found is None:
             raise
         raise ValueError(f"{owner}: {found[0]}: expected str. Received: {str(found[1])[:60]}") from error
+    if strings.dtype != tf.string and 0 in strings.shape:
+        return tf.zeros(strings.shape, tf.string)  # an empty list has no type
+    if strings.dtype != tf.string:
+        raise TypeError(f"{owner}: `{name}` must hold strings. Received: {strings.dtype.name}")
+    return strings
 
 
 def _first_not_string(values, where):

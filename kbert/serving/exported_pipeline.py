@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from kbert.files import read_json, sha256
 from kbert.pipelines.registry import task_pipeline
-from kbert.preprocessing.strings import string_columns
+from kbert.preprocessing.strings import as_text, string_columns
 
 
 class ExportedPipeline:
@@ -72,7 +72,7 @@ class ExportedPipeline:
             lines = error.message.splitlines()
             reason = next((line for line in lines if "Received: " in line), lines[0])
             raise ValueError(f"{self.path}: {reason.strip()}") from None
-        return {name: _as_text(answer.numpy()) for name, answer in answers.items()}
+        return {name: as_text(answer.numpy()) for name, answer in answers.items()}
 
     def fingerprint(self) -> str:
         """A hash of the graph and the weights."""
@@ -88,10 +88,3 @@ def find_export(directory) -> pathlib.Path | None:
     versions = [path for path in directory.iterdir() if path.name.isdecimal()]
     found = [directory, *sorted(versions, key=lambda path: -int(path.name))]
     return next((path for path in found if (path / "saved_model.pb").is_file()), None)
-
-
-def _as_text(answer):
-    if answer.dtype != object:
-        return answer
-    flat = [value.decode("utf-8", "replace") for value in answer.ravel()]
-    return np.array(flat, dtype=object).reshape(answer.shape)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from kbert.inspection.playground.request_fields import BadRequest
+from kbert.preprocessing.strings import as_text
 
 
 def rounded(values) -> list | float:
@@ -25,11 +26,4 @@ def rounded(values) -> list | float:
 
 def as_arrays(answers) -> dict[str, np.ndarray]:
     """Answers as `kbert.Pipeline.predict` gives them: tensors as arrays, strings as ``str``."""
-    return {name: _decoded(np.asarray(answer)) for name, answer in answers.items()}
-
-
-def _decoded(answer):
-    if answer.dtype != object:
-        return answer
-    flat = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in answer.ravel()]
-    return np.array(flat, dtype=object).reshape(answer.shape)
+    return {name: as_text(np.asarray(answer)) for name, answer in answers.items()}

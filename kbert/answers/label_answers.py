@@ -1,0 +1,58 @@
+"""What the answers of classifiers share, with one label a text or several.
+
+Shapes: B batch, W windows, N labels.
+"""
+
+import tensorflow as tf
+
+from kbert.answers.answers import Answers
+from kbert.answers.pool_windows import check_window_pooling, pool_windows, pooled_size
+
+
+class LabelAnswers(Answers):
+    """Base class of answers with the probability of each label.
+
+    Args:
+        labels: list of N strings, in the order of the logits.
+        window_pooling: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
+        **kwargs: name, dtype, trainable.
+
+    Raises:
+        ValueError: no labels, or not as many as logits; an unknown pooling.
+    """
+
+    def __init__(self, labels, window_pooling, **kwargs):
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
+            raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")
+        check_window_pooling(window_pooling, owner)
+        self.labels = tuple(labels)
+        self.window_pooling = window_pooling
+
+    def text_logits(self, outputs, batch):
+        """The logits of each text, float32 [B, N]."""
+        logits = tf.cast(outputs["logits"], tf.float32)
+        self._check(logits.shape)
+        return pool_windows(logits, batch, self.window_pooling)
+
+    def text_shape(self, outputs, batch):
+        """The shape of `text_logits` of symbolic outputs."""
+        shape = outputs["logits"].shape
+        self._check(shape)
+        return (pooled_size(shape[0], batch, self.window_pooling), *shape[1:])
+
+    def _check(self, shape):
+        if shape[-1] not in (None, len(self.labels)):
+            raise ValueError(
+                f"{type(self).__name__}: expected as many labels as logits ({shape[-1]}). Received: {list(self.labels)}"
+            )
+
+    def by_label(self, probabilities):
+        """label → probability."""
+        return dict(zip(self.labels, probabilities, strict=True))
+
+    def table_row(self, row):
+        cells = {name: "|".join(value) if isinstance(value, list) else value for name, value in row.items()}
+        probabilities = cells.pop("probabilities")
+        return cells | {f"probability_{label}": value for label, value in probabilities.items()}

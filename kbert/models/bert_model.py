@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from kbert.keras_compat import CompatibleModel, deserialize, set_untracked, without_collections
+from kbert.keras_compat import CompatibleModel, deserialize, serialize_shared, set_untracked, without_collections
 from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_inputs import check_inputs
 from kbert.models.check_targets import check_targets, checked_dataset, lists_to_arrays
@@ -28,6 +28,7 @@ class BertModel(CompatibleModel):
         encoder: its `BertEncoder`.
         task: what it does, one of the words in `kbert.pipelines.registry`.
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
+        own_arguments: those of the constructor besides encoder and dtype, attributes that `get_config` stores.
         pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). A plain
             Python object: Keras neither tracks nor saves it.
 
@@ -41,6 +42,7 @@ class BertModel(CompatibleModel):
 
     task: str
     token_outputs: tuple[str, ...] = ()
+    own_arguments: tuple[str, ...] = ()
     micro_batches, compiles_gradient = 1, False
 
     def __init__(self, inputs, outputs, dtype=None, name=None, trainable=True):
@@ -261,13 +263,19 @@ class BertModel(CompatibleModel):
 
     def get_config(self):
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
-        lora = lora_layers(self)
-        return {
-            "name": self.name,
-            "trainable": self.trainable,
-            "trainability": trainability(self),
-            "quantized_layers": quantized_layers(self),
-        } | ({"lora_layers": lora} if lora else {})
+        lora, own = lora_layers(self), {name: getattr(self, name) for name in self.own_arguments}
+        if own:
+            own["encoder"] = serialize_shared(self.encoder)
+        return (
+            own
+            | {
+                "name": self.name,
+                "trainable": self.trainable,
+                "trainability": trainability(self),
+                "quantized_layers": quantized_layers(self),
+            }
+            | ({"lora_layers": lora} if lora else {})
+        )
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -5,7 +5,6 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
-from kbert.keras_compat import serialize_shared
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, text_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -45,6 +44,7 @@ class BertClassifier(BertModel):
     """
 
     task = "classification"
+    own_arguments = ("num_labels", "dropout", "multi_label", "bilstm")
 
     def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
@@ -63,12 +63,3 @@ class BertClassifier(BertModel):
 
     def default_metrics(self):
         return {"logits": [MultiLabelAccuracy() if self.multi_label else WeightedAccuracy()]}
-
-    def get_config(self):
-        return super().get_config() | {
-            "encoder": serialize_shared(self.encoder),
-            "num_labels": self.num_labels,
-            "dropout": self.dropout,
-            "multi_label": self.multi_label,
-            "bilstm": self.bilstm,
-        }

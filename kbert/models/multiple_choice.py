@@ -5,7 +5,6 @@ Shapes: B batch, C choices, S sequence.
 
 import keras
 
-from kbert.keras_compat import serialize_shared
 from kbert.layers.mask_choices import MaskChoices
 from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.split_choices import SplitChoices
@@ -46,6 +45,7 @@ class BertMultipleChoice(BertModel):
     """
 
     task = "multiple_choice"
+    own_arguments = ("dropout",)
 
     def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
@@ -73,9 +73,3 @@ class BertMultipleChoice(BertModel):
 
     def default_metrics(self):
         return {"logits": [WeightedAccuracy()]}
-
-    def get_config(self):
-        return super().get_config() | {
-            "encoder": serialize_shared(self.encoder),
-            "dropout": self.dropout,
-        }

@@ -5,7 +5,6 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabular
 
 import keras
 
-from kbert.keras_compat import serialize_shared
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head
@@ -51,6 +50,8 @@ class BertPretrainer(BertModel):
         batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0, "mask_positions": ids[:, :3]}
         model(batch)["mlm_logits"]  # [2, 3, 100]
     """
+
+    own_arguments = ("next_sentence", "masked_lm", "tied", "head_activation", "head_layer_norm_epsilon")
 
     def __init__(
         self,
@@ -110,11 +111,7 @@ class BertPretrainer(BertModel):
         """
         return BertPretrainer(
             self.encoder.with_parts(num_parts),
-            next_sentence=self.next_sentence,
-            masked_lm=self.masked_lm,
-            tied=self.tied,
-            head_activation=self.head_activation,
-            head_layer_norm_epsilon=self.head_layer_norm_epsilon,
+            **{name: getattr(self, name) for name in self.own_arguments},
             _heads={layer.name: layer for layer in self.layers if layer.name.endswith("_head")},
         )
 
@@ -129,16 +126,6 @@ class BertPretrainer(BertModel):
     def default_metrics(self):
         metrics = {"mlm_logits": [CrossEntropy(), Perplexity(), WeightedAccuracy()], "nsp_logits": [WeightedAccuracy()]}
         return {name: metrics[name] for name in self.output}
-
-    def get_config(self):
-        return super().get_config() | {
-            "encoder": serialize_shared(self.encoder),
-            "next_sentence": self.next_sentence,
-            "masked_lm": self.masked_lm,
-            "tied": self.tied,
-            "head_activation": self.head_activation,
-            "head_layer_norm_epsilon": self.head_layer_norm_epsilon,
-        }
 
 
 def _masked_lm_head(encoder, tied, activation, layer_norm_epsilon):

@@ -5,7 +5,6 @@ Shapes: B batch, S sequence.
 
 import keras
 
-from kbert.keras_compat import serialize_shared
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, text_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -42,6 +41,7 @@ class BertRegressor(BertModel):
     """
 
     task = "regression"
+    own_arguments = ("dropout", "bilstm")
 
     def __init__(self, encoder, dropout=None, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
@@ -58,10 +58,3 @@ class BertRegressor(BertModel):
 
     def default_metrics(self):
         return {"score": [SquaredError()]}
-
-    def get_config(self):
-        return super().get_config() | {
-            "encoder": serialize_shared(self.encoder),
-            "dropout": self.dropout,
-            "bilstm": self.bilstm,
-        }

@@ -5,7 +5,6 @@ Shapes: B batch, S sequence.
 
 import keras
 
-from kbert.keras_compat import serialize_shared
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, token_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -45,6 +44,7 @@ class BertSpanExtractor(BertModel):
 
     task = "span"
     token_outputs = ("start_logits", "end_logits")
+    own_arguments = ("bilstm",)
 
     def __init__(self, encoder, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
@@ -60,6 +60,3 @@ class BertSpanExtractor(BertModel):
 
     def default_metrics(self):
         return {name: [SpanAccuracy()] for name in ("start_logits", "end_logits")}
-
-    def get_config(self):
-        return super().get_config() | {"encoder": serialize_shared(self.encoder), "bilstm": self.bilstm}

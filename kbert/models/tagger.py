@@ -5,7 +5,6 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
-from kbert.keras_compat import serialize_shared
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, token_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -44,6 +43,7 @@ class BertTagger(BertModel):
 
     task = "tagging"
     token_outputs = ("logits",)
+    own_arguments = ("num_labels", "dropout", "bilstm")
 
     def __init__(self, encoder, num_labels, dropout=None, bilstm=False, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
@@ -61,11 +61,3 @@ class BertTagger(BertModel):
 
     def default_metrics(self):
         return {"logits": [WeightedAccuracy()]}
-
-    def get_config(self):
-        return super().get_config() | {
-            "encoder": serialize_shared(self.encoder),
-            "num_labels": self.num_labels,
-            "dropout": self.dropout,
-            "bilstm": self.bilstm,
-        }

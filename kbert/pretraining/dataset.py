@@ -10,6 +10,7 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, n sentences
 
 import os
 
+import numpy as np
 import tensorflow as tf
 
 from kbert.corpus.pool import POOL_SENTENCES, text_pools
@@ -20,9 +21,9 @@ from kbert.keras_compat import with_known_length
 from kbert.pretraining.data_service import from_service
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, packed_rows, row_of_pairs
-from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens, sentence_pairs
-from kbert.pretraining.plain_rows import plain_rows
+from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, row_of_pairs
+from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
+from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
 from kbert.pretraining.sources import held_out_shares, record_pools, text_documents
 from kbert.stateless_random import fold_in, permutation
 
@@ -155,6 +156,7 @@ def pretraining_dataset(
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
     pairing = (max_tokens, short_sequence_rate, random_next_rate, next_sentence)
+    sentence_pairs = shared_pairs(*pairing)
     parts = num_parts or default_num_parts(sequence_length)
 
     def find_rows(table):
@@ -165,7 +167,7 @@ def pretraining_dataset(
 
     def count(pool, epoch):
         if packed:
-            return count_rows(find_rows(sentence_pairs(pool, seed, visit(epoch), *pairing)))
+            return count_rows(find_rows(sentence_pairs(pool, seed, visit(epoch))))
         return count_pairs(pool, seed, visit(epoch), *pairing)
 
     rows_before = start_step * batch_size + start_row
@@ -183,7 +185,7 @@ def pretraining_dataset(
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
 
     def draw(epoch, pool):
-        table = sentence_pairs(pool, seed, visit(epoch), *pairing)
+        table = sentence_pairs(pool, seed, visit(epoch))
         first = tf.reduce_sum(pool.document_ids[:1])  # 0 for an empty pool
         order = permutation(fold_in(seed, _ORDER, epoch, first), tf.size(table.keys))
         table = PairTable(*(tf.gather(column, order) for column in table))
@@ -196,22 +198,14 @@ def pretraining_dataset(
         starts = tf.data.Dataset.range(first, tf.size(splits, tf.int64) - 1, _ROWS_AT_ONCE)
         return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits))))
 
-    def lay_out(values, table, splits):
-        options = {"sequence_length": sequence_length, "next_sentence": next_sentence}
-        if packed:
-            return packed_rows(masking, values, table, splits, num_parts=parts, **options)
-        return plain_rows(masking, values, table, **options)
-
     drawn = pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
     if shares is not None:
         drawn = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(shares)).map(_graph(_first_rows))
-    dataset = (
-        drawn.scan(tf.constant(rows_before, tf.int64), _graph(_skip))
-        .prefetch(1)
-        .flat_map(_graph(divide))
-        .map(_graph(lay_out), num_parallel_calls=2, deterministic=True)
-        .rebatch(batch_size, drop_remainder=not evaluation)
-    )
+    dataset = drawn.scan(tf.constant(rows_before, tf.int64), _graph(_skip)).prefetch(1).flat_map(_graph(divide))
+    layout = {"sequence_length": sequence_length, "next_sentence": next_sentence}
+    lay_out = shared_rows(masking, dataset.element_spec, num_parts=parts if packed else None, **layout)
+    dataset = dataset.map(_graph(lay_out), num_parallel_calls=2, deterministic=True)
+    dataset = dataset.rebatch(batch_size, drop_remainder=not evaluation)
     if evaluation:
         dataset = dataset.map(_graph(lambda *batch: _filled(batch, batch_size)))
     if batches is not None:
@@ -219,10 +213,7 @@ def pretraining_dataset(
     if data_service is not None:
         dataset = from_service(dataset, data_service)
     if evaluation:
-        dataset = dataset.cache()
-        with reading_errors():
-            count = sum(1 for _ in dataset)
-        dataset = with_known_length(dataset, count)
+        dataset = _in_memory(dataset)
     return _with_options(dataset).prefetch(tf.data.AUTOTUNE)
 
 
@@ -267,6 +258,15 @@ def _filled(batch, batch_size):
 
     inputs, labels = ({name: fill(column) for name, column in part.items()} for part in (inputs, labels))
     return inputs, labels, {name: weigh(column) for name, column in weights.items()}
+
+
+def _in_memory(dataset):
+    """The batches of a dataset, made now: what made them is not set up again whenever they are read."""
+    with reading_errors():
+        batches = list(dataset.as_numpy_iterator())
+    if not batches:
+        return with_known_length(dataset, 0)
+    return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(lambda *columns: np.stack(columns), *batches))
 
 
 def _with_options(dataset):

@@ -13,21 +13,22 @@ from kbert.pretraining.dataset import pretraining_dataset
 SETTINGS = {"batch_size": 4, "sequence_length": 24, "max_predictions": 4, "seed": 3}
 
 
-@pytest.mark.parametrize("rows", [{}, {"packed": True, "sequence_length": 64, "max_predictions": 10}])
-def test_the_batches_of_a_service_are_the_trainers_own(records, tokenizer, rows):
+@pytest.mark.parametrize(
+    "rows, start_step", [({}, 0), ({"packed": True, "sequence_length": 64, "max_predictions": 10}, 30)]
+)
+def test_the_batches_of_a_service_are_the_trainers_own(records, tokenizer, rows, start_step):
     service = DataService(host="localhost")
-    for start_step in (0, 30):
-        settings = {**SETTINGS, **rows, "start_step": start_step, "batches": 5}
-        own = pretraining_dataset(records, tokenizer, **settings)
-        served = pretraining_dataset(records, tokenizer, **settings, data_service=service.address)
-        assert served.element_spec == own.element_spec
-        number = 0
-        for expected, found in zip(own.as_numpy_iterator(), served.as_numpy_iterator(), strict=True):
-            for one, other in zip(expected, found, strict=True):
-                for name in one:
-                    np.testing.assert_array_equal(other[name], one[name], err_msg=name)
-            number += 1
-        assert number == 5
+    settings = {**SETTINGS, **rows, "start_step": start_step, "batches": 5}
+    own = pretraining_dataset(records, tokenizer, **settings)
+    served = pretraining_dataset(records, tokenizer, **settings, data_service=service.address)
+    assert served.element_spec == own.element_spec
+    number = 0
+    for expected, found in zip(own.as_numpy_iterator(), served.as_numpy_iterator(), strict=True):
+        for one, other in zip(expected, found, strict=True):
+            for name in one:
+                np.testing.assert_array_equal(other[name], one[name], err_msg=name)
+        number += 1
+    assert number == 5
 
 
 @pytest.mark.slow  # the batches are equal: the test above

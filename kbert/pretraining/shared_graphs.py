@@ -1,0 +1,102 @@
+"""The dear parts of a pre-training dataset as graphs that all datasets of a process share.
+
+Tracing them takes most of the time until a first batch, and a run makes several datasets: of training, of held-out
+rows, of its statistics, in each phase, and again where it resumes.
+
+Shapes: n sentences, d documents of a pool, p pairs, B rows.
+"""
+
+import dataclasses
+import functools
+
+import tensorflow as tf
+
+from kbert.corpus.pool import TokenPool
+from kbert.corpus.records import vocabulary_hash
+from kbert.pretraining.packed_rows import packed_rows
+from kbert.pretraining.pairs import PairTable, sentence_pairs
+from kbert.pretraining.plain_rows import plain_rows
+from kbert.stateless_random import fold_in
+
+_KEPT = 16  # graphs of each kind
+
+
+def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentence):
+    """`sentence_pairs` with these arguments.
+
+    Args:
+        max_tokens, short_sequence_rate, random_next_rate, next_sentence: of `kbert.pretraining.pairs.sentence_pairs`.
+
+    Returns:
+        A function (`TokenPool`, seed, epoch int64) -> `PairTable`.
+    """
+    graph = _pairs_graph(max_tokens, short_sequence_rate, random_next_rate, next_sentence)
+
+    def draw(pool, seed, epoch):
+        return PairTable(*graph(*pool[1:], fold_in(seed), epoch))  # int64, whatever integer the seed is
+
+    return draw
+
+
+def shared_rows(masking, element_spec, *, sequence_length, next_sentence, num_parts):
+    """`packed_rows`, or without `num_parts` `plain_rows`, with these arguments.
+
+    Args:
+        masking, sequence_length, next_sentence: as of `kbert.pretraining.plain_rows.plain_rows`.
+        element_spec: of a dataset of (values, `PairTable`, splits int32 [B + 1]).
+        num_parts: int, or None.
+
+    Returns:
+        A function of such an element -> (inputs, labels, weights).
+    """
+    names, flat = tuple(sorted(element_spec[0])), tuple(tf.nest.flatten(element_spec))
+    graph = _rows_graph(_Masking(_identity(masking), masking), names, flat, sequence_length, next_sentence, num_parts)
+
+    def lay_out(*element):
+        return graph(*tf.nest.flatten(element))
+
+    return lay_out
+
+
+@functools.lru_cache(_KEPT)
+def _pairs_graph(*arguments):
+    @tf.function(autograph=False)
+    def draw(sentence_lengths, document_splits, document_ids, seed, epoch):
+        no_tokens = tf.zeros([0], tf.int32)  # which do not count
+        pool = TokenPool(no_tokens, sentence_lengths, document_splits, document_ids)
+        return sentence_pairs(pool, seed, epoch, *arguments)
+
+    shapes = [([None], tf.int32), ([None], tf.int32), ([None], tf.int64), ([], tf.int64), ([], tf.int64)]
+    return draw.get_concrete_function(*(tf.TensorSpec(*shape) for shape in shapes))
+
+
+@functools.lru_cache(_KEPT)
+def _rows_graph(masking, names, flat_spec, sequence_length, next_sentence, num_parts):
+    options = {"sequence_length": sequence_length, "next_sentence": next_sentence}
+
+    @tf.function(autograph=False)
+    def lay_out(*flat):
+        values = dict(zip(names, flat[: len(names)], strict=True))
+        table, splits = PairTable(*flat[len(names) : -1]), flat[-1]
+        if num_parts is not None:
+            return packed_rows(masking.layer, values, table, splits, num_parts=num_parts, **options)
+        return plain_rows(masking.layer, values, table, **options)
+
+    return lay_out.get_concrete_function(*flat_spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Masking:
+    """A layer that is the same as another of the same identity."""
+
+    identity: tuple
+    layer: object = dataclasses.field(compare=False)
+
+
+def _identity(masking):
+    """All that a graph of `TokenMasking` or `NextTokens` has of it and of its tokenizer."""
+    rates = ("max_predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word")
+    tokenizer, settings = masking.tokenizer, tuple(getattr(masking, name, None) for name in rates)
+    ids = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id, tokenizer.vocabulary_size)
+    words = vocabulary_hash(tokenizer.vocabulary) if settings[-1] else None
+    return (type(masking).__name__, *settings, *ids, words)

@@ -3,10 +3,10 @@
     python recipes/audit_saved_model.py saved_models/reviews
     python recipes/audit_saved_model.py path/to/any/saved_model/3 --json
 
-Lists every op with the servers that link it, the signatures, and every problem: ops that no stock server has, lookup
-tables, a first dimension that is not the batch, weights that are stored twice, warm-up requests that do not match the
-signatures. Exits with status 1 if there are problems. The model is read, not run. The directory is one version, or
-holds versions, of which the highest is read.
+The report lists every op with the servers that link it, the signatures, and every problem: ops that no stock server
+has, lookup tables, a first dimension that is not the batch, weights that are stored twice, warm-up requests that do not
+match the signatures. The exit status is 1 if there are problems. The model is read, not run. The directory is that of a
+version, or of a model; then the highest version is read.
 """
 
 import argparse
@@ -19,8 +19,10 @@ from flags import add_flags, command, plain_errors
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directories", metavar="DIR", nargs="+", type=pathlib.Path, help="what export.py wrote")
-    add_flags(parser, "json", json={"help": "print one JSON object a directory"})
+    parser.add_argument(
+        "directories", metavar="DIR", nargs="+", type=pathlib.Path, help="directory of a SavedModel or of its versions"
+    )
+    add_flags(parser, "json", json={"help": "print one JSON object per directory"})
     return parser.parse_args(argv)
 
 

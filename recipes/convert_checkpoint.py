@@ -1,16 +1,17 @@
-"""Convert a BERT from one library's files to another's, including heads, and compare the outputs.
+"""Convert a BERT checkpoint from one library's format to another's, including heads, and compare the outputs.
 
     python recipes/convert_checkpoint.py --from uncased_L-12_H-768_A-12 --to huggingface --output bert-base
     python recipes/convert_checkpoint.py --from bert-base --to kbert --output models/bert-base --report report.json
 
---from: a kbert directory or the output of a recipe; a Hugging Face directory (config.json with model.safetensors or
-pytorch_model.bin); Google's TensorFlow checkpoint (bert_config.json with bert_model.ckpt.*), its directory or prefix; a
-KerasHub preset; or a name on the Hugging Face hub. The format is recognised by its content.
---report: a JSON file with every variable's name in both formats, and the largest differences between kbert's outputs
-and those of the other library (if it is installed), for each layer and head, on random batches with padding: for the
-files read and for the files written.
+--from is a kbert directory or the output of a recipe; a Hugging Face directory (config.json with model.safetensors or
+pytorch_model.bin); the directory or prefix of Google's TensorFlow checkpoint (bert_config.json with bert_model.ckpt.*);
+a KerasHub preset; or a name on the Hugging Face hub. The format is recognised by its content.
+--report writes a JSON file with every variable's name in both formats, and the largest differences between kbert's
+outputs and those of the other library (if it is installed), for each layer and head, on random batches with padding:
+for the files read and for the files written.
 
-A model that a format cannot hold is refused with the reason. Weights are never changed, except by --storage-dtype.
+A model that a format cannot store is an error that states the reason. Weights are never changed, except by
+--storage-dtype.
 """
 
 import argparse
@@ -24,22 +25,26 @@ from kbert.weights.formats.registry import format_names
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", metavar="SOURCE", dest="source", type=source, required=True, help="what to read")
+    parser.add_argument(
+        "--from", metavar="SOURCE", dest="source", type=source, required=True, help="the checkpoint to read"
+    )
     parser.add_argument("--to", dest="format", choices=format_names(), required=True, help="the format to write")
-    output = {"help": "directory to write: new, or empty"}
+    output = {"help": "directory to write, which must be new or empty"}
     replace = {"help": "replace what an earlier conversion wrote to --output"}
     add_flags(parser, "output", "overwrite", output=output, overwrite=replace)
-    parser.add_argument("--task", help="the model to make of it (default: the one the checkpoint holds)")
+    parser.add_argument("--task", help="the task of the model to write (default: that of the checkpoint)")
     parser.add_argument("--no-pooler", action="store_true", help="drop a pooler that the task does not use")
-    about = "vocab.txt, for a checkpoint that has none, or a wrong one"
+    about = "a vocab.txt, for a checkpoint that has none or a wrong one"
     parser.add_argument("--vocab", metavar="FILE", type=existing_file, help=about)
     case = parser.add_mutually_exclusive_group()
-    about = "the tokenizer keeps the letter case (default: as the checkpoint says)"
+    about = "the tokenizer keeps upper case (default: as stored in the checkpoint)"
     case.add_argument("--cased", dest="lowercase", action="store_false", default=None, help=about)
-    case.add_argument("--uncased", dest="lowercase", action="store_true", default=None, help="it lower-cases")
-    about = "of kbert's format: the type of the weights on disk (default: float32); they are float32 when loaded"
+    case.add_argument(
+        "--uncased", dest="lowercase", action="store_true", default=None, help="the tokenizer lower-cases"
+    )
+    about = "with --to kbert: type of the weights on disk; they are float32 when loaded (default: float32)"
     parser.add_argument("--storage-dtype", choices=("float32", "bfloat16", "float16"), help=about)
-    parser.add_argument("--report", metavar="FILE", type=pathlib.Path, help="where the report goes, as JSON")
+    parser.add_argument("--report", metavar="FILE", type=pathlib.Path, help="the report to write, as JSON")
     return parser.parse_args(argv)
 
 
@@ -55,7 +60,7 @@ def main(argv=None):
         model = kbert.load_pretrained(args.source, args.task, vocabulary=args.vocab, **overrides)
         if new := [row.variable for row in model.pretrained.report.newly_initialised]:
             raise ValueError(
-                f"{args.source} has no weights for {new}. A conversion invents none: choose another --task"
+                f"{args.source} has no weights for {new}, and a conversion adds none: choose another --task"
             )
         options = {"overwrite": args.overwrite, "storage_dtype": args.storage_dtype}
         kbert.save_pretrained(model, args.output, format=args.format, **options)

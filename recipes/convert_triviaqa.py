@@ -5,7 +5,7 @@
     python recipes/finetune_squad.py --train triviaqa.json --dev squad/dev-v1.1.json --init runs/tiny --output runs/qa
     python recipes/finetune_squad.py --data squad --version 1.1 --init runs/qa --output runs/squad
 
-Each document is truncated to its first 400 words, and used if these contain one of the answer's aliases.
+Each document is truncated to its first 400 words, and is used only if these contain one of the answer's aliases.
 """
 
 import argparse
@@ -18,13 +18,16 @@ from flags import command, directory, file, plain_errors, positive_int
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", metavar="FILE", type=file, required=True, help="TriviaQA's JSON")
-    parser.add_argument("--evidence", metavar="DIR", type=directory, required=True, help="TriviaQA's documents")
-    parser.add_argument("--words", metavar="N", type=positive_int, default=400, help="of each document (default: 400)")
+    parser.add_argument(
+        "--evidence", metavar="DIR", type=directory, required=True, help="directory of TriviaQA's documents"
+    )
+    words = "words of each document to keep (default: 400)"
+    parser.add_argument("--words", metavar="N", type=positive_int, default=400, help=words)
     parser.add_argument("--output", metavar="FILE", type=pathlib.Path, required=True, help="the .json to write")
     parser.add_argument("--overwrite", action="store_true", help="replace --output")
     args = parser.parse_args(argv)
     if args.output.exists() and not args.overwrite:
-        parser.error(f"{args.output} exists; --overwrite replaces it")
+        parser.error(f"{args.output} already exists; --overwrite replaces it")
     return args
 
 
@@ -36,11 +39,11 @@ def main(argv=None):
 
         articles = list(triviaqa_questions(args.questions, args.evidence, args.words))
         if not articles:
-            raise ValueError(f"no document holds an answer in its first {args.words} words")
+            raise ValueError(f"no document contains an answer in its first {args.words} words")
         args.output.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(args.output) as file:
             json.dump({"version": "1.1", "data": articles}, file, ensure_ascii=False)
-    print(f"Wrote {args.output}: {len(articles):,} questions, each on a document that holds its answer.")
+    print(f"Wrote {args.output}: {len(articles):,} questions, each with a document that contains the answer.")
 
 
 if __name__ == "__main__":

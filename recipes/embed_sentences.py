@@ -4,11 +4,11 @@
     python recipes/embed_sentences.py --sts-b glue --model all-MiniLM-L6-v2 --output runs/sts
     python recipes/embed_sentences.py --input sentences.txt --model all-MiniLM-L6-v2 --output runs/embeddings
 
---model: an encoder that kbert loads, preferably one trained for sentence similarity (a merely pre-trained BERT does
-poorly). The pooling is that of the checkpoint if it has one (sentence-transformers), otherwise the mean. Sentences on
-the command line: prints the cosine similarity of each pair. --sts-b: the dev set of STS-B (GLUE); prints Spearman's
-correlation of cosine similarity and human judgement. --input: a file with one sentence per line. --output DIR:
-embeddings.npy, float32 [sentences, hidden], settings.json and metrics.json.
+--model is any encoder that kbert loads, preferably one trained for sentence similarity, since a merely pre-trained BERT
+does poorly. The pooling is that of the checkpoint if it has one (sentence-transformers), otherwise the mean. For
+sentences on the command line, the cosine similarity of each pair is printed. With --sts-b, the dev set of STS-B (GLUE)
+is embedded, and Spearman's correlation of cosine similarity and human judgement is printed. --input is a file with one
+sentence per line. --output DIR receives embeddings.npy (float32 [sentences, hidden]), settings.json and metrics.json.
 """
 
 import argparse
@@ -25,18 +25,22 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sentences", metavar="SENTENCE", nargs="*", help="sentences to compare")
     add_flags(parser, "model", model={"help": "the encoder"})
-    parser.add_argument("--input", metavar="FILE", type=file, help="a file with a sentence a line")
-    parser.add_argument("--sts-b", metavar="DIR", type=pathlib.Path, help="the GLUE directory, or STS-B's own")
-    parser.add_argument("--pooling", choices=("mean", "max", "cls", "pooler"), help="(default: the model's)")
+    parser.add_argument("--input", metavar="FILE", type=file, help="a file with one sentence per line")
+    parser.add_argument("--sts-b", metavar="DIR", type=pathlib.Path, help="directory of GLUE, or of STS-B alone")
+    pooling = "how a sentence's hidden states become one vector (default: the model's)"
+    parser.add_argument("--pooling", choices=("mean", "max", "cls", "pooler"), help=pooling)
     about = "scale the vectors to length 1 (default: the model's)"
     parser.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None, help=about)
     output = {"required": False, "help": "where embeddings, metrics and settings go"}
-    length = {"default": None, "help": "tokens of a sentence (default: of the longest, up to the model's)"}
+    length = {
+        "default": None,
+        "help": "tokens of a sentence (default: those of the longest, up to the model's maximum)",
+    }
     names = ("output", "batch-size", "sequence-length", "json", "overwrite")
-    add_flags(parser, *names, output=output, sequence_length=length, batch_size={"help": "sentences a forward pass"})
+    add_flags(parser, *names, output=output, sequence_length=length, batch_size={"help": "sentences per batch"})
     args = parser.parse_args(argv)
     if sum([bool(args.sentences), bool(args.input), bool(args.sts_b)]) != 1:
-        parser.error("give sentences, --input FILE or --sts-b DIR: one of them")
+        parser.error("give exactly one of: sentences, --input FILE, --sts-b DIR")
     return args
 
 

@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples: your own table, the dev set of a GLUE task, or questions.
+"""Evaluate a fine-tuned model on labelled examples: your own table, the dev set of a GLUE task, or questions.
 
     python recipes/evaluate.py --model runs/reviews --data test.csv --text-column text --label-column label
     python recipes/evaluate.py --model runs/sst2 --data glue --task SST-2
@@ -6,12 +6,12 @@
     python recipes/evaluate.py --model runs/ner --data eng.testb
     python recipes/evaluate.py --model runs/squad-0 --model runs/squad-1 --data dev-v2.0.json
 
---model several times: an ensemble, which averages the outputs of the models (with the same vocabulary and
-preprocessing). Questions: SQuAD's .json, or a table with the columns question, context and answer, scored by SQuAD's
-rules with the threshold for "no answer" that is stored with the model (for an ensemble, the mean). Multiple choice and
-tagged words are read as in the recipe that trained the model, with the same flags; entities are scored as by conlleval.
-Prints the metrics; --json: as one JSON object on the last line; --output DIR: also writes metrics.json, and the
-official prediction files of questions and tagged words.
+Several --model form an ensemble, which averages the outputs of the models; they must have the same vocabulary and
+preprocessing. Questions come from SQuAD's .json, or from a table with the columns question, context and answer, and are
+scored by SQuAD's rules with the threshold for "no answer" that is stored with the model (for an ensemble, the mean).
+Multiple choice and tagged words are read as in the recipe that trained the model, with the same flags; entities are
+scored as by conlleval. The metrics are printed, with --json as one JSON object on the last line. With --output DIR,
+metrics.json and, for questions and tagged words, the official prediction files are written as well.
 """
 
 import argparse
@@ -30,24 +30,30 @@ OPTIONS = COLUMNS | OTHERS | {"choices": "choice_columns"}  # of task objects â†
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    flags.add_flags(parser, "model", model={"action": "append", "help": "of a fine-tuned model"})
-    add("--data", metavar="PATH", type=pathlib.Path, required=True, help="labelled examples; of --task: GLUE's files")
-    add("--task", choices=GLUE_TASKS, help="GLUE task whose dev set to use")
+    flags.add_flags(parser, "model", model={"action": "append", "help": "the fine-tuned model; can be repeated"})
+    add(
+        "--data",
+        metavar="PATH",
+        type=pathlib.Path,
+        required=True,
+        help="labelled examples; with --task: the GLUE files",
+    )
+    add("--task", choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
     add("--text-column", metavar="NAME", help="column of the text (default: text)")
     add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     add("--label-column", metavar="NAME", help="column of the label (default: label)")
     flags.add_choice_flags(parser)
     flags.add_flags(parser, "tag-column", "scheme", "window-pooling", "null-threshold")
-    add("--label-separator", metavar="CHARS", help="between the labels of a text, of a multi-label classifier")
-    add("--context", choices=("document", "sentence"), help="of a tagger (default: document)")
-    add("--version", choices=("1.1", "2.0"), help="whose rules score questions (default: as the questions have it)")
+    add("--label-separator", metavar="CHARS", help="what separates the labels of a text, for several labels")
+    add("--context", choices=("document", "sentence"), help="what a tagger reads together (default: document)")
+    add("--version", choices=("1.1", "2.0"), help="SQuAD version of the rules (default: recognised from the questions)")
     shared = ("output", "batch-size", *flags.MACHINE, "json", "overwrite")
     output = {"required": False, "help": "where metrics.json, settings.json and predictions go"}
     flags.add_flags(parser, *shared, output=output)
     parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own
     args = parser.parse_args(argv)
     if args.task and any(value is not None for value in options_of(args).values()):
-        parser.error("--task knows how its files are read: do not give flags of columns, formats and versions")
+        parser.error("--task reads the files of GLUE: do not give flags for columns, formats or versions")
     return args
 
 

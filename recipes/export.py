@@ -3,11 +3,11 @@
     python recipes/export.py --model runs/reviews --output saved_models/reviews
     python recipes/export.py --model runs/reviews --task encoder --output saved_models/embeddings
 
-Writes the next version, saved_models/reviews/1, then 2, …; a server that watches the directory never sees an incomplete
-one. Every model can be exported: classifiers, regressors, span extractors, taggers, multiple choice, pre-trained models
-(fill-mask, next sentence) and encoders. A version holds the SavedModel with the signatures of its task, warm-up
-requests, batching parameters and a model card with these settings and the metrics in the run's metrics.json; it is
-audited before it appears. See docs/serving.md.
+The recipe writes the next version: saved_models/reviews/1, then 2, and so on. A server that watches the directory never
+sees an incomplete version. Every model can be exported: classifiers, regressors, span extractors, taggers, multiple
+choice, pre-trained models (fill-mask, next sentence) and encoders. A version holds the SavedModel with the signatures
+of its task, warm-up requests, batching parameters, and a model card with these settings and the metrics from the run's
+metrics.json. It is audited before it appears. See docs/serving.md.
 """
 
 import argparse
@@ -19,22 +19,24 @@ from flags import add_flags, command, plain_errors, positive_int, settings_of, s
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     output = {"help": "directory of the model's versions, such as saved_models/NAME"}
-    length = {"default": None, "help": "tokens (default: the model's)"}
+    length = {"default": None, "help": "tokens of a row (default: the model's)"}
     names = ("model", "output", "sequence-length", "top-k", "window-pooling", "null-threshold")
     add_flags(parser, *names, output=output, sequence_length=length)
-    parser.add_argument("--version", metavar="N", type=positive_int, help="(default: one more than the highest there)")
-    parser.add_argument("--task", metavar="NAME", help="serve it for another task, such as encoder (default: its own)")
-    about = "hidden states of an encoder's signature `features`: 0 the embeddings, -1 the last (default: the last four)"
+    parser.add_argument(
+        "--version", metavar="N", type=positive_int, help="(default: one more than the highest version)"
+    )
+    parser.add_argument("--task", metavar="NAME", help="the task to serve, such as encoder (default: the model's own)")
+    about = "hidden states in an encoder's signature `features`; 0: embeddings, -1: last layer (default: the last four)"
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", help=about)
-    about = "of weights and computation: bfloat16 has half the size, and other third digits (default: float32)"
+    about = "of weights and computation; bfloat16 halves the size and changes the third digit (default: float32)"
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help=about)
-    about = "weights as constants: a short text is faster on a CPU, loading takes longer and more memory"
+    about = "store weights as constants: short texts are faster on a CPU, but loading takes more time and memory"
     parser.add_argument("--frozen-weights", action="store_true", help=about)
     for name, most, what in (
-        ("bytes", 2**20, "the most bytes of text in a request"),
-        ("tokens", 2**17, "the most tokens run for a request: rows or windows times the sequence length"),
+        ("bytes", 2**20, "the maximum number of bytes of text in a request"),
+        ("tokens", 2**17, "the maximum number of tokens run for a request, rows or windows times sequence length"),
     ):
-        about = f"{what}; more are refused (default: {most})"
+        about = f"{what}; larger requests are refused (default: {most})"
         parser.add_argument(f"--max-request-{name}", metavar="N", type=positive_int, default=most, help=about)
     return parser.parse_args(argv)
 

@@ -1,14 +1,14 @@
-"""Write a frozen encoder's hidden states of every token or word of a text, as features for other programs.
+"""Write a frozen encoder's hidden states for every token or word of a text, as features for other programs.
 
     python recipes/extract_features.py --model runs/tiny --input texts.txt --output features.jsonl --layers -1 -2 -3 -4
     python recipes/extract_features.py --model runs/tiny --input texts.txt --output features.npz --align words
 
---input: a file with one text per line. Texts of any length are read in overlapping windows; a token's features are
-those of the window in which it has most context. --align words: a word has the features of its first token. --layers:
-hidden states, 0 the embeddings, -1 the last layer.
---output .jsonl: like the original's extract_features.py, a line for each text, {"linex_index": 0, "features":
-[{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}, ...]}, ...]}. .npz: arrays features_0 (float32 [tokens,
-layers, hidden]) and tokens_0 for the first text, and so on. The file appears when it is complete.
+--input is a file with one text per line. Texts of any length are read in overlapping windows; a token's features are
+those of the window in which it has most context. With --align words, a word has the features of its first token.
+--layers chooses hidden states: 0 the embeddings, -1 the last layer.
+A .jsonl --output has a line for each text, as in the original's extract_features.py: {"linex_index": 0, "features":
+[{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}, ...]}, ...]}. An .npz has the arrays features_0 (float32
+[tokens, layers, hidden]) and tokens_0 for the first text, and so on. The file appears when it is complete.
 """
 
 import argparse
@@ -20,21 +20,25 @@ from flags import add_flags, command, file, plain_errors
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_flags(parser, "model", model={"help": "any model: its encoder"})
-    parser.add_argument("--input", metavar="FILE", type=file, required=True, help="a text a line")
-    layers = dict(type=int, nargs="+", default=[-1, -2, -3, -4], help="hidden states (default: -1 -2 -3 -4)")
+    add_flags(parser, "model", model={"help": "a model of any task, whose encoder is used"})
+    parser.add_argument("--input", metavar="FILE", type=file, required=True, help="file with one text per line")
+    layers = dict(
+        type=int, nargs="+", default=[-1, -2, -3, -4], help="the hidden states to write (default: -1 -2 -3 -4)"
+    )
     parser.add_argument("--layers", metavar="N", **layers)
-    parser.add_argument("--align", choices=("tokens", "words"), default="tokens", help="(default: tokens)")
+    parser.add_argument(
+        "--align", choices=("tokens", "words"), default="tokens", help="what has features (default: tokens)"
+    )
     names = ("output", "batch-size", "sequence-length", "precision", "overwrite")
     output = {"metavar": "FILE", "help": "where the features go: .jsonl or .npz"}
-    size, length = {"help": "texts and windows at a time"}, {"help": "tokens of a window"}
+    size, length = {"help": "texts and windows per batch"}, {"help": "tokens of a window"}
     replace = {"help": "replace --output"}
     add_flags(parser, *names, output=output, batch_size=size, sequence_length=length, overwrite=replace)
     args = parser.parse_args(argv)
     if args.output.suffix.lower() not in (".jsonl", ".npz"):
         parser.error(f"--output must end in .jsonl or .npz. Received: {args.output}")
     if args.output.exists() and not args.overwrite:
-        parser.error(f"{args.output} exists; --overwrite replaces it")
+        parser.error(f"{args.output} already exists; --overwrite replaces it")
     return args
 
 

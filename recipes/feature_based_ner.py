@@ -2,15 +2,15 @@
 
     python recipes/feature_based_ner.py --train eng.train --dev eng.testa --init runs/tiny --output runs/features
 
-The six feature modes of the table: embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
-weighted-sum-all; --feature-mode runs one of them, all by default. The encoder reads whole documents (see
-finetune_ner.py for the files) once: the hidden states of each word's first token are written to features/ in --output,
-and all modes are trained on these. --train-sentences 2000 trains on the first 2,000 sentences. The paper gives neither
-learning rate nor epochs; this recipe uses Adam with a learning rate that falls linearly to 0.
+The table has six feature modes: embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
+weighted-sum-all. By default all of them are run; --feature-mode runs a single one. The encoder reads whole documents
+(see finetune_ner.py for the files) once: the hidden states of each word's first token are written to features/ in
+--output, and all modes are trained on these. --train-sentences 2000 trains on the first 2,000 sentences. The paper
+gives neither learning rate nor epochs; this recipe uses Adam with a learning rate that falls linearly to 0.
 
 --output receives a folder for each mode (tagger.keras, predictions.txt, metrics.json) and, when all six are finished,
 metrics.json with the table. The same command resumes: finished features and modes are not computed again. features/
-takes words x layers x hidden x 2 bytes and may be deleted at the end.
+takes words x (layers + 1) x hidden x 2 bytes and may be deleted at the end.
 """
 
 import argparse
@@ -27,14 +27,14 @@ def parse_arguments(argv):
     flags.add_example_flags(parser, "tagged words")
     flags.add_flags(parser, "tag-column", "scheme", "train-sentences")
     add = parser.add_argument
-    add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="(default: all)")
-    add("--units", metavar="N", type=flags.positive_int, default=768, help="of each LSTM and direction (default: 768)")
-    add("--dropout", metavar="X", type=flags.rate, default=0.1, help="of the BiLSTM (default: 0.1)")
-    add("--checkpoint-every", metavar="STEPS", type=flags.positive_int, default=100, help="(default: 100)")
-    every = {"metavar": "N", "type": flags.epoch_or_int, "default": "epoch"}
-    add("--evaluate-every", help="steps, or epoch: when dev is scored (default: epoch)", **every)
-    shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
+    add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="the mode to run (default: all)")
+    units = "units of each LSTM in each direction (default: 768)"
+    add("--units", metavar="N", type=flags.positive_int, default=768, help=units)
+    add("--dropout", metavar="X", type=flags.rate, default=0.1, help="dropout rate of the BiLSTM (default: 0.1)")
     own = {"init": {"required": True}, "epochs": {"default": 10.0}, "learning_rate": {"default": 1e-3}}
+    own["checkpoint_every"] = {"default": 100}
+    shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
+    shared += ("checkpoint-every", "evaluate-every")
     flags.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", **own)
     return parser.parse_args(argv)
 

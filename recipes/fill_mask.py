@@ -3,9 +3,9 @@
     python recipes/fill_mask.py "Paris is the [MASK] of France." --model bert-base-uncased
     python recipes/fill_mask.py "[MASK] is red." "It was a very [MASK] [MASK]." --model runs/tiny --top-k 3
 
---model: a kbert directory, the output of pretrain.py, or any checkpoint with a masked-LM head that kbert loads (Hugging
-Face, Google, KerasHub). Each line printed is a token, its probability, and the text with the token filled in.
---json: prints one JSON object per text instead.
+--model is a kbert directory, the output of pretrain.py, or any checkpoint with a masked-LM head that kbert loads
+(Hugging Face, Google, KerasHub). Each line printed is a probability, a token, and the text with the token filled in.
+With --json, one JSON object per text is printed instead.
 """
 
 import argparse
@@ -20,9 +20,12 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", metavar="TEXT", nargs="+", help=f"a text with {MASK} in it")
     parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="the model to ask")
-    parser.add_argument("--top-k", metavar="N", type=positive_int, help=f"for each {MASK} (default: the model's)")
-    parser.add_argument("--sequence-length", metavar="N", type=positive_int, help="tokens (default: the model's)")
-    add_flags(parser, "json", json={"help": "print one JSON object a text"})
+    parser.add_argument(
+        "--top-k", metavar="N", type=positive_int, help=f"tokens for each {MASK} (default: the model's)"
+    )
+    length = "tokens of a text (default: the model's)"
+    parser.add_argument("--sequence-length", metavar="N", type=positive_int, help=length)
+    add_flags(parser, "json", json={"help": "print one JSON object per text"})
     args = parser.parse_args(argv)
     if without := [text for text in args.texts if MASK not in text]:
         parser.error(f"no {MASK} in {without[0]!r}")

@@ -1,4 +1,4 @@
-"""Fine-tune BERT on your own table of labelled texts, as in section 3.2 and appendix A.3 of the paper: every weight is
+"""Fine-tune BERT on your own table of labelled texts, as in section 3.2 and appendix A.3 of the paper: all weights are
 trained, with one new layer on [CLS]; the learning rate rises over the first tenth of the steps and falls linearly to 0.
 
     python recipes/finetune_classifier.py --train reviews.csv --text-column text --label-column label \\
@@ -6,13 +6,13 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
     python recipes/finetune_classifier.py --train pairs.tsv --text-column a --text-pair-column b --label-column same \\
         --init runs/tiny --output runs/pairs --dry-run
 
-The table is .csv, .tsv (without quoting) or .jsonl. --regression: labels are numbers. --label-separator '|': a text
-has any number of labels, as funny|sad. --window-pooling: long texts
-are split into windows for training, and their answer is the mean (or max) over their windows. After each epoch the
-model is scored on --dev, and the best weights are kept. The paper chooses on dev among batches of 16 and 32, learning
-rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run resumes when the same command is given again.
---output receives model/ (a kbert directory, for predict.py, evaluate.py and export.py), metrics.json, settings.json,
-inputs.json (their hashes), history.jsonl, evaluations.jsonl and logs/ (TensorBoard).
+The table is a .csv, .tsv (without quoting) or .jsonl file. With --regression, labels are numbers. With
+--label-separator '|', a text can have any number of labels, such as funny|sad. With --window-pooling, long texts are
+split into windows, and the answers to the windows of a text are averaged (or the highest is taken). After each epoch
+the model is evaluated on --dev, and the best weights are kept. The paper chooses on dev among batches of 16 and 32,
+learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run resumes when the same command is given again.
+In --output there are model/ (a kbert directory, for predict.py, evaluate.py and export.py), metrics.json,
+settings.json, inputs.json (hashes of what was read), history.jsonl, evaluations.jsonl and logs/ (TensorBoard).
 """
 
 import argparse
@@ -27,17 +27,19 @@ def parse_arguments(argv):
     add("--text-column", metavar="NAME", required=True, help="column of the text")
     add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
     add("--label-column", metavar="NAME", required=True, help="column of the label")
-    separator = "between the labels of a text, which then may have several or none, such as '|' (default: it has one)"
+    separator = "what separates the labels of a text, such as '|' (default: every text has one label)"
     add("--label-separator", metavar="CHARS", help=separator)
     add("--regression", action="store_true", help="labels are numbers (squared error)")
-    add("--window-pooling", choices=("mean", "max"), help="cut long texts into windows (default: truncate)")
-    add("--doc-stride", metavar="N", type=positive_int, default=128, help="with --window-pooling (default: 128 tokens)")
+    pooling = "split long texts into windows, and pool the answers to them (default: truncate long texts)"
+    add("--window-pooling", choices=("mean", "max"), help=pooling)
+    stride = "with --window-pooling: tokens between the starts of two windows (default: 128)"
+    add("--doc-stride", metavar="N", type=positive_int, default=128, help=stride)
     add_finetuning_flags(parser)
     args = parser.parse_args(argv)
     if args.window_pooling and args.text_pair_column:
-        parser.error("--window-pooling is for single texts: do not give --text-pair-column")
+        parser.error("--window-pooling is for single texts and cannot be combined with --text-pair-column")
     if args.label_separator is not None and args.regression:
-        parser.error("--label-separator is for labels: do not give --regression")
+        parser.error("--label-separator cannot be combined with --regression")
     return args
 
 
@@ -63,7 +65,7 @@ def main(argv=None):
     if run is None:
         return
     for name, value in run.metrics["constant_answer"].items():
-        print(f"{name}: {run.metrics['dev'][name]:.4f}  (a constant answer: {value:.4f})")
+        print(f"{name}: {run.metrics['dev'][name]:.4f}  (constant answer: {value:.4f})")
     report(args, run.metrics)
 
 

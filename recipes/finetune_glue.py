@@ -5,13 +5,14 @@
         --learning-rate 5e-5,4e-5,3e-5,2e-5
 
 --data is the official download, with a folder for each task (or the task's own folder). --task all trains on every task
-with a folder there, each into a folder of --output. Several --learning-rate, separated by commas, are the paper's grid;
---restarts 3 trains each with seed, seed + 1 and seed + 2 (another head, order and dropout). The run that is best on dev
-is kept, as in the paper; mean and standard deviation are those of the restarts of its learning rate. --submission
-answers the test files with the model that was kept, zipped ready to upload. --train-examples 1000 trains on that many,
-the same ones for every --seed (with --task all: on all examples of a task that has fewer). --random-weights shows the
-benefit of pre-training. A killed run resumes when the same command is given again. --output receives model/ (a kbert
-directory), metrics.json, settings.json and, for several runs, a folder for each.
+that has a folder there, each into a folder of --output. Several learning rates, separated by commas, form a grid as in
+the paper; --restarts 3 trains at each rate with the seeds N, N + 1 and N + 2 of --seed N, that is with a different
+head, order and dropout. The run that is best on dev is kept, as in the paper; mean and standard deviation are those of
+the restarts at its learning rate. --submission answers the test files with this model, zipped for the upload.
+--train-examples 1000 trains on 1,000 examples, the same ones for every --seed (with --task all, a task that has fewer
+is used in full). --random-weights shows the benefit of pre-training. A killed run resumes when the same command is
+given again. In --output there are model/ (a kbert directory), metrics.json, settings.json and, for several runs, a
+folder for each.
 """
 
 import argparse
@@ -32,10 +33,10 @@ def rates(text: str) -> list[float]:
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--task", choices=[*GLUE_TASKS, "all"], required=True, help="of GLUE")
-    add("--data", metavar="DIR", type=flags.directory, required=True, help="the GLUE files")
-    add("--train-examples", metavar="N", type=flags.positive_int, help="train on that many, drawn at random")
-    add("--restarts", metavar="N", type=flags.positive_int, default=1, help="seeds to try (default: 1)")
+    add("--task", choices=[*GLUE_TASKS, "all"], required=True, help="the GLUE task")
+    add("--data", metavar="DIR", type=flags.directory, required=True, help="directory of the GLUE files")
+    add("--train-examples", metavar="N", type=flags.positive_int, help="train on N examples, drawn at random")
+    add("--restarts", metavar="N", type=flags.positive_int, default=1, help="number of seeds to try (default: 1)")
     add("--submission", action="store_true", help="answer the test files and zip the answers")
     flags.add_finetuning_flags(parser, learning_rate={"metavar": "X[,X…]", "type": rates, "default": "5e-5"})
     return parser.parse_args(argv)
@@ -60,7 +61,7 @@ def main(argv=None):
 
         grid = prepare(args)
         if args.dry_run:
-            print(f"{len(grid.tasks) * len(grid.each)} runs, of which the first:\n{format_estimate(grid.estimate())}")
+            print(f"{len(grid.tasks) * len(grid.each)} runs. The first one:\n{format_estimate(grid.estimate())}")
             return
         grid.open()
     scores = grid.run()

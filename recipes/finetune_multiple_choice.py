@@ -8,11 +8,12 @@ prompt, one new vector scores the rows, and the loss is on the softmax over the 
     python recipes/finetune_multiple_choice.py --train quiz.csv --prompt-column question --choice-columns a b c \\
         --label-column right --init runs/tiny --output runs/quiz
 
---format swag: the published csv (the paper: 3 epochs, 2e-5, batches of 16); dream: the published JSON, with the
-question put before each of its answers. Otherwise --train is .csv, .tsv or .jsonl: --choice-columns names a column for
-each choice (an empty cell is not a choice), or one key of a .jsonl that holds lists; the label is the text of the right
-choice, or its number from 0. Rows that are too long are truncated at the end of the longer of prompt and choice. A
-killed run resumes when the same command is given again. --output receives the same as from finetune_classifier.py.
+--format swag reads the published csv (the paper: 3 epochs, 2e-5, batches of 16), --format dream the published JSON, in
+which the question is put before each of its answers. Otherwise --train is a .csv, .tsv or .jsonl file: --choice-columns
+names a column for each choice (an empty cell is not a choice), or one key of a .jsonl that holds lists; the label is
+the text of the right choice, or its number from 0. Rows that are too long are truncated at the end of the longer of
+prompt and choice. A killed run resumes when the same command is given again. --output has the same files as that of
+finetune_classifier.py.
 """
 
 import argparse
@@ -22,9 +23,11 @@ import flags
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_example_flags(parser, "questions with their right choice")
+    flags.add_example_flags(parser, "questions with the right choice")
     flags.add_choice_flags(parser)
-    parser.add_argument("--label-column", metavar="NAME", default="label", help="the right choice (default: label)")
+    parser.add_argument(
+        "--label-column", metavar="NAME", default="label", help="column of the right choice (default: label)"
+    )
     flags.add_finetuning_flags(parser)
     return parser.parse_args(argv)
 

@@ -6,10 +6,10 @@ The files are in CoNLL columns (word first, tag last or in --tag-column; IOB1, I
 .jsonl with lines like {"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}]}. The tags are
 those of --train. Without --dev a tenth of the documents of --train is held out.
 
-Words are read with as much of their document as fits into a window of --sequence-length tokens (the paper's 92.4 needs
-this): windows overlap, and a word's tag is that of the window in which it has most context. --context sentence reads
-each sentence alone. A killed run resumes when the same command is given again. --output receives the same files as from
-finetune_classifier.py, and predictions.txt (dev, in CoNLL columns: word, tag, predicted tag).
+Words are read with as much of their document as fits into a window of --sequence-length tokens, as for the paper's F1
+of 92.4. Windows overlap, and a word's tag is that of the window in which it has most context. --context sentence reads
+each sentence by itself. A killed run resumes when the same command is given again. --output has the same files as that
+of finetune_classifier.py, and predictions.txt (dev, in CoNLL columns: word, tag, predicted tag).
 """
 
 import argparse
@@ -22,8 +22,14 @@ def parse_arguments(argv):
     flags.add_example_flags(parser, "tagged words")
     flags.add_flags(parser, "tag-column", "scheme", "train-sentences")
     add = parser.add_argument
-    add("--context", choices=("document", "sentence"), default="document", help="read together (default: document)")
-    add("--doc-stride", metavar="N", type=flags.positive_int, help="between windows (default, and most: half a window)")
+    add(
+        "--context",
+        choices=("document", "sentence"),
+        default="document",
+        help="what is read together (default: document)",
+    )
+    stride = "tokens between the starts of two windows, at most half a window (default: half a window)"
+    add("--doc-stride", metavar="N", type=flags.positive_int, help=stride)
     flags.add_finetuning_flags(parser)
     return parser.parse_args(argv)
 

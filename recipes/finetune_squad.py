@@ -5,13 +5,14 @@ vector are the only new weights; long texts are split into overlapping windows.
     python recipes/finetune_squad.py --data squad --version 2.0 --init runs/tiny --output runs/squad2
     python recipes/finetune_squad.py --train questions.csv --init runs/squad2 --output runs/questions
 
---data has train-v1.1.json and dev-v1.1.json (or 2.0) as downloaded. Your own files: the same JSON, or a .csv, .tsv or
-.jsonl with the columns question, context, answer (empty: no answer) and, if known, answer_start. If some questions have
-no answer (2.0), the threshold for "no answer" is chosen on dev, stored with the model and applied by predict.py. --init
-may be the output of another such run: first TriviaQA (convert_triviaqa.py), then SQuAD. The paper's settings are the
-defaults: for 1.1 3 epochs and batches of 32, for 2.0 2 epochs and batches of 48. As in the original, an epoch has as
-many windows as there are questions. A killed run resumes when the same command is given again. --output receives the
-same files as from finetune_classifier.py, and predictions.json, nbest.json and null_odds.json.
+--data has train-v1.1.json and dev-v1.1.json (or 2.0) as downloaded. Your own files are the same JSON, or a .csv, .tsv
+or .jsonl with the columns question, context, answer (empty: no answer) and, if known, answer_start. If some questions
+have no answer (2.0), the threshold for "no answer" is chosen on dev, stored with the model and applied by predict.py.
+--init may be the output of another run of this recipe: for instance first TriviaQA (convert_triviaqa.py), then SQuAD.
+The defaults are the paper's settings: 3 epochs and batches of 32 for 1.1, 2 epochs and batches of 48 for 2.0. As in the
+original, an epoch has as many windows as there are questions. A killed run resumes when the same command is given
+again. --output has the same files as that of finetune_classifier.py, and predictions.json, nbest.json and
+null_odds.json.
 """
 
 import argparse
@@ -25,23 +26,24 @@ BATCH_SIZES = {"1.1": 32, "2.0": 48}
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--data", metavar="DIR", type=flags.directory, help="SQuAD's files, train-v….json and dev-v….json")
-    add("--version", choices=EPOCHS, help="2.0: some questions have no answer (default: as --train has it)")
+    add("--data", metavar="DIR", type=flags.directory, help="directory of SQuAD's train-v….json and dev-v….json")
+    add("--version", choices=EPOCHS, help="2.0: some questions have no answer (default: recognised from --train)")
     train = {"required": False, "help": "questions to train on, instead of --data"}
-    dev, share = {"help": "questions to evaluate on, with --train"}, {"help": "of the contexts, held out without --dev"}
+    dev = {"help": "with --train: questions to evaluate on"}
+    share = {"help": "without --dev: share of the contexts that is held out to evaluate on"}
     flags.add_flags(parser, "train", "dev", "dev-share", train=train, dev=dev, dev_share=share)
     for name, default, about in (
-        ("--doc-stride", 128, "between windows (default: 128 tokens)"),
-        ("--max-query-length", 64, "of a question (default: 64 tokens)"),
-        ("--max-answer-length", 30, "of an answer (default: 30 tokens)"),
-        ("--n-best", 20, "answers to list (default: 20)"),
+        ("--doc-stride", 128, "tokens between the starts of two windows (default: 128)"),
+        ("--max-query-length", 64, "tokens to which a question is truncated (default: 64)"),
+        ("--max-answer-length", 30, "the maximum number of tokens of an answer (default: 30)"),
+        ("--n-best", 20, "number of answers in the n-best list (default: 20)"),
     ):
         add(name, metavar="N", type=flags.positive_int, default=default, help=about)
     flags.add_finetuning_flags(
         parser,
         epochs={"default": None, "help": "passes over the questions (default: 3, for 2.0: 2)"},
-        sequence_length={"default": 384, "help": "tokens of question and window"},
-        batch_size={"default": None, "help": "windows an update, over all replicas (default: 32, for 2.0: 48)"},
+        sequence_length={"default": 384, "help": "tokens of a question with a window of its context"},
+        batch_size={"default": None, "help": "windows per update, over all replicas (default: 32, for 2.0: 48)"},
     )
     args = parser.parse_args(argv)
     if bool(args.data) == bool(args.train) or (args.data and args.dev):

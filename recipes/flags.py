@@ -60,102 +60,113 @@ def _name(help, **others):
 _FLAGS = {
     # What is read
     "corpus": dict(
-        nargs="+", metavar="GLOB", help="text files, compressed or not, tar or zip archives; quote patterns"
+        nargs="+",
+        metavar="GLOB",
+        help="text files, plain or compressed, or tar or zip archives of them; put patterns in quotes",
     ),
-    "records": _path("output of prepare_records.py", directory, "DIR"),
-    "vocab": _path("vocab.txt", dest="vocabulary"),
-    "cased": _switch("do not lower-case or strip accents", "store_false", dest="lowercase"),
+    "records": _path("directory that prepare_records.py wrote", directory, "DIR"),
+    "vocab": _path("the vocabulary, a vocab.txt", dest="vocabulary"),
+    "cased": _switch("do not lower-case the text or strip accents", "store_false", dest="lowercase"),
     "format": _choice(
-        "of the corpus; auto: by the content of each file", "auto", "lines", "prose", "wikiextractor", default="auto"
+        "format of the corpus; auto: detected from the content of each file",
+        "auto",
+        "lines",
+        "prose",
+        "wikiextractor",
+        default="auto",
     ),
-    "language": dict(default="en", help="of the corpus, for finding sentences in prose"),
-    "held-out": _number("of the corpus' documents, for evaluation only", rate, "SHARE", default=0.01),
+    "language": dict(default="en", help="language of the corpus, for splitting prose into sentences"),
+    "held-out": _number("share of the corpus' documents that is used for evaluation only", rate, "SHARE", default=0.01),
     "train": _path("examples to train on", required=True),
-    "dev": _path("others, to evaluate on"),
-    "dev-share": _number("of --train, held out without --dev", rate, "X", default=0.1),
-    "train-sentences": _number("train on the first N only"),
-    "tag-column": _number("of the tag, from 0 or from the end", int, default=-1),
-    "scheme": _choice("of the tags (default: recognised)", "iob1", "iob2", "bioes", "bilou"),
-    "prompt-column": _name("what choices belong to", default="prompt"),
+    "dev": _path("examples to evaluate on"),
+    "dev-share": _number("without --dev: share of --train that is held out to evaluate on", rate, "X", default=0.1),
+    "train-sentences": _number("train on the first N sentences only"),
+    "tag-column": _number("number of the tag's column, from 0, or negative: from the end", int, default=-1),
+    "scheme": _choice("tagging scheme (default: recognised from the tags)", "iob1", "iob2", "bioes", "bilou"),
+    "prompt-column": _name("column of the prompt", default="prompt"),
     # Models
     "init": dict(
         metavar="SOURCE",
         type=source,
-        help="model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging Face or "
-        "KerasHub, or a name on the hub, such as google-bert/bert-base-uncased; RUN@STEP: a checkpoint of a run",
+        help="the model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging Face "
+        "or KerasHub, or a name on the hub, such as google-bert/bert-base-uncased; RUN@STEP is a checkpoint of a run",
     ),
-    "model": dict(metavar="SOURCE", type=source, required=True, help="as --init of other recipes"),
-    "size": _choice("of new weights (default: tiny)", "tiny", "mini", "small", "medium", "base", "large"),
-    "dropout": _number("instead of the model's dropout rates", rate, "X"),
-    "sequence-length": _number("tokens of a packed text or pair; longer ones are truncated", default=128),
-    "top-k": _number("tokens for a [MASK] (default: the model's)"),
+    "model": dict(
+        metavar="SOURCE", type=source, required=True, help="the model: a path or name as for --init of other recipes"
+    ),
+    "size": _choice("size of a new model (default: tiny)", "tiny", "mini", "small", "medium", "base", "large"),
+    "dropout": _number("dropout rate (default: the model's own, 0.1 for a new one)", rate, "X"),
+    "sequence-length": _number("tokens of a row; longer texts and pairs are truncated", default=128),
+    "top-k": _number("number of tokens to propose for each [MASK] (default: as stored with the model)"),
     "window-pooling": _choice(
-        "of long texts of a classifier or regressor: pool the answers to their windows, or truncate them: off "
-        "(default: the model's)",
+        "for classifiers and regressors: how to pool the answers to the windows of a long text; off truncates the text "
+        "(default: as stored with the model)",
         *("mean", "max", "off"),
     ),
     "null-threshold": _number(
-        'of questions: by how much "no answer" must beat the best answer; off: each is answered (default: the '
-        "model's)",
+        'for questions: by how much the score of "no answer" must exceed that of the best span; off: always '
+        "answer (default: as stored with the model)",
         number_or_off,
         "X",
     ),
     # The examples of a pre-training
-    "max-predictions": _number("most masks of a sequence (default: 20 at length 128, 80 at 512)"),
-    "whole-word": _switch("mask whole words (Google's release of May 2019)"),
-    "no-next-sentence": _switch('the "No NSP" ablation of section 5.1', "store_false", dest="next_sentence"),
+    "max-predictions": _number("the maximum number of masks in a row (default: 20 at length 128, 80 at 512)"),
+    "whole-word": _switch("mask all pieces of a word together (Google's release of May 2019)"),
+    "no-next-sentence": _switch(
+        'no next sentence prediction: the "No NSP" ablation of section 5.1', "store_false", dest="next_sentence"
+    ),
     "packed": _switch(
-        "several short pairs in a row, or never (default: where it leaves out a twentieth of the rows)",
+        "let several short pairs share a row, or never (default: if rows then hold at least 1.05 times as much text)",
         argparse.BooleanOptionalAction,
     ),
-    "evaluation-batches": _number("of held-out text, to evaluate on", default=50),
+    "evaluation-batches": _number("number of batches made from the held-out documents", default=50),
     # The training
     "epochs": _number("passes over the training examples", positive_float),
-    "steps": _number("weight updates, instead of --epochs"),
-    "batch-size": _number("examples an update, over all replicas", default=32),
-    "accumulate": _number("compute an update in N parts on every replica, for less memory", default=1),
-    "learning-rate": _number("the peak, reached at the end of the warm-up", positive_float, "X"),
-    "warmup-steps": _number("of rising learning rate (default: a tenth of --steps, at most 10,000)"),
-    "layer-decay": _number("factor of the learning rate from a layer to the next lower", positive_float, "X"),
-    "seed": _number("decides new weights, dropout and the order of the examples", int, default=0),
-    "evaluate-every": _number("steps, or epoch", epoch_or_int, default="epoch"),
-    "patience": _number("stop after N evaluations without a better one"),
-    "keep": _choice("the weights that scored best on dev, or the last", "best", "last", default="best"),
-    "bias-correction": _switch("Adam as published; BERT was trained without its correction"),
-    "group-by-length": _switch("batches of texts of like length: faster, less random"),
-    "bilstm": _switch("a new BiLSTM under the head: section 5.1, for a left-to-right model"),
-    "random-weights": _switch("only architecture and vocabulary of --init"),
+    "steps": _number("number of weight updates, instead of --epochs"),
+    "batch-size": _number("examples per update, over all replicas", default=32),
+    "accumulate": _number("compute each update in N parts on every replica, to save memory", default=1),
+    "learning-rate": _number("peak learning rate, at the end of the warm-up", positive_float, "X"),
+    "warmup-steps": _number("steps of rising learning rate (default: a tenth of --steps, at most 10,000)"),
+    "layer-decay": _number("ratio of a layer's learning rate to that of the layer above it", positive_float, "X"),
+    "seed": _number("determines new weights, dropout and the order of the examples", int, default=0),
+    "evaluate-every": _number("steps between evaluations, or epoch", epoch_or_int, default="epoch"),
+    "patience": _number("stop after N evaluations without improvement"),
+    "keep": _choice("which weights to keep: those that score best on dev, or the last", "best", "last", default="best"),
+    "bias-correction": _switch("use Adam's bias correction, which BERT's optimizer lacks"),
+    "group-by-length": _switch("put texts of similar length into one batch: faster, but batches are less random"),
+    "bilstm": _switch("put a new BiLSTM under the head, as section 5.1 does for a left-to-right model"),
+    "random-weights": _switch("take only the architecture and vocabulary of --init"),
     # The machine
     "strategy": _choice(
-        "how the devices of this machine share the work",
+        "how to divide the work among devices, or (multiworker) among machines",
         *("auto", "one", "mirrored", "multiworker", "tpu"),
         default="auto",
     ),
-    "logical-cpus": _number("split the CPU into N devices, to try out --strategy mirrored without GPUs"),
+    "logical-cpus": _number("split the CPU into N devices, to try --strategy mirrored without GPUs"),
     "precision": _choice(
-        "of the arithmetic; weights are float32 always",
+        "precision of the computation; weights are always float32",
         *("auto", "float32", "mixed_bfloat16", "mixed_float16"),
         default="auto",
     ),
-    "xla": _choice("compile the step; auto: on one GPU, and on JAX", "auto", "on", "off", default="auto"),
+    "xla": _choice("whether XLA compiles the step; auto: on one GPU, and on JAX", "auto", "on", "off", default="auto"),
     # What is written
     "output": _path(
-        "where everything goes; an unfinished run of the same settings there is resumed",
+        "directory for all results; an unfinished run with the same settings in it is resumed",
         pathlib.Path,
         "DIR",
         required=True,
     ),
-    "log-dir": _path("TensorBoard logs; default: logs/ in the output", pathlib.Path, "DIR"),
-    "log-every": _number("(default: the divisor of --checkpoint-every that is nearest to 100)", metavar="STEPS"),
+    "log-dir": _path("directory of the TensorBoard logs (default: logs/ in --output)", pathlib.Path, "DIR"),
+    "log-every": _number(
+        "steps between log lines (default: the divisor of --checkpoint-every nearest to 100)", metavar="STEPS"
+    ),
     "checkpoint-every": _number(
-        "interval of the checkpoints from which a killed run resumes", metavar="STEPS", default=200
+        "steps between checkpoints, from which a killed run resumes", metavar="STEPS", default=200
     ),
-    "profile": _number(
-        "record where the time of these steps goes, as 20:25, for TensorBoard", steps_to_profile, "STEPS"
-    ),
+    "profile": _number("profile these steps, such as 20:25, for TensorBoard", steps_to_profile, "STEPS"),
     "json": _switch("print the metrics as one JSON object on the last line"),
-    "overwrite": _switch("delete what another run left in --output"),
-    "dry-run": _switch("say how large the training would be, and train nothing"),
+    "overwrite": _switch("delete the results of another run in --output"),
+    "dry-run": _switch("estimate steps, memory and time, and train nothing"),
 }
 MACHINE = ("strategy", "logical-cpus", "precision")
 
@@ -245,9 +256,14 @@ def add_example_flags(parser: argparse.ArgumentParser, what: str) -> None:
 def add_choice_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say how multiple-choice questions are read; their label column is the recipe's own."""
     add = parser.add_argument
-    add("--format", choices=("swag", "dream", "table"), default="table", help="of multiple choice (default: table)")
+    add(
+        "--format",
+        choices=("swag", "dream", "table"),
+        default="table",
+        help="format of multiple-choice files (default: table)",
+    )
     add_flags(parser, "prompt-column")
-    about = "a column for each choice, or a .jsonl's key of lists (default: choices)"
+    about = "a column for each choice, or the key of a .jsonl that holds lists (default: choices)"
     add("--choice-columns", metavar="NAME", nargs="+", default=["choices"], help=about)
 
 
@@ -259,9 +275,9 @@ def stored_options(arguments: argparse.Namespace) -> dict:
 
 def parse_with_beam_flags(parser: argparse.ArgumentParser, argv=None) -> argparse.Namespace:
     """Adds --runner and --shared, and parses; what follows ``--`` becomes ``beam_flags``, a list of strings."""
-    runner = "an Apache Beam runner, such as DirectRunner; its flags follow -- (default: this process alone)"
+    runner = "run on this Apache Beam runner, such as DirectRunner, whose flags follow -- (default: in this process)"
     parser.add_argument("--runner", metavar="NAME", help=runner)
-    shared = "with --runner, a directory that all workers see (default: one beside or within --output)"
+    shared = "with --runner: a directory that all workers see (default: one in or next to --output)"
     parser.add_argument("--shared", metavar="DIR", type=pathlib.Path, help=shared)
     argv = list(sys.argv[1:] if argv is None else argv)
     end = argv.index("--") if "--" in argv else len(argv)

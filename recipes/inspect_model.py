@@ -1,17 +1,17 @@
-"""Look into a model: attention, head statistics, layer probes, embeddings, and which tokens decided an answer.
+"""Look inside a model: attention, head statistics, layer probes, embeddings, and which tokens decided an answer.
 
     python recipes/inspect_model.py --model runs/tiny --log-dir runs/tiny/logs --text "The capital of [MASK] is Paris."
     python recipes/inspect_model.py --model runs/squad --output runs/squad/inspection --text "Who came?" "Ada came."
     python recipes/inspect_model.py --model runs/ner --compare runs/tiny --output runs/ner/inspection --data eng.train \
         --dev eng.testa --columns pos=1 tags=-1
 
---text: a text, or two of them (a question and its context; a pair), as often as you like. --log-dir: TensorBoard's
-directory, which gets the run "inspection" with the projector. --output: report.html, figures.json and pictures/.
---data: labelled words or texts for linear probes of each layer: a table with the columns --text-column and
---label-column, or words in columns as in CoNLL's files, of which --columns names those with labels: tags are entities,
-heads syntactic heads, any other name is a property. --dev: others, to score the probes on; without it, a fifth of
---data. --compare: another model, such as the one before fine-tuning: how similar the layers are. --corpus or --records:
-the projector gets their most frequent tokens, with the frequencies.
+--text takes a text, or two (a question and its context, or a pair), and can be repeated. --log-dir is a TensorBoard
+directory, to which the run "inspection" is added, with the projector. --output receives report.html, figures.json and
+pictures/. --data has labelled words or texts for linear probes of each layer: either a table with the columns
+--text-column and --label-column, or words in columns as in CoNLL's files. --columns names the columns with labels:
+tags are entities, heads are syntactic heads, and any other name is a property of words. The probes are scored on --dev,
+or without it on a fifth of --data. --compare names another model, such as the one before fine-tuning, and shows how
+similar the layers are. With --corpus or --records, the projector shows their most frequent tokens.
 """
 
 import argparse
@@ -22,27 +22,39 @@ from flags import add_flags, command, file, named_column, plain_errors, positive
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add, named = parser.add_argument, {"metavar": "NAME=N", "type": named_column, "nargs": "+"}
-    add_flags(parser, "model", model={"help": "any model"})
-    add("--text", metavar="TEXT", nargs="+", action="append", help="a text, or two of them (default: two sentences)")
-    add("--data", metavar="FILE", type=file, help="labelled words or texts, for probes")
-    add("--dev", metavar="FILE", type=file, help="others, to score the probes on")
-    add("--columns", **named, default=[("tags", -1)], help="of labels, from 0 or the end (default: tags=-1)")
-    add("--text-column", metavar="NAME", default="text", help="of a table (default: text)")
-    add("--label-column", metavar="NAME", default="label", help="of a table (default: label)")
-    add("--max-words", metavar="N", type=positive_int, default=5000, help="words or texts of a file (default: 5000)")
-    add("--compare", metavar="SOURCE", type=source, help="another model")
+    add_flags(parser, "model", model={"help": "the model to inspect, of any task"})
+    add("--text", metavar="TEXT", nargs="+", action="append", help="a text, or two (default: two sentences)")
+    add("--data", metavar="FILE", type=file, help="labelled words or texts to train probes on")
+    add("--dev", metavar="FILE", type=file, help="labelled words or texts to score probes on")
+    columns = "names and numbers of the columns of labels, from 0 or from the end (default: tags=-1)"
+    add("--columns", **named, default=[("tags", -1)], help=columns)
+    add("--text-column", metavar="NAME", default="text", help="column of the text in a table (default: text)")
+    add("--label-column", metavar="NAME", default="label", help="column of the label in a table (default: label)")
+    most = "the maximum number of words or texts to read from a file (default: 5000)"
+    add("--max-words", metavar="N", type=positive_int, default=5000, help=most)
+    add("--compare", metavar="SOURCE", type=source, help="another model, whose layers are compared")
     counted = parser.add_mutually_exclusive_group()
-    tokens = {"corpus": {"help": "text files whose tokens are counted"}, "records": {"help": "records, instead"}}
+    tokens = {
+        "corpus": {"help": "text files whose tokens are counted"},
+        "records": {"help": "records whose tokens are counted"},
+    }
     add_flags(counted, *tokens, **tokens)
-    output = {"required": False, "help": "where report, figures and pictures go"}
-    replace, logs = {"help": "replace an inspection in --output"}, {"help": "TensorBoard's directory"}
+    output = {"required": False, "help": "directory for the report, figures and pictures"}
+    replace, logs = {"help": "replace an inspection in --output"}, {"help": "directory of TensorBoard logs"}
     names = ("log-dir", "output", "sequence-length", "seed", "precision", "overwrite")
-    add_flags(parser, *names, output=output, overwrite=replace, log_dir=logs, seed={"help": "of the control tasks"})
+    add_flags(
+        parser,
+        *names,
+        output=output,
+        overwrite=replace,
+        log_dir=logs,
+        seed={"help": "determines the labels of the control tasks"},
+    )
     args = parser.parse_args(argv)
     if not (args.log_dir or args.output):
         parser.error("give --log-dir, --output or both")
     if any(len(text) > 2 for text in args.text or ()):
-        parser.error("--text takes one text or two; give --text again for another")
+        parser.error("--text takes one text or two; repeat --text to inspect another one")
     return args
 
 
@@ -71,7 +83,7 @@ def main(argv=None):
     if args.output:
         print(f"Wrote {args.output / 'report.html'}.")
     if args.log_dir:
-        print(f"Look at it: tensorboard --logdir {args.log_dir}")
+        print(f"To view it, run: tensorboard --logdir {args.log_dir}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Answer every text of a file with a trained model.
+"""Run a trained model on every text of a file.
 
     python recipes/predict.py --model runs/reviews --input texts.csv --text-column review --output answers.jsonl
     python recipes/predict.py --model runs/pretrained --input sentences.txt --output answers.jsonl
@@ -7,13 +7,12 @@
 A classifier returns label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK], an
 encoder an embedding, multiple choice the number of the best choice, a tagger the entities (or all words:
 --tagging-output tags), a span extractor the answer, its position in the context, and the n best answers.
---input: .csv, .tsv or .jsonl, read by columns; for questions also SQuAD's .json; any other file is read line by line
-(for pairs: two texts separated by a tab; for questions: question, tab, context).
---output: .jsonl, or .csv if an answer fits into a row of a table. It appears when it is complete; the same command
-resumes a killed run. The .metrics.json file beside it has the settings, the number of texts and the time.
---model may also be a SavedModel of export.py, which answers with the settings it was exported with. With --runner the
-texts are answered by Apache Beam on several processes or machines, with the same result; what follows -- are Beam's own
-flags: docs/beam.md.
+--input: a .csv, .tsv or .jsonl file is read by columns; a SQuAD .json file has questions; any other file is read line
+by line (for pairs: two texts separated by a tab; for questions: question, tab, context).
+--output: .jsonl, or .csv if an answer fits into a row of a table. The file appears when it is complete; the same
+command resumes a killed run. The .metrics.json file next to it has the settings, the number of texts and the time.
+--model may also be a SavedModel written by export.py; then the settings are those of the export. With --runner, Apache
+Beam runs several processes or machines, with the same result; what follows -- are Beam's own flags (docs/beam.md).
 
     python recipes/predict.py --model saved_models/reviews/1 --input texts.csv --output answers.jsonl \
         --runner DirectRunner -- --direct_num_workers=4 --direct_running_mode=multi_processing
@@ -30,33 +29,35 @@ COLUMNS = ("text", "text_pair", "question", "context", "prompt")
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add, model = parser.add_argument, {"help": "as --init of other recipes, or a SavedModel"}
+    add, model = parser.add_argument, {"help": "the model: as for --init of other recipes, or a SavedModel"}
     flags.add_flags(parser, "model", model=model)
-    add("--input", metavar="FILE", type=flags.file, required=True, help="the texts")
+    add("--input", metavar="FILE", type=flags.file, required=True, help="file with the texts")
     for name in COLUMNS:
         flag, about = f"--{name.replace('_', '-')}-column", f"column of the {name} (default: {name})"
         add(flag, metavar="NAME", default=name, help=about)
-    add("--choice-columns", metavar="NAME", nargs="+", help="one a choice (default: choices)")
-    add("--format", choices=("swag", "dream", "table"), help="of multiple choice (default: table)")
+    add("--choice-columns", metavar="NAME", nargs="+", help="a column for each choice (default: choices)")
+    add("--format", choices=("swag", "dream", "table"), help="format of multiple-choice files (default: table)")
     add("--keep", metavar="NAME", nargs="+", default=[], help="columns to copy to the output")
-    add("--tagging-output", choices=("tags", "entities"), help="of a tagger (default: entities)")
+    add("--tagging-output", choices=("tags", "entities"), help="what a tagger returns (default: entities)")
     names = ("sequence-length", "top-k", "window-pooling", "null-threshold", "output", "batch-size", "precision")
-    about = {"output": {"metavar": "FILE", "help": "where the answers go"}, "batch_size": {"help": "texts at a time"}}
-    about["sequence_length"] = {"default": None, "help": "tokens (default: the model's)"}
+    about = {"output": {"metavar": "FILE", "help": "where the answers go"}, "batch_size": {"help": "texts per batch"}}
+    about["sequence_length"] = {"default": None, "help": "tokens of a row (default: the model's)"}
     flags.add_flags(parser, *names, "overwrite", **about)
     args = flags.parse_with_beam_flags(parser, argv)
     args.metrics = args.output.with_suffix(".metrics.json")
     if args.output.suffix.lower() not in (".jsonl", ".csv"):
         parser.error(f"--output must end in .jsonl or .csv. Received: {args.output}")
     if existing := [path for path in (args.output, args.metrics) if path.exists() and not args.overwrite]:
-        parser.error(f"{existing[0]} exists; --overwrite replaces it")
+        parser.error(f"{existing[0]} already exists; --overwrite replaces it")
     if args.keep and args.input.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
         parser.error("--keep needs an input with columns")
     return args
 
 
 def show(done, total, speed):
-    print(f"{done:,} of {total:,} texts, {speed:,.0f} a second, {(total - done) / speed:,.0f} s left", file=sys.stderr)
+    print(
+        f"{done:,} of {total:,} texts, {speed:,.0f} per second, {(total - done) / speed:,.0f} s left", file=sys.stderr
+    )
 
 
 def main(argv=None):

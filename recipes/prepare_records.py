@@ -4,10 +4,10 @@
     python recipes/pretrain.py --records records --size base ...
 
 --output receives shards of token ids with their indexes, vocab.txt, manifest.json, and metrics.json with counts and
-statistics of the pre-training examples that they will give. Documents of the whole corpus are shuffled over the shards;
---held-out of them are set aside for evaluation. A killed run resumes when the same command is given again. Formats of
-corpora: docs/data.md. With --runner the files are tokenised by Apache Beam on several processes or machines, into the
-same records; what follows -- are Beam's own flags: docs/beam.md.
+statistics of the resulting pre-training examples. The documents are shuffled within groups of --shuffle-shards shards;
+the share --held-out of them is set aside for evaluation. A killed run resumes when the same command is given again.
+docs/data.md describes the formats of corpora. With --runner, Apache Beam tokenises the files on several processes or
+machines and writes the same records; what follows -- are Beam's own flags (docs/beam.md).
 
     python recipes/prepare_records.py --corpus 'wiki/*.gz' --vocab vocab.txt --output records --runner DirectRunner \
         -- --direct_num_workers=4 --direct_running_mode=multi_processing
@@ -25,11 +25,18 @@ def parse_arguments(argv):
     add_flags(
         parser, "corpus", "vocab", "cased", "output", "format", "language", "held-out", corpus=needed, vocab=needed
     )
-    shard_tokens = "about how large a shard is (default: 1,048,576 tokens)"
+    shard_tokens = "approximate number of tokens of a shard (default: 1,048,576)"
     add("--shard-tokens", type=positive_int, default=1 << 20, metavar="N", help=shard_tokens)
-    shuffle_shards = "shards over which documents are mixed, in memory (default: 16)"
+    shuffle_shards = "number of shards whose documents are shuffled together, in memory (default: 16)"
     add("--shuffle-shards", type=positive_int, default=16, metavar="N", help=shuffle_shards)
-    add_flags(parser, "sequence-length", "seed", "json", "overwrite", sequence_length={"help": "of the report"})
+    add_flags(
+        parser,
+        "sequence-length",
+        "seed",
+        "json",
+        "overwrite",
+        sequence_length={"help": "sequence length of the report"},
+    )
     return parse_with_beam_flags(parser, argv)
 
 
@@ -43,7 +50,7 @@ def main(argv=None):
         metrics = prepare_records(**arguments)
     counts = {name: count for name, count in metrics.items() if name != "pipeline"}
     print("\n" + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()))
-    print(f"Pre-training at sequence length {arguments['sequence_length']} will see:")
+    print(f"Pre-training examples at sequence length {arguments['sequence_length']}:")
     print(format_report(metrics["pipeline"]))
     if metrics["held_out_shards"]:
         options = "--size tiny --steps 10000 --learning-rate 1e-3 --output runs/tiny"

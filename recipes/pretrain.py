@@ -4,10 +4,10 @@
     python recipes/pretrain.py --corpus 'corpus/*.txt' --vocab vocab.txt --steps 10000 --learning-rate 1e-3 \\
         --output runs/tiny
 
-or, reading text that was tokenised once (recipes/prepare_records.py), --records DIR instead of --corpus and --vocab.
-The paper's own run is --size base --settings paper --steps 1000000; for hours on one machine take --settings
+Instead of --corpus and --vocab, --records DIR reads text that was tokenised once (recipes/prepare_records.py).
+The paper's own run is --size base --settings paper --steps 1000000; for a few hours on one machine use --settings
 small-budget --hours 2 (docs/pretraining.md). A killed run resumes from its last checkpoint when the same command is
-given again, with the same inputs. --output receives model/ (a kbert directory: what --init takes),
+given again, with the same inputs. In --output there are model/ (a kbert directory, which --init takes),
 metrics.json, settings.json, inputs.json (sizes and hashes), history.jsonl, logs/ (TensorBoard) and, until the run is
 finished, checkpoints/. --dry-run estimates steps, memory and time, and trains nothing.
 """
@@ -21,63 +21,64 @@ from flags import MACHINE, add_flags, command, plain_errors, positive_float, pos
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
-    add_flags(source, "corpus", "records", corpus={"help": "text files, compressed or not; see docs/data.md"})
-    vocabulary = {"help": "vocab.txt; --init and --records have their own"}
-    cased = {"help": "with --vocab: do not lower-case or strip accents"}
+    add_flags(source, "corpus", "records", corpus={"help": "text files; docs/data.md describes the formats"})
+    vocabulary = {"help": "the vocabulary, a vocab.txt; --init and --records have their own"}
+    cased = {"help": "with --vocab: do not lower-case the text or strip accents"}
     add_flags(parser, "vocab", "cased", "size", "init", "output", vocab=vocabulary, cased=cased)
     add, share_of = parser.add_argument, {"type": share, "metavar": "X"}
-    settings = "defaults for the flags that are not given; see docs/pretraining.md"
+    settings = "a set of defaults for the flags that are not given; see docs/pretraining.md"
     add("--settings", choices=("paper", "small-budget"), help=settings)
     long = parser.add_mutually_exclusive_group(required=True)
-    add_flags(long, "steps", steps={"help": "weight updates"})
-    hours = "instead of --steps: train that long; warm-up, decay and phases are shares of the time"
+    add_flags(long, "steps", steps={"help": "number of weight updates"})
+    hours = "instead of --steps: hours to train; warm-up, decay and phases are shares of this time"
     long.add_argument("--hours", type=positive_float, metavar="X", help=hours)
-    phases = """instead of --sequence-length: parts of the run, as 128:0.9 512:0.1 (the paper's), with :BATCH_SIZE and
-        :MAX_PREDICTIONS after it if they differ"""
+    phases = """instead of --sequence-length: lengths and their shares of the run, such as the paper's 128:0.9 512:0.1;
+        :BATCH_SIZE:MAX_PREDICTIONS may follow"""
     add("--phases", nargs="+", metavar="LENGTH:SHARE", help=phases)
-    length = {"default": None, "help": "tokens of a pair (default: 128)"}
-    size = {"default": None, "help": "pairs an update, over all replicas (default: 32)"}
+    length = {"default": None, "help": "tokens of a row (default: 128)"}
+    size = {"default": None, "help": "rows per update, over all replicas (default: 32)"}
     add_flags(parser, "sequence-length", "batch-size", sequence_length=length, batch_size=size)
-    ramp = "begin with batches of SIZE and double them up to --batch-size within this share of the run, as 8:0.3"
+    ramp = "start with batches of SIZE and double them up to --batch-size within SHARE of the run, such as 8:0.3"
     add("--batch-size-ramp", metavar="SIZE:SHARE", help=ramp)
-    execution = "of Keras: steps between two looks of Python; logs are the same (default: 1)"
+    execution = "number of steps that Keras runs in one call; the logs stay the same (default: 1)"
     add("--steps-per-execution", type=positive_int, default=1, metavar="N", help=execution)
-    rematerialize = "compute activations again for the gradient instead of keeping them: less memory, more time"
+    rematerialize = "recompute activations for the gradient instead of storing them: less memory, more time"
     add("--rematerialize", action="store_true", help=rematerialize)
-    optimizer = "lamb for batches of thousands (default: adamw)"
+    optimizer = "lamb is for batches of thousands (default: adamw)"
     add("--optimizer", choices=("adamw", "lamb"), default="adamw", help=optimizer)
     peak, correction = (
-        {"help": "the peak, after the warm-up (default: 1e-4)"},
+        {"help": "peak learning rate, after the warm-up (default: 1e-4)"},
         {"action": argparse.BooleanOptionalAction},
     )
     names = ("accumulate", "learning-rate", "warmup-steps", "bias-correction", "layer-decay", "seed")
     add_flags(parser, *names, learning_rate=peak, bias_correction=correction)
-    warmup = "instead of --warmup-steps: of --steps or --hours (default: a tenth of --hours)"
+    warmup = "instead of --warmup-steps: share of --steps or --hours (default: a tenth of --hours)"
     add("--warmup-share", type=rate, metavar="X", help=warmup)
-    schedule = """of the learning rate after the warm-up: linear to 0, as the paper; constant: the same command with
-        more --steps (and the same --warmup-steps) extends a run, which keeps its last checkpoint (default: linear)"""
+    schedule = """learning rate after the warm-up: linear decay to 0 as in the paper, or constant: then the same command
+        with more --steps and the same --warmup-steps extends the run (default: linear)"""
     add("--schedule", choices=("linear", "constant"), default="linear", help=schedule)
     add_flags(parser, "max-predictions", "whole-word")
-    add("--mask-rate", type=rate, metavar="X", help="of all tokens, predicted (default: 0.15)")
-    add("--mask-token-rate", help="of the predicted tokens, become [MASK] (default: 0.8)", **share_of)
-    add("--keep-rate", help="of these, stay as they are (default: 0.1)", **share_of)
-    add("--random-token-rate", help="of these, become random tokens (default: 0.1)", **share_of)
+    add("--mask-rate", type=rate, metavar="X", help="share of all tokens to predict (default: 0.15)")
+    add("--mask-token-rate", help="share of the predicted tokens that become [MASK] (default: 0.8)", **share_of)
+    add("--keep-rate", help="share of the predicted tokens that stay as they are (default: 0.1)", **share_of)
+    add("--random-token-rate", help="share of the predicted tokens that become random (default: 0.1)", **share_of)
     add("--span-length", type=positive_int, metavar="N", help="mask spans of N tokens as a whole")
-    dupe_factor = "the same pairs and masks again after N epochs, as the original's files after 10 (default: never)"
+    dupe_factor = "repeat pairs and masks after N epochs; the original repeats them after 10 (default: never)"
     add("--dupe-factor", type=positive_int, metavar="N", help=dupe_factor)
-    add("--random-next-rate", help="of pairs with a random second segment (default: 0.5)", **share_of)
-    positions = "of new weights (default: learned; sinusoidal: as in the Transformer)"
+    add("--random-next-rate", help="share of pairs with a random second segment (default: 0.5)", **share_of)
+    positions = "positions of a new model: learned, or sinusoidal as in the Transformer (default: learned)"
     add("--position-embedding", choices=("learned", "sinusoidal"), help=positions)
-    starts = "of learned positions (default: normal; sinusoidal: they start as the Transformer's)"
+    starts = "learned positions of a new model: normal, or sinusoidal: start as the Transformer's (default: normal)"
     add("--position-initializer", choices=("normal", "sinusoidal"), help=starts)
-    add("--initializer-stddev", type=positive_float, metavar="X", help="of new weights (default: 0.02)")
-    add("--left-to-right", action="store_true", help='every token predicts the next: the "LTR" of section 5.1')
-    often = {"default": 500, "help": "also evaluates; a multiple of --log-every"}
+    deviation = "standard deviation of new weights (default: 0.02)"
+    add("--initializer-stddev", type=positive_float, metavar="X", help=deviation)
+    add("--left-to-right", action="store_true", help='predict the next token: the "LTR" model of section 5.1')
+    often = {"default": 500, "help": "steps between checkpoints and evaluations; a multiple of --log-every"}
     names = ("no-next-sentence", "dropout", "packed", "held-out", "evaluation-batches", "log-every", "checkpoint-every")
     add_flags(parser, *names, checkpoint_every=often)
-    keep_every = "a multiple of --checkpoint-every: keep its checkpoints; --init RUN@STEP takes one"
-    add("--keep-every", type=positive_int, metavar="STEPS", help=keep_every)
-    service = "HOST:PORT of recipes/serve_data.py, which makes the training batches; with --records"
+    keep_every = "keep the checkpoints of every N steps, a multiple of --checkpoint-every, for --init RUN@STEP"
+    add("--keep-every", type=positive_int, metavar="N", help=keep_every)
+    service = "with --records: HOST:PORT of a recipes/serve_data.py that makes the training batches"
     add("--data-service", metavar="ADDRESS", help=service)
     add_flags(parser, *MACHINE, "xla", "log-dir", "profile", "json", "overwrite", "dry-run")
     return parser.parse_args(argv)

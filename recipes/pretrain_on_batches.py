@@ -1,14 +1,14 @@
-"""Pre-train BERT on batches of write_batches.py, with Keras on JAX and without TensorFlow.
+"""Pre-train BERT on batches written by write_batches.py, with Keras on JAX and without TensorFlow.
 
     python recipes/write_batches.py --records records --steps 10000 --batch-size 256 --output batches
     KERAS_BACKEND=jax python recipes/pretrain_on_batches.py --batches batches --size base --output runs/base
 
-The first command runs where TensorFlow is installed, the second on the machine with the GPUs or TPUs, which needs JAX
-but not TensorFlow (docs/training.md). The steps are those of pretrain.py; all GPUs or TPU cores that JAX finds share a
-batch. A killed run resumes from its last checkpoint when the same command is given again. --output receives model/,
-which all recipes take as --init or --model under KERAS_BACKEND=tensorflow (predict.py, export.py ...), metrics.json,
-settings.json, inputs.json, history.jsonl, logs/ (TensorBoard, where it is installed) and, until the run is finished,
-checkpoints/.
+Run the first command where TensorFlow is installed, and the second on the machine with the GPUs or TPUs, which needs
+JAX but not TensorFlow (docs/training.md). The training steps are those of pretrain.py; all GPUs or TPU cores that JAX
+finds share a batch. A killed run resumes from its last checkpoint when the same command is given again. In --output
+there are model/, which all recipes take as --init or --model under KERAS_BACKEND=tensorflow (predict.py, export.py
+...), metrics.json, settings.json, inputs.json, history.jsonl, logs/ (if TensorBoard is installed) and, until the run is
+finished, checkpoints/.
 """
 
 import argparse
@@ -19,14 +19,19 @@ from flags import MACHINE, add_flags, command, directory, plain_errors
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", metavar="DIR", type=directory, required=True, help="output of write_batches.py")
+    parser.add_argument(
+        "--batches", metavar="DIR", type=directory, required=True, help="directory that write_batches.py wrote"
+    )
     add_flags(
         parser,
         *("size", "init", "output", "steps", "learning-rate", "warmup-steps", "seed", "dropout", "accumulate"),
         *("log-every", "checkpoint-every", *MACHINE, "xla", "log-dir", "profile", "json", "overwrite"),
-        steps={"help": "weight updates (default: one for each batch)"},
+        steps={"help": "number of weight updates (default: one for each batch)"},
         learning_rate={"default": 1e-4},
-        checkpoint_every={"default": 500, "help": "also evaluates; a multiple of --log-every"},
+        checkpoint_every={
+            "default": 500,
+            "help": "steps between checkpoints and evaluations; a multiple of --log-every",
+        },
     )
     return parser.parse_args(argv)
 
@@ -39,7 +44,7 @@ def main(argv=None):
 
         print(describe_batches(batches))
         run = pretrain_on_batches(batches, **arguments)
-    print(f"\nheld-out: loss {run.metrics['loss']:.3f}, masked tokens right {run.metrics['mlm_accuracy']:.1%}")
+    print(f"\nheld-out: loss {run.metrics['loss']:.3f}, accuracy on masked tokens {run.metrics['mlm_accuracy']:.1%}")
     print(f"{run.metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
     if as_json:
         print(json.dumps(run.metrics))

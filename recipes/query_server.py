@@ -6,11 +6,11 @@
     python recipes/query_server.py --prompt "She opened the door and" --choice "went in." --choice "sang." --model swag
     python recipes/query_server.py --input rows.jsonl --model reviews --batch-size 32 --url grpc://localhost:8500
 
---input: a file with a JSON object per line, whose keys are the columns of the signature (text; text and text_pair;
-question and context; prompt and choices). Answers are printed as one JSON object per row, on standard output, without
-the padding of the server's lists; the curl line goes to standard error. The signatures classify and regress are sent
-tf.Examples, as TensorFlow Serving requires. A server that cannot be reached is tried again a few times; errors are one
-line, with exit status 1.
+--input is a file with a JSON object per line, whose keys are the columns of the signature (text; text and text_pair;
+question and context; prompt and choices). Answers are printed on standard output as one JSON object per row, without
+the padding of the server's lists; the curl command is printed on standard error. The signatures classify and regress
+are sent tf.Examples, as TensorFlow Serving requires. If the server cannot be reached, the request is repeated a few
+times; an error is printed as one line, and the exit status is 1.
 """
 
 import argparse
@@ -27,32 +27,32 @@ def parse_arguments(argv):
     add("texts", metavar="TEXT", nargs="*", help="single texts")
     add("--pair", metavar=("A", "B"), nargs=2, help="a pair of texts")
     add("--question", metavar="Q", help="a question; its context is in --context-file")
-    add("--context-file", metavar="FILE", type=existing_file, help="a text file that holds the answer")
-    add("--prompt", metavar="P", help="a prompt, to be continued by one of the choices")
-    add("--choice", metavar="C", action="append", default=[], help="a choice; given several times")
-    add("--input", metavar="FILE", type=existing_file, help="a file with a JSON object a line")
+    add("--context-file", metavar="FILE", type=existing_file, help="a text file with the context of the question")
+    add("--prompt", metavar="P", help="a prompt, for which one of the choices is chosen")
+    add("--choice", metavar="C", action="append", default=[], help="a choice; repeat it for each choice")
+    add("--input", metavar="FILE", type=existing_file, help="a file with one JSON object per line")
     url = "http://localhost:8501"
     help = f"http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: {url})"
     add("--url", default=url, help=help)
-    help = "PEM file of the certificates that sign the server's (default: public authorities)"
+    help = "PEM file of the certificate authorities to trust (default: the public ones)"
     add("--root-certificates", metavar="FILE", type=existing_file, help=help)
     files, help = ("CERTIFICATE", "KEY"), "PEM files that authenticate the client"
     add("--client-certificate", metavar=files, nargs=2, type=existing_file, help=help)
     add("--model", metavar="NAME", required=True, help="the model's name on the server")
-    add("--version", metavar="N", type=positive_int, help="its version (default: the server's choice)")
-    add("--label", metavar="NAME", help="a version label, such as stable, in place of --version")
-    add("--signature", metavar="NAME", default="serving_default", help="(default: serving_default)")
-    add("--timeout", metavar="SECONDS", type=positive_float, default=10.0, help="(default: 10)")
-    add("--tries", metavar="N", type=positive_int, default=3, help="of a busy server (default: 3)")
-    add("--batch-size", metavar="N", type=positive_int, default=32, help="of --input (default: 32)")
+    add("--version", metavar="N", type=positive_int, help="the model's version (default: the server's choice)")
+    add("--label", metavar="NAME", help="a version label, such as stable, instead of --version")
+    add("--signature", metavar="NAME", default="serving_default", help="the signature (default: serving_default)")
+    add("--timeout", metavar="SECONDS", type=positive_float, default=10.0, help="time for a request (default: 10)")
+    add("--tries", metavar="N", type=positive_int, default=3, help="attempts if the server is busy (default: 3)")
+    add("--batch-size", metavar="N", type=positive_int, default=32, help="rows of --input per request (default: 32)")
     args = parser.parse_args(argv)
     given = [args.texts, args.pair, args.question is not None, args.prompt is not None, args.input]
     if sum(map(bool, given)) != 1:
-        parser.error("give texts, --pair, --question, --prompt or --input: one of them")
+        parser.error("give exactly one of: texts, --pair, --question, --prompt, --input")
     if (args.question is None) != (args.context_file is None):
-        parser.error("--question and --context-file belong together")
+        parser.error("--question and --context-file must be given together")
     if (args.prompt is None) != (not args.choice):
-        parser.error("--prompt and --choice belong together")
+        parser.error("--prompt and --choice must be given together")
     return args
 
 

@@ -1,11 +1,12 @@
 """Make the training batches of a pre-training on this machine, for a trainer on another.
 
-    python recipes/serve_data.py --port 5050                               # here
-    python recipes/pretrain.py --records RECORDS --data-service HERE:5050 …    # there
+    python recipes/serve_data.py --port 5050                                    # on this machine
+    python recipes/pretrain.py --records RECORDS --data-service HOST:5050 …     # on the training machine
 
-For a GPU machine whose processor is too slow to draw pairs and masks. Both machines must see the records under the same
-path. The batches are those that the trainer would make itself, in the same order, also after a restart of either; only
-this machine's ports PORT and PORT + 1 are used. A trainer has one service; a service may have several trainers.
+This is for a GPU machine whose CPU is too slow to draw pairs and masks. Both machines must see the records under the
+same path. The batches are those that the training machine would make itself, in the same order, even after a restart of
+either machine. Only the ports N and N + 1 of --port N are used. A training uses one service; a service can serve
+several trainings.
 """
 
 import argparse
@@ -15,9 +16,9 @@ from flags import command, plain_errors, positive_int
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    port = "of the dispatcher; its worker has the next one (default: 5050)"
+    port = "port of the dispatcher; its worker uses the next one (default: 5050)"
     parser.add_argument("--port", type=positive_int, default=5050, metavar="N", help=port)
-    host = "this machine, as the trainer reaches it (default: what the system calls it)"
+    host = "this machine's name, under which the training machine can reach it (default: its host name)"
     parser.add_argument("--host", metavar="NAME", help=host)
     return parser.parse_args(argv)
 

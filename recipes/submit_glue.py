@@ -1,13 +1,14 @@
-"""Answer the GLUE test files, as the server at gluebenchmark.com takes them.
+"""Answer the GLUE test files, in the format of the server at gluebenchmark.com.
 
     python recipes/submit_glue.py --data glue --runs runs/glue --output runs/submission
     python recipes/submit_glue.py --data glue --model CoLA=runs/cola --model MNLI=runs/mnli --constant WNLI \\
         --output runs/submission
 
---runs: the output of finetune_glue.py --task all, with a folder for each task. --model TASK=DIR: the model of one task;
-several models of a task are an ensemble, which averages their probabilities. MNLI's model also answers the diagnostic
-set, AX. --constant TASK: the most frequent label of the training file instead of a model, as in the paper for WNLI.
---output receives a .tsv for each test file and submission.zip, ready to upload.
+--runs is the output of finetune_glue.py --task all, with a folder for each task. --model TASK=DIR names the model of
+one task; several models of a task form an ensemble, which averages their probabilities. MNLI's model also answers the
+diagnostic set, AX. --constant TASK answers with the most frequent label of the training file instead of a model, for
+instance for WNLI, which the paper skips. --output receives a .tsv for each test file, and submission.zip, ready to
+upload.
 """
 
 import argparse
@@ -28,16 +29,17 @@ def task_model(text: str):
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", metavar="DIR", type=directory, required=True, help="the GLUE files")
+    parser.add_argument("--data", metavar="DIR", type=directory, required=True, help="directory of the GLUE files")
     parser.add_argument("--runs", metavar="DIR", type=directory, help="output of finetune_glue.py --task all")
     add = parser.add_argument
     add("--model", metavar="TASK=DIR", type=task_model, action="append", default=[], help="a model; can be repeated")
-    add("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[], help="its most frequent label")
-    own = {"output": {"help": "where the files go"}, "batch_size": {"help": "texts a forward pass"}}
+    constant = "answer with the task's most frequent label; can be repeated"
+    add("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[], help=constant)
+    own = {"output": {"help": "directory for the files"}, "batch_size": {"help": "texts per batch"}}
     add_flags(parser, "output", "batch-size", *MACHINE, "overwrite", **own)
     args = parser.parse_args(argv)
     if not (args.runs or args.model or args.constant):
-        parser.error("nothing to answer with: give --runs, --model or --constant")
+        parser.error("give --runs, --model or --constant")
     return args
 
 
@@ -49,7 +51,7 @@ def models_of(args) -> dict[str, list[pathlib.Path]]:
     for task, path in args.model:
         models.setdefault(task, []).append(path)
     if twice := sorted(set(models) & set(args.constant)):
-        raise ValueError(f"expected a model or --constant for a task. Received: both for {twice}")
+        raise ValueError(f"expected either a model or --constant for each task. Received: both for {twice}")
     if not models and not args.constant:
         raise ValueError(f"{args.runs}: expected folders of tasks with a model/ in them. Received: none")
     return models

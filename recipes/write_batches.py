@@ -4,9 +4,9 @@
     python recipes/write_batches.py --records records --steps 10000 --batch-size 256 --output batches
     KERAS_BACKEND=jax python recipes/pretrain_on_batches.py --batches batches --size base --output runs/base
 
-The batches are those that pretrain.py with the same settings trains on (with --packed or --no-packed, which it decides
-itself by default), in the same order, with the pairs and masks of every epoch. --output appears whole or not at all:
-the .npz files, their hashes in batches.json, and vocab.txt.
+The batches are those on which pretrain.py trains with the same settings, in the same order, with the pairs and masks of
+every epoch. As in pretrain.py, rows are packed by default if that pays off (--packed, --no-packed). --output appears
+when it is complete; it holds the .npz files, their hashes in batches.json, and vocab.txt.
 """
 
 import argparse
@@ -22,12 +22,14 @@ def parse_arguments(argv):
         *("records", "output", "steps", "batch-size", "sequence-length", "seed", "max-predictions", "whole-word"),
         *("no-next-sentence", "packed", "evaluation-batches", "json", "overwrite"),
         records={"required": True},
-        output={"help": "a new directory; it appears whole or not at all"},
-        steps={"required": True, "help": "batches, one a weight update"},
+        output={"help": "a new directory, which appears when it is complete"},
+        steps={"required": True, "help": "number of batches, one for each weight update"},
         json={"help": "print batches.json on the last line"},
-        overwrite={"help": "replace the batches that are there"},
+        overwrite={"help": "replace the batches in --output"},
     )
-    parser.add_argument("--batches-per-file", type=positive_int, default=100, metavar="N", help="(default: 100)")
+    parser.add_argument(
+        "--batches-per-file", type=positive_int, default=100, metavar="N", help="batches in a file (default: 100)"
+    )
     return parser.parse_args(argv)
 
 

@@ -56,7 +56,7 @@ def test_what_cannot_be_converted_is_one_line(models, tmp_path, capsys):
     for source, format, more, message in [
         (models / "encoder", "kerashub", [], "cannot hold activation"),
         (models / "span", "huggingface", [], "--no-pooler"),
-        (models / "google", "kbert", ["--task", "classification"], "A conversion invents none"),
+        (models / "google", "kbert", ["--task", "classification"], "a conversion adds none"),
     ]:
         if format == "kerashub":
             save(make_model("encoder", activation="relu"), tmp_path / "relu", "huggingface")

@@ -60,7 +60,7 @@ def test_cased(corpus, capsys):
 def test_says_when_there_is_too_little_text(corpus, capsys):
     tokens = learn(corpus, "--corpus", corpus / "a.txt", "--size", 30522)
     assert 104 < len(tokens) < 1000
-    assert f"has only {len(tokens):,} different tokens" in capsys.readouterr().out
+    assert f"yields only {len(tokens):,} tokens" in capsys.readouterr().out
 
 
 def fails(corpus, message, *arguments):
@@ -78,7 +78,7 @@ def test_nothing_is_overwritten_by_accident(corpus):
     fails(corpus, "--overwrite", *arguments)
     assert (corpus / "out" / "vocab.txt").read_bytes() == old
     (corpus / "out" / "vocab.txt").unlink()
-    fails(corpus, "vocab.json is there already", *arguments)  # it might be another program's
+    fails(corpus, "vocab.json already exists", *arguments)  # it might be another program's
     run_recipe("learn_vocabulary", *arguments, "--overwrite")
     assert len(read_vocabulary(corpus / "out" / "vocab.txt")) == 105
 
@@ -92,7 +92,7 @@ def test_bad_input(corpus):
     fails(corpus, "contains no words", "--corpus", corpus / "blank.txt", *output)
     fails(corpus, "at least 100", "--corpus", corpus / "a.txt", "--size", 50, *output)
     fails(corpus, "is a directory", "--corpus", corpus / "a.txt", "--output", corpus)
-    fails(corpus, "names the vocabulary", "--corpus", corpus / "a.txt", "--output", corpus / "vocab.json")
+    fails(corpus, "is the vocabulary file", "--corpus", corpus / "a.txt", "--output", corpus / "vocab.json")
     fails(corpus, "not a directory", "--corpus", corpus / "a.txt", "--output", corpus / "a.txt" / "vocab.txt")
 
 

@@ -72,7 +72,7 @@ def test_what_is_there_stays(home, capsys):
         ({"Data": [{**ASKED, "Answer": {}}]}, "holds none of the documents"),
         (
             {"Data": [{**ASKED, "Answer": {"Value": "zzz"}, "EntityPages": [{"Filename": "Ada.txt"}]}]},
-            "no document holds an answer in its first 10 words",
+            "no document contains an answer in its first 10 words",
         ),
         (
             {"Data": [{**ASKED, "Answer": {"Value": "a"}, "EntityPages": [{"Filename": "../secret.txt"}]}]},

@@ -9,7 +9,7 @@ from kbert.keras_compat import pass_inputs_unchanged
 
 
 class Answers(keras.layers.Layer):
-    """A layer that is called as ``answers(outputs, batch)``, with the model's outputs and the batch they come from.
+    """The base class of the layers that turn a model's outputs into answers: ``answers(outputs, batch)``.
 
     A subclass defines `call` and `compute_output_spec`, both of which return a dict whose first dimension is that of
     the string columns, and `to_dicts`. Outputs are not cast, whatever the dtype policy.
@@ -17,7 +17,7 @@ class Answers(keras.layers.Layer):
     Attributes:
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
         labels: names of the logits, if it has any.
-        null_threshold: of questions: by how much "no answer" must beat the best answer; None: always answer.
+        null_threshold: for questions: by how much "no answer" must exceed the best answer; None: always answer.
         window_pooling: how the windows of a text become one answer: "mean" or "max"; None: texts are not split.
         pad_values: output → padding value of shorter rows, for outputs as wide as the longest row of their batch.
         fits_table: whether an answer is a row of a table, not a list or a structure.

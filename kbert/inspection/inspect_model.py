@@ -47,12 +47,12 @@ def inspect(
     baseline: str = "[MASK]",
     seed: int = 0,
 ) -> Inspection:
-    """Looks into a model, and writes what it finds as TensorBoard data, as files and as one HTML report.
+    """Inspects a model: attention, heads, probes, attributions; for TensorBoard, as files and as one HTML report.
 
-    Of the texts: attention of every head, statistics of the heads, and, by integrated gradients, which tokens decided
-    the model's answer. Of labelled data: linear probes of each layer with a control task, and how the heads follow
-    entities and syntax. Of two models: how similar their layers are. Word embeddings, and vectors of the data with
-    their labels, go to TensorBoard's projector.
+    For the texts: attention of every head, statistics of the heads, and, by integrated gradients, which tokens decided
+    the model's answer. For labelled data: linear probes of each layer with a control task, and how the heads follow
+    entities and syntax. For two models: how similar their layers are. Word embeddings, and vectors of the data with
+    their labels, are shown in TensorBoard's projector.
 
     Args:
         model: a kbert model, a pipeline, or what `kbert.load_pretrained` takes.
@@ -60,24 +60,24 @@ def inspect(
             reads ``[MASK]`` in them. None: two sentences of English.
         data: labelled words or texts, see `kbert.inspection.labelled_data`: mappings of columns, or examples of
             `kbert.tasks.Tagging` or a text task.
-        dev: others, on which probes are scored; None: a fifth of `data`, drawn by `seed`.
+        dev: labelled words or texts on which probes are scored; None: a fifth of `data`, drawn by `seed`.
         compare: another model in any form that `model` takes, such as the one before fine-tuning.
         tokenizer: `kbert.BertTokenizer`, for a model that was loaded without one.
         counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.unigrams.token_counts`): the
             projector then has the most frequent tokens, with their frequencies.
-        log_dir: TensorBoard's log directory; gets the run ``inspection``.
-        directory: gets ``report.html``, ``figures.json`` and ``pictures/``. Pictures of attention, here and in
-            TensorBoard, are of the first two texts, those of attributions of the first 16; the report has all.
+        log_dir: TensorBoard's log directory, to which the run ``inspection`` is added.
+        directory: for ``report.html``, ``figures.json`` and ``pictures/``. There are pictures of attention, here and in
+            TensorBoard, only for the first two texts, and of attributions for the first 16; the report shows all.
         overwrite: whether an inspection that is in `directory` may be replaced.
         name: of the model in headings; None: its directory, or its class.
         sequence_length: tokens of a text or window, at most the encoder's.
         max_words: words (or texts) of `data`, and of `dev`, that are read.
-        max_vectors: that the projector is given of each kind.
+        max_vectors: the maximum number of vectors of each kind in the projector.
         baseline: of the integrated gradients: "[MASK]", "[PAD]", "[UNK]" or "zero".
-        seed: decides control tasks and what is held out; the result is the same every time.
+        seed: determines control tasks and what is held out; the result is the same every time.
 
     Returns:
-        `Inspection`: the figures.
+        `Inspection`.
 
     Raises:
         ValueError, TypeError: an argument that is not as described; the message names it.

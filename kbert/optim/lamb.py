@@ -8,7 +8,7 @@ from kbert.optim.adamw import AdamW
 
 @keras.saving.register_keras_serializable("kbert")
 class Lamb(AdamW):
-    """AdamW whose update of each variable is as long as the variable itself: rates hold for batches of thousands.
+    """AdamW that scales the update of each variable to the variable's norm (LAMB), for batches of thousands.
 
     For each weight w, with m and v of Adam with bias correction::
 
@@ -16,8 +16,8 @@ class Lamb(AdamW):
         w = w - learning_rate * |w| / |update| * update
 
     Variables that are not decayed (LayerNorm's and biases) are updated without the ratio, as in the authors' code, and
-    so is a variable whose norm, or whose update's, is 0. `keras.optimizers.Lamb` leaves the decay out of the ratio, and
-    has one for every variable.
+    so is a variable if its norm or that of its update is 0. `keras.optimizers.Lamb` leaves the decay out of the ratio
+    and has a ratio for every variable.
 
     Args:
         learning_rate, weight_decay, beta_1, beta_2, epsilon, bias_correction, **kwargs: of `kbert.AdamW`, with the

@@ -87,7 +87,7 @@ class ClassificationLoss(WeightedMeanLoss):
 
 @keras.saving.register_keras_serializable("kbert")
 class NextSentenceLoss(ClassificationLoss):
-    """Mean cross-entropy of "is it the next sentence", label 0 = it is, 1 = a random one; packed rows have several.
+    """Mean cross-entropy of next sentence prediction; label 0 = the next sentence, 1 = a random one.
 
     Inputs:
         y_true: integers [B] or [B, K].

@@ -125,7 +125,7 @@ class SpanAccuracy(WeightedAccuracy):
 
 @keras.saving.register_keras_serializable("kbert")
 class MultiLabelAccuracy(WeightedMean):
-    """Fraction of all labels, each on or off, that agree with "probability above 0.5".
+    """Fraction of all labels, each on or off, that are predicted correctly at a threshold of 0.5.
 
     Inputs:
         y_true: numbers [B, N], 1 = on, 0 = off, -1 = not known.

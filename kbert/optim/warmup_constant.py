@@ -6,7 +6,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kbert")
 class WarmupConstant(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from 0, then constant at the peak: a run can be extended, since it depends on no total.
+    """Linear warm-up from 0, then constant at the peak; independent of the total steps, so a run can be extended.
 
     Args:
         peak: float, the learning rate after the warm-up.

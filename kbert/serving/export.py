@@ -31,7 +31,7 @@ def export(
     metrics=None,
     made_by=None,
 ):
-    """Writes a SavedModel from raw strings to answers, with everything that a server needs.
+    """Writes a SavedModel that maps raw strings to answers, with everything that a server needs.
 
     To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that every stock TensorFlow
     Serving since 2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every

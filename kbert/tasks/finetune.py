@@ -42,11 +42,11 @@ def finetune(
     profile=None,
     overwrite: bool = False,
 ) -> FinetunedRun:
-    """Trains every weight of a pre-trained model, with one new layer, on a task.
+    """Fine-tunes a pre-trained model, with one new layer, on a task.
 
-    The learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the model is
-    scored on `dev`, and the weights that score best are kept, as the paper chooses its epochs on dev. Progress is
-    logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
+    All weights are trained. The learning rate rises over the first tenth of the steps and falls linearly to 0. After
+    each epoch the model is evaluated on `dev`, and the best weights are kept, as the paper chooses the number of epochs
+    on dev. Progress is logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
 
     Args:
         source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or a recipe's output;
@@ -62,26 +62,26 @@ def finetune(
         batch_size: examples (or windows) per update, over all replicas. The paper: 16 or 32.
         learning_rate: the peak. The paper: 5e-5, 3e-5 or 2e-5.
         sequence_length: tokens per row; None: the model's own, 128 by default (spans: 384).
-        seed: decides new weights, dropout and the order of the examples.
+        seed: determines new weights, dropout and the order of the examples.
         dropout: instead of the model's own dropout rates.
         bias_correction: Adam as published, with bias correction; BERT was trained without.
-        layer_decay: the factor of the learning rate from one layer to the one below; None: the same rate for all.
+        layer_decay: the ratio of a layer's learning rate to that of the layer above; None: the same rate for all.
         bilstm: whether a new BiLSTM stands between encoder and head: section 5.1's "+ BiLSTM" on a left-to-right model.
         accumulate: the number of micro-batches into which a replica divides its share of an update: less memory, the
             same update.
-        group_by_length: whether batches have rows of similar length: faster, but batches are no longer drawn from all
+        group_by_length: whether batches have rows of similar length: faster, but a batch is no longer drawn from all
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
             pre-training.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced".
-        strategy, logical_cpus, precision, xla: as of `kbert.training.hardware.choose_hardware`.
-        evaluate_every: "epoch", a number of steps, or None: only at the end.
+        strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
+        evaluate_every: "epoch" or a number of steps; None: only at the end.
         keep: "best" or "last": which weights are kept.
         patience: stop after this many evaluations without improvement; None: never.
         checkpoint_every: steps from one checkpoint to the next.
         callbacks: your own Keras callbacks.
         more_dev: {suffix: examples}, scored at the end; their metrics have this suffix.
-        log_dir: of TensorBoard (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
+        log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
         profile: steps to profile for TensorBoard, as "20:25".
         overwrite: delete another run in `output`.
 
@@ -94,7 +94,7 @@ def finetune(
         FileExistsError: `output` holds other files or another run; the message says what was found.
         ValueError: incompatible examples, settings or model; a batch that does not fit into memory.
         FloatingPointError: the training diverged; the message names the step.
-        KeyboardInterrupt: SIGINT or SIGTERM; the last step is saved first.
+        KeyboardInterrupt: SIGINT or SIGTERM, after a checkpoint of the last step was saved.
 
     Source: Devlin et al. 2018, section 3.2 and appendix A.3.
 

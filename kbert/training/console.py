@@ -22,11 +22,11 @@ class _Stderr(logging.StreamHandler):
 
 
 def log_to_console() -> None:
-    """Shows kbert's log messages from level INFO on standard error, and hides the start-up lines of TensorFlow.
+    """Shows kbert's log messages from level INFO on standard error, and hides TensorFlow's start-up messages.
 
-    For programs and notebooks: the progress of `kbert.finetune` and `kbert.pretrain`. Standard output is left to a
-    program's results, which other programs may read. A second call changes nothing. With the environment variable
-    ``TF_CPP_MIN_LOG_LEVEL`` at 0 the lines of TensorFlow are shown.
+    Programs and notebooks call it to show the progress of `kbert.finetune` and `kbert.pretrain`. Standard output is
+    left to a program's results, which other programs may read. A second call changes nothing. If the environment
+    variable ``TF_CPP_MIN_LOG_LEVEL`` is 0, the lines of TensorFlow are shown.
 
     Example::
 

@@ -78,7 +78,7 @@ class Hardware:
 
 
 def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=None, threads=None) -> Hardware:
-    """Choose how this process trains, and set up TensorFlow and Keras for it; call it before building anything.
+    """Chooses how this process trains, and sets up TensorFlow and Keras; call it before building anything.
 
     A process has one strategy of each kind: a second call with the same `strategy` returns the same one.
 
@@ -88,7 +88,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
             prefers. "multiworker": the machines that TF_CONFIG names. "tpu": the TPU that TPU_NAME names, or the local
             one.
         precision: "auto" is float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
-            cores. Weights, normalisation statistics and losses are float32 always.
+            cores. Weights, normalisation statistics and losses are always float32.
         xla: "auto" is on for one GPU, else off. "on" with several replicas compiles the forward and the backward pass
             inside each of them (of kbert's models; Keras itself would compile the strategy's code, and fail).
         logical_cpus: int, the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
@@ -102,7 +102,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         `Hardware`; print its `.describe()`.
 
     Raises:
-        ValueError: an unknown choice, choices that do not go together, a wrong TF_CONFIG.
+        ValueError: an unknown choice, choices that cannot be combined, an invalid TF_CONFIG.
         RuntimeError: the requested hardware does not exist, or TensorFlow has already been initialised.
 
     Example::

@@ -44,7 +44,7 @@ def fit_steps(
     stages=None,
     budget=None,
 ):
-    """Train a compiled model for `total_steps` by `model.fit`, resuming from the last checkpoint in `output`.
+    """Trains a compiled model for `total_steps` with `model.fit`, resuming from the last checkpoint in `output`.
 
     A step is an update of the weights, by one batch. A window of steps corresponds to an epoch of `fit`: it is the
     interval of logs and of callbacks' `on_epoch_end`; validation and checkpoints happen every one or more windows. A

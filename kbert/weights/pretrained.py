@@ -9,7 +9,7 @@ from kbert.weights.report import LoadReport
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """The value of ``model.pretrained``: what turns a loaded model into a pipeline.
+    """The value of ``model.pretrained``: tokenizer, settings and report of a loaded model.
 
     Example::
 

@@ -23,9 +23,9 @@ class ReportRow:
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """The table of a load: a row for each variable of the model, then one for each unused variable of the source.
+    """What was loaded: a row for each variable of the model, then one for each unused variable of the source.
 
-    `remarks` are lines on how it was decided what the source leaves open.
+    `remarks` are lines that say how kbert decided what the source does not specify.
 
     Example::
 

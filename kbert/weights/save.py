@@ -27,7 +27,7 @@ def save_pretrained(
 ):
     """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
 
-    The directory appears whole or not at all (it is written under another name and renamed). In the format "kbert" it
+    The directory appears when it is complete (it is written under another name and renamed). In the format "kbert" it
     has ``config.json``, ``vocab.txt``, ``model.weights.h5`` and ``manifest.json`` (hashes, versions, settings); the
     other formats are those that transformers, google-research/bert and KerasHub read, with the same weights. Settings
     that a format cannot store (labels in Google's) go into ``kbert_settings.json`` beside it; a model that would

@@ -31,7 +31,7 @@ _PEAK_SECONDS = 0.3  # that measuring the peak of a device takes, if it is not k
 
 
 class TensorBoard(keras.callbacks.Callback):
-    """Shows a training in TensorBoard: ``tensorboard --logdir DIR``.
+    """A callback that writes a training's curves, graphs and histograms for TensorBoard.
 
     `kbert.pretrain` and `kbert.finetune` have it by default; it also goes with `fit_steps` and a plain `model.fit`, on
     TensorFlow and on JAX, with and without strategies, of which one process writes. By step of the run there are:

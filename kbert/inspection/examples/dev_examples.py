@@ -10,11 +10,11 @@ from kbert.training.training_state import is_chief, updates_done
 
 
 class DevExamples(keras.callbacks.Callback):
-    """Writes what an evaluation of a task shows to the run `examples`: tables, pictures and examples with their text.
+    """Writes tables, pictures and examples of each evaluation for TensorBoard, to the run `examples`.
 
-    Which they are is for the task to say (`kbert.tasks.task.Evaluation.show`): a classifier's confusion matrix and its
-    most confident errors, questions with answer and gold, sentences with entities. Numbers are of all examples that
-    were evaluated; each table shows ten of them. `kbert.finetune` adds it where there are logs and a dev set.
+    The task determines what is shown (`kbert.tasks.task.Evaluation.show`): a classifier's confusion matrix and its most
+    confident errors, questions with answer and gold answer, sentences with entities. Figures cover all examples that
+    were evaluated; each table shows ten of them. `kbert.finetune` adds this callback if there are logs and a dev set.
 
     Args:
         source: `DevEvaluation` of the same `fit_steps`, whose results are shown without predicting anything again; or

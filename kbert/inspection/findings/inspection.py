@@ -17,7 +17,7 @@ from kbert.inspection.findings.projector import Embeddings
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Inspection:
-    """The figures about a model.
+    """The results of `kbert.inspect`.
 
     Attributes:
         name: of the model, for headings.

@@ -67,7 +67,7 @@ def pretrain(
 ) -> PretrainingRun:
     """Pre-trains BERT: masked language model and next sentence prediction, with the paper's optimizer.
 
-    With `output`, the same call resumes a killed run, with bit-for-bit the same weights on a CPU. The
+    With `output`, the same call resumes a killed run, and on a CPU ends with bit for bit the same weights. The
     directory then holds model/ (a kbert directory), metrics.json, settings.json, inputs.json (sizes and hashes),
     history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/. Without `output` nothing is
     written. Progress is logged to the logger "kbert".
@@ -77,61 +77,61 @@ def pretrain(
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own.
         lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.
-        size: str, "tiny" to "large", of new weights; "tiny" by default.
+        size: str, the size of a new model, "tiny" to "large"; "tiny" by default.
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
             `kbert.BertPretrainer` or its pipeline, which is then trained itself. The held-out scores before the first
             step are then `metrics["before"]`.
-        settings: str, the name of defaults for what is not given: "paper" or "small-budget"
+        settings: str, a set of defaults for what is not given, "paper" or "small-budget"
             (`kbert.tasks.pretraining.named_settings`).
         steps: int, weight updates; the paper: 1,000,000.
-        hours: float, instead of `steps`: the run lasts that long, and warm-up, decay and phases are shares of its time.
-            The time of a run that was killed goes on from its last step.
+        hours: float, instead of `steps`: hours to train; warm-up, decay and phases are shares of this time. The time
+            of a run that was killed continues from its last step.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, share of the run), and
             if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)].
         batch_size: int, sequences per update, over all replicas, 32 by default; the paper: 256.
-        batch_size_ramp: (first batch size, share of the run in which it doubles up to `batch_size`).
+        batch_size_ramp: (first batch size, share of the run in which it is doubled up to `batch_size`).
         accumulate: int, the number of micro-batches into which a replica divides its share of an update: less memory,
             the same update.
         steps_per_execution: int, of `compile`.
         optimizer: "adamw", or "lamb" for batches of thousands of sequences.
         learning_rate: float, the peak, 1e-4 by default.
-        warmup_steps: int, of rising learning rate; a tenth of `steps` by default, at most 10,000.
-        warmup_share: float, instead: the share of the run; a tenth of `hours` by default.
+        warmup_steps: int, steps of rising learning rate; a tenth of `steps` by default, at most 10,000.
+        warmup_share: float, instead of `warmup_steps`, a share of the run; a tenth of `hours` by default.
         schedule: "linear", to 0 at the end, as the paper; "constant" after the warm-up: such a run keeps its last
             checkpoint, and the same call with more `steps` and the same `warmup_steps` extends it.
-        bias_correction: bool, Adam's, which the paper's optimizer lacks; False by default. "lamb" always has it.
-        layer_decay: float, the factor of the learning rate from one layer to the one below.
-        rematerialize: bool, keep only the inputs of encoder blocks for the gradient and compute the rest again: less
+        bias_correction: bool, Adam's bias correction, which the paper's optimizer lacks; False by default. "lamb"
+            always has it.
+        layer_decay: float, the ratio of a layer's learning rate to that of the layer above.
+        rematerialize: bool, keep only the inputs of encoder blocks for the gradient and recompute the rest: less
             memory, about a third more time.
         sequence_length: int, tokens, 128 by default.
         max_predictions: int, the maximum number of masks in a sequence; by default 20 at length 128, 80 at 512, and
             more at another `mask_rate`.
         whole_word: bool, mask whole words (Google's release of May 2019).
         mask_rate: float, the share of the tokens that are predicted, 0.15 by default.
-        mask_token_rate, keep_rate, random_token_rate: floats, the shares of these that become [MASK], themselves and
-            random tokens, 0.8, 0.1 and 0.1 by default; they add up to 1 (table 8 of the paper).
+        mask_token_rate, keep_rate, random_token_rate: floats, the shares of these that become [MASK], stay as they are
+            and become random tokens, 0.8, 0.1 and 0.1 by default; they add up to 1 (table 8 of the paper).
         span_length: int, mask spans of that many tokens as a whole (`kbert.pretraining.aligned_spans`).
-        dupe_factor: int, after how many epochs the same pairs and masks come again, 10 in the original's files; None:
-            never.
+        dupe_factor: int, after how many epochs the same pairs and masks are repeated, 10 in the original; None: never.
         next_sentence: bool; False is the "No NSP" ablation of section 5.1.
-        random_next_rate: float, the share of pairs whose second segment is random, 0.5 by default.
+        random_next_rate: float, the share of pairs with a random second segment, 0.5 by default.
         left_to_right: bool, the "LTR" of section 5.1: left-only attention, and every token predicts the next one
             instead of masks; `init` must be such a model, too. A text is then pooled at its last token, the only one
-            that has seen the others.
-        position_embedding: of new weights, "learned" (the default) or "sinusoidal", as in the Transformer.
-        position_initializer: of learned positions, "normal" (the default), or "sinusoidal": they start as the
-            Transformer's.
-        initializer_stddev: float, of new weights, 0.02 by default, as the paper's models of all sizes.
+            that attends to all others.
+        position_embedding: of a new model, "learned" (the default) or "sinusoidal", as in the Transformer.
+        position_initializer: of learned positions of a new model, "normal" (the default) or "sinusoidal": they start
+            as the Transformer's.
+        initializer_stddev: float, the standard deviation of new weights, 0.02 by default, as in the paper.
         dropout: float, instead of 0.1.
         packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
-            and less time where pairs are short. None: where it leaves out a twentieth of the rows. The model of the run
-            is for plain rows in any case.
+            and less time where pairs are short. None: if rows then hold at least 1.05 times as much text. The model of
+            the run is for plain rows in any case.
         held_out: float, the share of a corpus' documents that are only for evaluation; records have their own.
-        evaluation_batches: int.
-        seed: int, decides new weights, dropout, pairs, masks and order.
+        evaluation_batches: int, the number of batches made from the held-out documents.
+        seed: int, determines new weights, dropout, pairs, masks and order.
         strategy, precision, xla, logical_cpus: see `kbert.training.hardware.choose_hardware`.
-        checkpoint_every: int, steps; the held-out data are evaluated at the same time.
-        keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints of multiples of it are kept for good.
+        checkpoint_every: int, steps between checkpoints; the held-out data are evaluated at the same time.
+        keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
@@ -140,8 +140,8 @@ def pretrain(
         data_service: "host:port" of a service that makes the training batches (recipes/serve_data.py); of records.
         output: path of a directory.
         overwrite: bool, delete another run in `output`.
-        dry_run: bool, train and write nothing: `metrics` has the sequences of an epoch, parameters and tokens, and
-            estimates of memory and time.
+        dry_run: bool, train and write nothing: `metrics` has the number of sequences of an epoch, of parameters and of
+            tokens, and estimates of memory and time.
 
     Returns:
         `PretrainingRun`.

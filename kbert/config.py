@@ -32,10 +32,10 @@ ACTIVATIONS = ("gelu_tanh", "gelu_erf", "relu", "silu", "tanh")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """What has to be known to build a BERT encoder; the defaults are BERT-base, uncased.
+    """The architecture of a BERT encoder; the defaults are BERT-base, uncased.
 
-    Immutable and validated on construction. The name of each field in Google's ``bert_config.json`` stands beside it
-    where it differs.
+    Immutable and validated on construction. A comment gives the name of a field in Google's ``bert_config.json`` where
+    it differs.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all, on the disk; hashes; JSON whose faults are named."""
+"""Atomic, synced files and directories; hashes; JSON with errors that name the fault."""
 
 import contextlib
 import errno
@@ -85,7 +85,7 @@ def to_json(value) -> str:
 
 
 def write_json(path, value) -> None:
-    """Writes a JSON file whole or not at all.
+    """Writes a JSON file atomically.
 
     Raises:
         ValueError: a number that JSON cannot hold; the message names the file, which stays as it was.

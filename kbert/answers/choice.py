@@ -13,7 +13,7 @@ from kbert.answers.answers import Answers
 class ChoiceAnswers(Answers):
     """The number of each row's most probable choice, and the probabilities of all.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``logits`` [B, C].
         batch: dict with ``padding_mask`` bool [B, C, S]; a row that is all False is not a choice.
 

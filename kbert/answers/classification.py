@@ -18,7 +18,7 @@ class ClassificationAnswers(LabelAnswers):
         window_pooling: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``logits`` [B, N]; of windows [W, N].
         batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
 

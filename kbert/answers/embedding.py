@@ -21,7 +21,7 @@ class EmbeddingAnswers(Answers):
         normalize: whether to scale each vector to length 1, so that a dot product is the cosine similarity.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``sequence_output`` [B, S, H], for "pooler" ``pooled_output`` [B, H].
         batch: dict with ``padding_mask`` bool [B, S].
 

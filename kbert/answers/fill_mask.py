@@ -22,7 +22,7 @@ class FillMaskAnswers(Answers):
         top_k: k, how many tokens to propose; at most V.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``mlm_logits`` [B, M, V].
         batch: dict with ``count`` int32 [B], how many of the M positions of a row are masks (`FillMaskPreprocessor`).
 

@@ -13,7 +13,7 @@ from kbert.answers.answers import Answers, single_values
 class NextSentenceAnswers(Answers):
     """The probability of IsNext, which is index 0 of the logits.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``nsp_logits`` [B, 2].
         batch: the model's inputs; not used.
 

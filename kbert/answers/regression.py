@@ -18,7 +18,7 @@ class RegressionAnswers(Answers):
         window_pooling: "max" or "mean": the scores are of windows of texts, and pooled; None: of whole texts.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``score`` [B].
         batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
 

@@ -21,8 +21,8 @@ class SpanAnswers(Answers):
     lies in the context, does not end before it starts, has at most `max_answer_length` tokens, and its first token has
     its maximal context in this window. A candidate's score is the sum of its two logits, S·T_i + E·T_j; of candidates
     with the same text only the best is kept. The score of "no answer" is the sum at [CLS], the *lowest* one over the
-    windows; with a `null_threshold`, "no answer" is the answer if it beats the best candidate by more than that, and it
-    is part of the n-best list. (The paper's τ has the opposite sign: threshold = -τ.)
+    windows; with a `null_threshold`, "no answer" is returned if its score exceeds the best candidate's by more than
+    that, and it is part of the n-best list. (The paper's τ has the opposite sign: threshold = -τ.)
 
     Args:
         n_best: how many starts and ends of a window are combined, and how many entries the n-best list has.
@@ -30,7 +30,7 @@ class SpanAnswers(Answers):
         null_threshold: number, or None: every question has an answer (SQuAD 1.1).
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``start_logits``, ``end_logits`` [W, S].
         batch: what `SpanPreprocessor` returned.
 

@@ -18,7 +18,7 @@ class TagAnswers(Answers):
         labels: list of N strings, the tags in the order of the logits.
         **kwargs: name, dtype, trainable.
 
-    Call arguments:
+    Inputs:
         outputs: dict with ``logits`` [W, S, N].
         batch: what `TaggingPreprocessor` returned.
 

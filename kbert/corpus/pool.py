@@ -106,7 +106,7 @@ def text_chunks(documents, pool_sentences=POOL_SENTENCES):
 
     Args:
         documents: iterator over (epoch, number, sentences), as for `text_pools`.
-        pool_sentences: as of `text_pools`.
+        pool_sentences: see `text_pools`.
     """
     strings, lengths, numbers, size, current = [], [], [], 0, None
 

@@ -38,7 +38,7 @@ class RecordsWriter:
     Args:
         directory: made when the state is first saved.
         tokenizer: `kbert.BertTokenizer`.
-        shard_tokens, shuffle_shards, held_out, seed, settings: as of `kbert.corpus.write_records.write_records`.
+        shard_tokens, shuffle_shards, held_out, seed, settings: see `kbert.corpus.write_records.write_records`.
 
     Attributes:
         token_type: of the token ids in the files.

@@ -67,7 +67,7 @@ def write_records_with_beam(
         shared: a directory that all workers see under this path; until the end it holds a little more than twice what
             the records will; None: one within `directory`.
         format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
-        shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: as of `write_records`.
+        shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: see `write_records`.
 
     Returns:
         `Records`.

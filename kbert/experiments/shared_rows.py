@@ -42,7 +42,7 @@ def identify_rows(source, pretraining) -> dict:
     """The files that all pre-trainings of a study read, by their content; vocabularies and models in memory, too.
 
     Args:
-        source, pretraining: as of `decide_packing`.
+        source, pretraining: see `decide_packing`.
 
     Raises:
         FileNotFoundError: no such file.

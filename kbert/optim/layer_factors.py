@@ -11,7 +11,7 @@ def layer_factors(paths, layer_decay) -> list[float]:
 
     Args:
         paths: of the variables.
-        layer_decay: as of `kbert.AdamW`.
+        layer_decay: see `kbert.AdamW`.
     """
     if layer_decay is None:
         return [1.0] * len(paths)

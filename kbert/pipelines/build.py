@@ -41,8 +41,8 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
             regressor takes it only with `window_pooling`.
         max_query_length: tokens to which a question is truncated; 64 by default.
         n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
-        null_threshold: by how much "no answer" must beat the best answer; None, the default: every question is
-            answered.
+        null_threshold: by how much the score of "no answer" must exceed that of the best answer; None, the default:
+            every question is answered.
         tagging_output: what a tagger returns: the "tags" of all words (the default) or "entities".
         max_masks: how many [MASK]s of a text are answered at most; 8 by default.
         top_k: how many tokens to propose for each [MASK]; 5 by default.

@@ -40,7 +40,7 @@ class Pipeline(keras.Model):
         preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
         model: one of kbert's models. It receives the entries of the batch that it takes.
         answers: `kbert.answers.answers.Answers`, called as ``answers(model outputs, batch)``.
-        name, trainable: as of every Keras model.
+        name, trainable: as for every Keras model.
 
     Inputs: dict of string columns [B], named ``preprocessor.input_names`` (``text``, and ``text_pair`` for pairs):
     lists, NumPy arrays or tensors; a single column may be given without the dict. Multiple choice takes ``prompt`` [B]

@@ -28,7 +28,7 @@ def split_texts(columns, share, *labels):
     Args:
         columns: dict of strings [B].
         share: float, `validation_split` of `keras.Model.fit`.
-        *labels: labels and weights, as of `of_windows`.
+        *labels: labels and weights, as for `of_windows`.
 
     Returns:
         ((columns, *labels) of the first texts, (columns, *labels) of the last ones).

@@ -77,7 +77,7 @@ def pretraining_dataset(
         sequence_length: S.
         max_predictions: P, the maximum number of masks in a row, over all its parts if it is packed; the original uses
             80 for 512 tokens.
-        seed: decides everything that is random; unused with `evaluation`.
+        seed: determines everything that is random; unused with `evaluation`.
         start_step: number of batches to skip. From records by counting rows, about 100 million tokens a second; text
             is read and tokenised again, but not laid out and masked.
         start_row: number of rows to skip as well, where the batches before had other sizes.
@@ -101,7 +101,7 @@ def pretraining_dataset(
             entity), run in graph: an entity is masked as a whole.
         left_to_right: bool; True: no masks, every token predicts the next (`NextTokens`), and `mask_rate`, the rates
             after it, `whole_word` and `entity_ids` are not used.
-        dupe_factor: int, after how many epochs the same pairs and masks come again, as from the original's files, which
+        dupe_factor: int, after how many epochs the same pairs and masks are repeated, as in the original's files, which
             hold each document 10 times; None: never.
         format, language: of a text corpus.
         pool_sentences: how many sentences of text are held in memory, to draw random next sentences from and to

@@ -23,7 +23,7 @@ def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True,
     """The row that each pair of a pool goes into, int32 [p]; needs the lengths of the pairs alone.
 
     Args:
-        masking, table, sequence_length, next_sentence: as of `kbert.pretraining.plain_rows.plain_rows`.
+        masking, table, sequence_length, next_sentence: see `kbert.pretraining.plain_rows.plain_rows`.
         num_parts: K.
         in_graph: bool, whether no Python may run; it takes longer.
     """
@@ -69,7 +69,7 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
     those of `plain_rows`. The predictions of a row are those of its parts, one part after another.
 
     Args:
-        masking, values, sequence_length, next_sentence: as of `kbert.pretraining.plain_rows.plain_rows`.
+        masking, values, sequence_length, next_sentence: see `kbert.pretraining.plain_rows.plain_rows`.
         table: `PairTable` in the order of the rows.
         splits: int32 [B + 1], see `arrange_in_rows`.
         num_parts: K.

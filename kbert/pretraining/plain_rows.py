@@ -30,7 +30,7 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
 
 
 def mask_pairs(masking, values, table, sequence_length, next_sentence):
-    """Each pair in a row of its own, masked: what `TokenMasking` returns. Arguments as of `plain_rows`."""
+    """Each pair in a row of its own, masked: what `TokenMasking` returns. Arguments as for `plain_rows`."""
     tokenizer, ranges = masking.tokenizer, table[:4] if next_sentence else table[:2]
     special = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
     batch, entity_ids = pack_ranges(values["token_ids"], *ranges, sequence_length=sequence_length, **special), None

@@ -38,7 +38,7 @@ def real_shares(
 
     Args:
         source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, random_next_rate,
-            mask_rate, left_to_right, format, language: as of `kbert.pretraining.dataset.pretraining_dataset`.
+            mask_rate, left_to_right, format, language: see `kbert.pretraining.dataset.pretraining_dataset`.
 
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; both a function of the arguments alone.

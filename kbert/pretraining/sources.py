@@ -21,7 +21,7 @@ def text_documents(source, format, language, seed, epochs, evaluation, held_out)
     """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
 
     Args:
-        source, format, language, seed, epochs, evaluation, held_out: as of `pretraining_dataset`.
+        source, format, language, seed, epochs, evaluation, held_out: see `pretraining_dataset`.
 
     Raises:
         ValueError: no or empty files, an invalid share, no document for training or evaluation.
@@ -59,7 +59,7 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
 
     Args:
         records: `Records`.
-        seed, epochs, evaluation: as of `pretraining_dataset`.
+        seed, epochs, evaluation: see `pretraining_dataset`.
         count_rows: function (pool without tokens, epoch) -> int scalar tensor, the rows that a pool gives.
         rows_before: int, the number of the row, over all pools.
 
@@ -112,7 +112,7 @@ def held_out_shares(records, count_rows, wanted):
 
     Args:
         records: `Records` with held-out documents.
-        count_rows: as of `record_pools`.
+        count_rows: see `record_pools`.
         wanted: int, the rows of all shards together.
 
     Returns:

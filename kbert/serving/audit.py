@@ -13,7 +13,7 @@ _OLDEST = "2.12"  # the oldest server that kbert's exports run in
 
 @dataclasses.dataclass(frozen=True)
 class AuditReport:
-    """What `audit` found.
+    """The result of `audit`.
 
     Attributes:
         path: the version that was read.

@@ -21,9 +21,9 @@ class ServingClient:
         model: the model's name on the server.
         version: its version; None: the server's choice.
         label: a version label, such as "stable", in place of a version.
-        timeout: seconds that one try waits for an answer; over REST up to twice that if the server sends its headers
-            piecemeal.
-        tries: how often to try if the server cannot be reached, or says that it is overloaded (REST 429, 502, 503, 504;
+        timeout: seconds that one attempt waits for an answer; over REST up to twice that if the server sends its
+            headers in pieces.
+        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502, 503, 504;
             gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which would add to the load.
         root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's; None: those of
             the public authorities.

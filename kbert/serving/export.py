@@ -35,7 +35,7 @@ def export(
 
     To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that every stock TensorFlow
     Serving since 2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every
-    output is the batch, so that the server may batch. The version appears whole or not at all (it is written under
+    output is the batch, so that the server may batch. The version appears when it is complete (it is written under
     another name inside `directory`, audited, flushed to the disk and renamed), so a server may watch the directory.
 
     A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of

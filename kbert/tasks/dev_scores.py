@@ -10,7 +10,7 @@ class DevScores:
 
     Args:
         task, pipeline, train, dev: of the `Finetuning`.
-        more_dev: {suffix: examples}, as of `Finetuning`.
+        more_dev: {suffix: examples}, as for `Finetuning`.
         batch_size: int.
         static: bool, whether all batches have the same shape, as a TPU wants it.
     """

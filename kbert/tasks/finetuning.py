@@ -46,7 +46,7 @@ class Finetuning:
     training, or that need an estimate first, use it directly.
 
     Args:
-        source, task, train, dev, output, log_dir, profile, overwrite, callbacks: as of `kbert.finetune`.
+        source, task, train, dev, output, log_dir, profile, overwrite, callbacks: see `kbert.finetune`.
         more_dev: {suffix: examples}, scored at the end in addition to `dev`; their metrics have this suffix.
         recipe: str, the program that the manifest of the model names.
         more_settings: dict of further settings that define the run, for settings.json.

@@ -47,7 +47,7 @@ def predict_file_with_beam(
         load: function without arguments that can be pickled and returns the `kbert.Pipeline` or
             `kbert.serving.exported_pipeline.ExportedPipeline`; called here and in each worker process, which must find
             the model under the same path.
-        source, output, columns, keep, batch_size, overwrite, **reading: as of `predict_file`.
+        source, output, columns, keep, batch_size, overwrite, **reading: see `predict_file`.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
         beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
         shared: a directory that all workers see under this path, for the rows and their answers; None: one beside

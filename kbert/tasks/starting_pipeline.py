@@ -12,7 +12,7 @@ def starting_pipeline(source, task, settings, options) -> Pipeline:
     """Loads or builds the model of a task, with the preprocessing and the answers that the task wants.
 
     Args:
-        source: as of `kbert.finetune`.
+        source: see `kbert.finetune`.
         task: the task object, as completed by its training examples.
         settings: dict, what the task and its examples decide of a model.
         options: `FinetuningOptions`.

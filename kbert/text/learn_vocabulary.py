@@ -45,7 +45,7 @@ def learn_vocabulary(
     Args:
         lines: texts of any length.
         size: how many tokens. If the text has fewer different pieces, there are fewer: compare the length.
-        lowercase, strip_accents, split_on_cjk: as of `BertTokenizer`.
+        lowercase, strip_accents, split_on_cjk: see `BertTokenizer`.
         max_characters: how many different characters; the most frequent ones are kept. None: as many as make up 99.95 %
             of the text, but at least 1,000 (a tenth of a smaller vocabulary).
 

@@ -69,17 +69,17 @@ def fit_steps(
             "gradient_norm", "seconds", and "tokens_per_second" and "flops_per_second" where the batches are dicts with
             `token_ids` of one shape, under the names of `readable_logs`.
         validation_data, validation_steps: as for `model.fit`.
-        validation_every, checkpoint_every: ints, in windows; the last window always has both, except that a run by the
-            clock, whose last window is not known before, has no validation at its end.
+        validation_every, checkpoint_every: ints, in windows; the last window always ends with both, except that a run
+            with a `budget`, whose last window is not known in advance, has no validation at its end.
         validate_first: whether to validate before the first step, too; the history begins with its scores at step 0.
         keep: int, checkpoints to keep.
-        keep_every: int, steps: checkpoints of multiples of it are all kept; None: none of them.
+        keep_every: int, steps: checkpoints at its multiples are all kept; None: only the last `keep`.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
         real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
         evaluation: `kbert.training.dev_evaluation.DevEvaluation`, or None; its scores are in the logs of the window in
             which they were measured, with "val_" before their names.
-        stages: list of `kbert.training.stages.Stage`, parts of the run with batches of other shapes; they have
-            `validation_data` and `real_share` of their own. The step is traced anew for each.
+        stages: list of `kbert.training.stages.Stage`, parts of the run with batches of different shapes; they have
+            their own `validation_data` and `real_share`. The step is traced anew for each.
         budget: `kbert.training.time_budget.TimeBudget`: the run lasts for its time, and has its learning rates; the
             optimizer is compiled with a number as learning rate. For a single process.
 
@@ -89,8 +89,8 @@ def fit_steps(
     Raises:
         ValueError: the checkpoint is of another model; the dataset ends too early; inconsistent numbers of steps; a
             batch that does not fit into memory; an optimizer with `gradient_accumulation_steps`.
-        FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step, and the last
-            checkpoint is from before it.
+        FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step. The last
+            checkpoint is from an earlier step.
         LostWorker: another worker of the run ended or cannot be reached.
         Interrupted: SIGINT or SIGTERM, a `KeyboardInterrupt`; a checkpoint of the last step was written.
 

@@ -14,7 +14,7 @@ class TimeBudget:
     tracing (and compiling) of the first step of every phase and of every process; without the time during which no
     process ran. It is stored with every checkpoint, and after every step in the file `FILE` of the run's directory. A
     resumed run repeats the steps between its checkpoint and its end at the recorded times, hence with the same learning
-    rates and the same weights; then the clock goes on from the last recorded time.
+    rates and the same weights; then the clock continues from the last recorded time.
 
     Args:
         seconds: float, the time of the run.

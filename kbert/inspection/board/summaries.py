@@ -31,7 +31,7 @@ def histogram(tag: str, values: np.ndarray, description: str = ""):
     """The distribution of the finite ones among some numbers, in 30 buckets.
 
     Args:
-        tag, description: as of `scalar`.
+        tag, description: see `scalar`.
         values: array of any shape.
     """
     from tensorboard.plugins.histogram import metadata
@@ -52,7 +52,7 @@ def text(tag: str, markdown: str, description: str = ""):
     """A text of the Text tab.
 
     Args:
-        tag, description: as of `scalar`.
+        tag, description: see `scalar`.
         markdown: str, in which all that comes from data is escaped (`kbert.inspection.markdown.escape`).
     """
     from tensorboard.plugins.text import metadata
@@ -64,7 +64,7 @@ def image(tag: str, pixels: np.ndarray, description: str = ""):
     """A picture of the Images tab.
 
     Args:
-        tag, description: as of `scalar`.
+        tag, description: see `scalar`.
         pixels: uint8 [height, width, 3].
     """
     from PIL import Image

@@ -39,14 +39,14 @@ class TensorBoard(keras.callbacks.Callback):
     - *Time Series*, one chart for the runs `train`, `validation`, `baseline` and `final`: `accuracy/`, `loss/`,
       `optimizer/` (learning rate, gradient norm) and `speed/` of every window (an epoch of plain `fit`); sampled:
       `norms/` of gradients, weights and updates by layer, `self_attention/`, and histograms of `weights/`.
-    - *Custom Scalars*: the same curves in the order of the questions that one asks.
+    - *Custom Scalars*: the same curves, grouped by the question that they answer.
     - *HParams*, run `final`: all settings of the run, and its scores when it is done.
     - *Graphs* (TensorFlow): the layers of the model, and its operations.
     - *Profile*, on request.
 
-    What is sampled is measured when the window ends, as often as all samples together take less than `share` of the
-    time; the first window has one. A run that resumes goes on with its curves: what a killed process wrote after its
-    last checkpoint is removed, so that no step is there twice. One directory is for one run.
+    Samples are taken at the end of a window, as often as possible while all of them together take less than `share` of
+    the time; the first window has one. A run that resumes continues its curves: what a killed process wrote after its
+    last checkpoint is removed, so that no step is recorded twice. A directory is for a single run.
 
     Args:
         log_dir: path.
@@ -55,7 +55,7 @@ class TensorBoard(keras.callbacks.Callback):
         batch: inputs, a batch with them as `fit` takes it, or a function that gives one: its first rows show the
             entropy of attention. None: that is not shown.
         graph: bool, whether the graphs are written.
-        share: float, of the time of training, that samples may take.
+        share: float, the share of the training time that samples may take.
         profile: steps to profile, as "20:25", or None.
         wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
 

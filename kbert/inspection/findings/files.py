@@ -31,7 +31,7 @@ def check_place(directory) -> None:
 def write_files(
     found: Inspection, directory, overwrite: bool = False, drawn: Mapping[str, np.ndarray] | None = None
 ) -> None:
-    """Writes ``figures.json``, ``report.html`` and ``pictures/*.png``, whole or not at all.
+    """Writes ``figures.json``, ``report.html`` and ``pictures/*.png``, atomically.
 
     Args:
         found: the result of `kbert.inspect`.

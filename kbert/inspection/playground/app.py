@@ -45,7 +45,7 @@ class PlaygroundApp:
     but the files of the page and the models that it was pointed at, and writes nothing.
 
     Args:
-        sources, log_dirs, vocabulary: as of `kbert.inspection.playground.playground_models.PlaygroundModels`.
+        sources, log_dirs, vocabulary: see `kbert.inspection.playground.playground_models.PlaygroundModels`.
         host: the address that is served; of one that means all of them, such as 0.0.0.0, every IP address may be the
             request's Host.
         hosts: further names that a request's Host may have, such as that of a proxy.

@@ -23,7 +23,7 @@ def describe(source: ModelSource) -> dict[str, Any]:
     """Kind, task, sizes, views and a note, as JSON; no weights are read.
 
     Raises:
-        FileNotFoundError, ValueError: as of `kbert.weights.open_checkpoint.open_checkpoint`; a damaged card.
+        FileNotFoundError, ValueError: see `kbert.weights.open_checkpoint.open_checkpoint`; a damaged card.
     """
     if source.is_saved_model:
         return _describe_saved_model(source)

@@ -75,7 +75,7 @@ def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float) -> Dra
     Args:
         tokenizer: `kbert.BertTokenizer`.
         texts: two strings of prose.
-        seed, max_tokens, short_rate: as of `kbert.pretraining.pairs.sentence_pairs`, in epoch 0.
+        seed, max_tokens, short_rate: see `kbert.pretraining.pairs.sentence_pairs`, in epoch 0.
 
     Raises:
         BadRequest: a text without a sentence.

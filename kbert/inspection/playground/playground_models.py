@@ -57,7 +57,7 @@ class PlaygroundModels:
         """Opens what was given by name, so that a wrong path is known at once.
 
         Raises:
-            FileNotFoundError, ValueError: as of `kbert.weights.open_checkpoint.open_checkpoint`, and for a vocabulary.
+            FileNotFoundError, ValueError: see `kbert.weights.open_checkpoint.open_checkpoint`, and for a vocabulary.
         """
         for source in self._named:
             describe(source)

@@ -13,7 +13,7 @@ from kbert.tasks.classification.text_task import TextTask
 
 @dataclasses.dataclass(frozen=True)
 class Classification(TextTask):
-    """One of several labels for each text, as section 4.1 of the paper; or any number of them.
+    """Predicts a label, or any number of labels, for each text or pair of texts (section 4.1 of the paper).
 
     Args:
         text, label: names of the columns of a table.
@@ -21,10 +21,10 @@ class Classification(TextTask):
         window_pooling: "mean" or "max": texts that do not fit are divided into windows, whose answers are pooled.
             None: they are truncated.
         doc_stride: with `window_pooling`, tokens from one window to the next.
-        metrics: names of `kbert.tasks.classification.metrics.METRICS`, of several labels `MULTI_LABEL_METRICS`; the
-            first chooses the best epoch.
-        label_separator: what stands between the labels of a text that may have several, or none, such as ``"|"``: each
-            label is then on or off by itself (``BertClassifier(multi_label=True)``). None: a text has one label.
+        metrics: names in `kbert.tasks.classification.metrics.METRICS`, or for several labels in `MULTI_LABEL_METRICS`;
+            the first one chooses the best epoch.
+        label_separator: what separates the labels of a text, such as ``"|"``; a text may then have several labels, or
+            none, which are predicted independently (``BertClassifier(multi_label=True)``). None: one label per text.
 
     Raises:
         ValueError: `window_pooling` of pairs, an empty `label_separator`.

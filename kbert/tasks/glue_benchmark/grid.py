@@ -65,7 +65,7 @@ class GlueGrid:
         train_examples: int, train on that many, the same ones for every seed; None: on all.
         tests: whether the test files will be answered afterwards.
         settings: dict of the settings that define the grid.
-        log_dir, overwrite, recipe: as of `kbert.tasks.finetuning.Finetuning`.
+        log_dir, overwrite, recipe: see `kbert.tasks.finetuning.Finetuning`.
         **options: the other options of `kbert.finetune`.
 
     Attributes:

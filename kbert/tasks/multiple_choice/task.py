@@ -15,10 +15,10 @@ from kbert.tasks.task import Evaluation, Task, TrainingData
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoice(Task):
-    """One of several choices for each prompt, as section 4.4 of the paper.
+    """Chooses one of several choices for each prompt (section 4.4 of the paper).
 
     Args:
-        format: of files: "table", or the published "swag" or "dream".
+        format: the format of files: "table", or the published "swag" or "dream".
         prompt, label: names of a table's columns: the prompt, and the right choice, as its text or its number from 0.
         choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory: one column of lists.
 

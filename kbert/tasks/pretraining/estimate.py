@@ -37,7 +37,7 @@ def count_epochs(settings, real_shares, corpus_tokens) -> float | None:
     """About how many epochs a run of `steps` takes; None where the clock ends it or the corpus was not counted.
 
     Args:
-        settings, real_shares, corpus_tokens: as of `describe_plan`.
+        settings, real_shares, corpus_tokens: see `describe_plan`.
     """
     if settings.hours is not None or not corpus_tokens:
         return None

@@ -46,7 +46,7 @@ def prepare_records(
         output: path of a directory.
         lowercase: bool; False for cased text.
         format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
-        held_out, shard_tokens, shuffle_shards: as of `write_records`.
+        held_out, shard_tokens, shuffle_shards: see `write_records`.
         sequence_length: int, of the report.
         seed: int, of the order of the documents.
         overwrite: bool, delete another run in `output`.

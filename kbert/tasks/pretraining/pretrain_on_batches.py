@@ -72,12 +72,12 @@ def pretrain_on_batches(
         init: instead of new weights: a kbert directory of a pre-trained model, or a recipe's output with one in model/
             (recipes/convert_checkpoint.py makes one of other formats).
         steps: int; None: as many as there are batches.
-        learning_rate, warmup_steps, dropout, accumulate, seed: as of `kbert.pretrain`.
+        learning_rate, warmup_steps, dropout, accumulate, seed: see `kbert.pretrain`.
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
         checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks.
-        log_dir, profile: as of `kbert.pretrain`.
+        log_dir, profile: see `kbert.pretrain`.
         output: path of a directory; None: nothing is written.
         overwrite: bool, delete another run in `output`.
 

@@ -37,7 +37,7 @@ def compile_models(trained, model, settings, hardware, steps_per_execution=None)
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
 
     Args:
-        trained, model: as of `compile_with`.
+        trained, model: see `compile_with`.
         settings: `PretrainingSettings`.
         hardware: `kbert.training.hardware.Hardware`.
         steps_per_execution: int, instead of that of the settings.

@@ -41,7 +41,7 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
     and the corpus, so that a run that is resumed decides the same.
 
     Args:
-        source, tokenizer: as of `real_shares`.
+        source, tokenizer: see `real_shares`.
         phases: `Phase`s.
         **options: further arguments of `real_shares`.
 

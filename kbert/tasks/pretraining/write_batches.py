@@ -43,9 +43,9 @@ def write_batches(
 
     Args:
         records: a directory of records.
-        directory: a new or empty directory; it appears whole or not at all.
+        directory: a new or empty directory, which appears when it is complete.
         steps: int, batches.
-        batch_size, sequence_length, max_predictions, seed, packed: as of `kbert.pretrain`.
+        batch_size, sequence_length, max_predictions, seed, packed: see `kbert.pretrain`.
         evaluation_batches: int, of the held-out documents.
         batches_per_file: int.
         overwrite: bool, replace another directory of batches.

@@ -11,10 +11,10 @@ from kbert.tasks.classification.text_task import TextTask
 
 @dataclasses.dataclass(frozen=True)
 class Regression(TextTask):
-    """A number for each text, trained with squared error, as STS-B in section 4.1 of the paper.
+    """Predicts a number for each text or pair of texts, trained with squared error (STS-B in section 4.1 of the paper).
 
     Args:
-        text, label, text_pair, window_pooling, doc_stride, metrics: as of `Classification`; the labels are numbers.
+        text, label, text_pair, window_pooling, doc_stride, metrics: see `Classification`; the labels are numbers.
 
     Raises:
         ValueError: `window_pooling` of pairs.

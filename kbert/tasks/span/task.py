@@ -18,11 +18,11 @@ _LOGGER = logging.getLogger("kbert")
 
 @dataclasses.dataclass(frozen=True)
 class SpanExtraction(Task):
-    """Answers to questions that are spans of a text, as in sections 4.2 and 4.3 of the paper.
+    """Answers questions with spans of a text (sections 4.2 and 4.3 of the paper).
 
     Args:
         version: "1.1": every question has an answer; "2.0": some have none, and the threshold for "no answer" is chosen
-            on the dev set and stored with the model. None: decided by the training examples.
+            on the dev set and stored with the model. None: recognised from the training examples.
         doc_stride: tokens from one window of a long text to the next.
         max_query_length: the maximum number of tokens of a question.
         max_answer_length: the maximum number of tokens of an answer.

@@ -19,11 +19,11 @@ from kbert.tasks.task import Evaluation, Task, TrainingData
 
 @dataclasses.dataclass(frozen=True)
 class Tagging(Task):
-    """A tag for each word, as the named entities of section 5.3 of the paper.
+    """Predicts a tag for each word, such as named entities (section 5.3 of the paper).
 
     Args:
-        scheme: of the tags: "iob1", "iob2" (also called BIO), "bioes" or "bilou". None: recognised.
-        tag_column: of CoNLL files, from 0; negative from the end.
+        scheme: the tagging scheme: "iob1", "iob2" (also called BIO), "bioes" or "bilou". None: recognised.
+        tag_column: the number of the tag's column in CoNLL files, from 0; negative: from the end.
         context: "document": words are read with as much of their document as fits in a window; "sentence": only with
             their sentence.
         doc_stride: tokens from one window to the next, at most half a window. None: half a window.

@@ -70,7 +70,7 @@ def _try_lock(path):
         if not isinstance(error, BlockingIOError):
             raise
         raise BlockingIOError(
-            f"{path.parent} is in use by {holder}. Wait until that has ended, end it, or take another directory."
+            f"{path.parent} is in use by {holder}. Wait until it has ended, end it, or use another directory."
         ) from None
     return handle
 

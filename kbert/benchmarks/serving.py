@@ -114,7 +114,7 @@ def _check_equal(systems, precision="float32"):
     vectors = [vector / np.linalg.norm(vector, axis=1, keepdims=True) for vector in vectors]
     apart = max(float(np.abs(vectors[0] - vector).max()) for vector in vectors)
     if apart > (1e-4 if precision == "float32" else 3e-2):
-        raise ValueError(f"The systems answer differently, by {apart:.1e}: this would compare two things.")
+        raise ValueError(f"The systems answer differently, by {apart:.1e}, so their speeds cannot be compared.")
 
 
 def _take_turns(systems, settings):

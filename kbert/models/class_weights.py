@@ -27,7 +27,7 @@ def apply_class_weight(model, x, y, sample_weight, class_weight):
     if hasattr(x, "element_spec") and hasattr(x, "map"):
         return x.map(lambda *batch: _weighted(model, table, *batch)), sample_weight
     if y is None:
-        raise ValueError(f"{type(model).__name__}: `class_weight` goes with labels. Received: no labels")
+        raise ValueError(f"{type(model).__name__}: `class_weight` needs labels. Received: no labels")
     return x, _weighted(model, table, x, y, sample_weight)[2]
 
 
@@ -38,7 +38,7 @@ def _weighted(model, table, inputs, labels, sample_weight=None):
         ids = np.asarray(ids)
     if len(ids.shape) >= len(model.output[name].shape):
         raise ValueError(
-            f"{type(model).__name__}: `class_weight` goes with class numbers, one for each row of logits. "
+            f"{type(model).__name__}: `class_weight` needs class numbers, one for each row of logits. "
             f"Received: labels of shape {tuple(ids.shape)}"
         )
     ids = keras.ops.cast(ids, "int32")

@@ -145,4 +145,4 @@ def _read_arrays(path, file):
         with np.load(io.BytesIO(content)) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, OSError, zipfile.BadZipFile) as error:  # a matching hash of no .npz
-        raise UnreadableInput(f"{path} is no NumPy archive ({error}). Write the batches again.") from error
+        raise UnreadableInput(f"{path} is not a NumPy archive ({error}). Write the batches again.") from error

@@ -146,7 +146,7 @@ def pretraining_dataset(
             raise ValueError(f"`{name}` must be in [0, 1]. Received: {value!r}")
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if num_parts is not None and not packed:
-        raise ValueError(f"`num_parts` is of packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
+        raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
     rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
     rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
     if left_to_right:
@@ -179,7 +179,7 @@ def pretraining_dataset(
         if evaluation and batches is not None:
             shares = held_out_shares(records, count, batches * batch_size)
     elif data_service is not None:
-        raise ValueError(f"A data service makes batches of records. Received: {source!r}, which are none")
+        raise ValueError(f"A data service makes batches of records. Received: {source!r}, which is text")
     else:
         documents = text_documents(source, format, language, seed, epochs, evaluation, held_out)
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))

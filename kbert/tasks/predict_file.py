@@ -74,7 +74,7 @@ def predict_file(
         start = shown = time.monotonic()
         first = done = unfinished.rows
         if done:
-            _LOGGER.info("%s: %s of %s rows are there; resuming.", output, f"{done:,}", f"{len(rows):,}")
+            _LOGGER.info("%s: %s of %s rows are done; resuming.", output, f"{done:,}", f"{len(rows):,}")
         for batch in rows.batches(done, batch_size):
             answered = answered_rows(pipeline, batch, columns, batch_size)
             write_answers(unfinished.file, answered, pipeline.answers, output.suffix, header=done == 0)
@@ -110,7 +110,7 @@ class _Unfinished:
         if not overwrite:
             changed = sorted(name for name in self.run if stored.get("run", {}).get(name) != self.run[name])
             raise FileExistsError(
-                f"{self.partial} was begun with another {' and '.join(changed)}; --overwrite starts again"
+                f"{self.partial} was started with another {' and '.join(changed)}; --overwrite starts again"
             )
         return 0, 0
 

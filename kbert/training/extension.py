@@ -21,7 +21,7 @@ def check_extension(run, there, now, done: int, steps_there: int, steps_now: int
     """
     wanted = f"{run} holds a run of {steps_there} steps, {done} of which are done: it cannot be given {steps_now} steps"
     if done > steps_now:
-        raise FileExistsError(f"{wanted}. Give at least {done} steps, or take another --output.")
+        raise FileExistsError(f"{wanted}. Give at least {done} steps, or choose another --output.")
     steps = np.arange(done)
     rates = [np.broadcast_to(np.asarray(schedule(steps)), [done]) for schedule in (there, now)]
     differ = np.flatnonzero(rates[0] != rates[1])

@@ -77,7 +77,7 @@ def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
     if not isinstance(manifest["facts"], dict):
         raise ValueError(f"{MANIFEST} is not that of a checkpoint")
     if manifest["step"] != checkpoint_step(path) or found != [(v["shape"], v["dtype"]) for v in manifest["variables"]]:
-        raise ValueError(f"{MANIFEST} tells of another step, or of other values")
+        raise ValueError(f"{MANIFEST} describes another step, or other values")
     return manifest, values
 
 

@@ -102,7 +102,7 @@ def test_class_weights_are_sample_weights():
         ({"y": IDS[:4], "class_weight": {2: 1.0}}, "`class_weight` for the classes 0 to 1. Received: 2"),
         (
             {"y": np.eye(4, 2), "class_weight": {1: 2.0}},
-            r"goes with class numbers.*shape \(4, 2\)",
+            r"needs class numbers.*shape \(4, 2\)",
         ),
         ({"y": IDS[:4], "class_weight": {1: -1.0}}, "weight of at least 0 for class 1. Received: -1.0"),
     ],

@@ -74,7 +74,9 @@ def test_what_is_wrong_is_named(home, tmp_path, more, message):
     assert not (tmp_path / "s" / "submission.zip").exists()
 
 
-@pytest.mark.parametrize("more, message", [((), "give --runs, --model or --constant"), (("--model", "a"), "expected TASK=DIR")])
+@pytest.mark.parametrize(
+    "more, message", [((), "give --runs, --model or --constant"), (("--model", "a"), "expected TASK=DIR")]
+)
 def test_wrong_flags(home, tmp_path, capsys, more, message):
     with pytest.raises(SystemExit):
         import_recipe("submit_glue").parse_arguments(["--data", str(home), "--output", str(tmp_path), *more])

@@ -84,7 +84,7 @@ def test_models_and_pipelines_are_trained_themselves(init):
     assert again.pipeline.model is run.pipeline.model
     with pytest.raises(ValueError, match="a source that is loaded"):
         kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
-    with pytest.raises(ValueError, match=r"`class_weight` is of a classifier's labels.*Received: \['fine'\]"):
+    with pytest.raises(ValueError, match=r"`class_weight` is for a classifier's labels.*Received: \['fine'\]"):
         kbert.finetune(encoder, TASK, ROWS, class_weight={"fine": 1.0}, sequence_length=9)
 
 

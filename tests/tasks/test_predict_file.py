@@ -76,12 +76,12 @@ def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch)
             run(pipeline, source, tmp_path / "answers.jsonl")
     other = kbert.build_pipeline(pipeline.model, tiny_tokenizer(), labels=["no", "yes"])
     for changed, arguments in (("batch_size", {"batch_size": 4}), ("keep", {"keep": []})):
-        with pytest.raises(FileExistsError, match=f"was begun with another {changed}; --overwrite starts again"):
+        with pytest.raises(FileExistsError, match=f"was started with another {changed}; --overwrite starts again"):
             run(pipeline, source, tmp_path / "answers.jsonl", **arguments)
-    with pytest.raises(FileExistsError, match="was begun with another pipeline"):
+    with pytest.raises(FileExistsError, match="was started with another pipeline"):
         run(other, source, tmp_path / "answers.jsonl")
     source.write_text(source.read_text().replace("never", "paris"))
-    with pytest.raises(FileExistsError, match="was begun with another source"):
+    with pytest.raises(FileExistsError, match="was started with another source"):
         run(pipeline, source, tmp_path / "answers.jsonl")
     assert run(other, source, tmp_path / "answers.jsonl", overwrite=True) == len(TEXTS)
     rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]

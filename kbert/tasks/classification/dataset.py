@@ -86,7 +86,7 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray 
     given = {str(label): float(factor) for label, factor in dict(class_weight).items()} if names else {}
     if not names or (unknown := sorted(set(given) - set(names))):
         raise ValueError(
-            f"`class_weight` is of a classifier's labels, {names or 'and this model has none'}. Received: "
+            f"`class_weight` is for a classifier's labels, {names or 'and this model has none'}. Received: "
             f"{unknown if names else class_weight}"
         )
     return np.array([given.get(name, 1.0) for name in names], "float32")[examples.labels]

@@ -61,7 +61,7 @@ class MultipleChoice(Task):
 
     def training_data(self, pipeline, train, *, class_weight=None, **batches):
         if class_weight is not None:
-            raise ValueError("`class_weight` is of classes, which choices are not. Received: " + repr(class_weight))
+            raise ValueError("`class_weight` is for classes, which choices are not. Received: " + repr(class_weight))
 
         def make_dataset(start_step):
             return training_dataset(train, pipeline.preprocessor, start_step=start_step, **batches)

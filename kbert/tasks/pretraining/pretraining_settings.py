@@ -145,7 +145,7 @@ class PretrainingSettings:
             raise ValueError("pretrain: expected either `span_length` or `whole_word`. Received: both")
         if self.random_next_rate is not None and not self.next_sentence:
             raise ValueError(
-                "pretrain: `random_next_rate` is of next sentences. "
+                "pretrain: `random_next_rate` is for next sentence prediction. "
                 f"Received: {self.random_next_rate} and next_sentence={self.next_sentence}"
             )
         if self.mask_rate is not None and not 0 < self.mask_rate <= 1:

@@ -31,7 +31,7 @@ def starting_model(settings, hardware):
         kinds = {True: "left-to-right", False: "bidirectional"}
         raise ValueError(
             f"pretrain: `init` must be a {kinds[bool(settings.left_to_right)]} model with "
-            f"left_to_right={bool(settings.left_to_right)}: its attention goes with what it predicts. "
+            f"left_to_right={bool(settings.left_to_right)}, whose attention suits what it predicts. "
             f"Received: a {kinds[model.config.causal]} model"
         )
     return model, tokenizer

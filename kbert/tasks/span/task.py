@@ -81,7 +81,7 @@ class SpanExtraction(Task):
 
     def training_data(self, pipeline, train, *, class_weight=None, **batches):
         if class_weight is not None:
-            raise ValueError("`class_weight` is of classes, which spans are not. Received: " + repr(class_weight))
+            raise ValueError("`class_weight` is for classes, which spans are not. Received: " + repr(class_weight))
         store, labels = span_windows(train, pipeline.preprocessor)
 
         def make_dataset(start_step):

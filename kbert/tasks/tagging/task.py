@@ -81,7 +81,7 @@ class Tagging(Task):
 
     def training_data(self, pipeline, train, *, class_weight=None, **batches):
         if class_weight is not None:
-            raise ValueError("`class_weight` is of a classifier's labels. Received: " + repr(class_weight))
+            raise ValueError("`class_weight` is for a classifier's labels. Received: " + repr(class_weight))
         windows = TaggedWindows.of(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
 
         def make_dataset(start_step):

@@ -49,9 +49,7 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
             else:
                 rate = {name: (counts[name] - first[name]) / (now - started) for name in ("tokens", "slots")}
     if not counts:
-        raise ValueError(
-            "The pipeline gives no batch: the corpus has fewer pairs than `batch_size`. Use a smaller one."
-        )
+        raise ValueError("The corpus has fewer pairs than `batch_size`, so there is no batch. Use a smaller one.")
     masks, rows = counts["masks"], np.concatenate(masks_of_rows)
     rates = dict.fromkeys(("mask_token_rate", "keep_rate", "random_token_rate"))
     if not left_to_right:

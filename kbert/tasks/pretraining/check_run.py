@@ -16,9 +16,7 @@ def check_run(settings, hardware, log_every, data_service) -> None:
         data_service: of `kbert.pretrain`, or None.
     """
     if settings.hours is not None and hardware.name == "multiworker":
-        raise ValueError(
-            "pretrain: `hours` works on one machine only, as clocks of several machines differ. Give `steps`."
-        )
+        raise ValueError("pretrain: `hours` works on one machine only, as the clocks of several differ. Give `steps`.")
     if settings.hours is not None and keras.backend.backend() != "tensorflow":
         raise ValueError(
             "pretrain: `hours` needs the TensorFlow backend, as others keep the learning rate for a window of steps. "

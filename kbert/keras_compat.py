@@ -1,4 +1,4 @@
-"""Workarounds for Keras and TensorFlow, and every use of what they keep private: what a new release may break.
+"""Workarounds for Keras and TensorFlow, and every use of their private API, which a new release may break.
 
 Tried with Keras 3.15 and TensorFlow 2.21; each part says why it is here, and of which release that is true.
 

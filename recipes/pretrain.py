@@ -1,4 +1,4 @@
-"""Pre-train BERT on text: masked language model and next sentence prediction, as in section 3.1 and A.2 of the paper.
+"""Pre-train BERT on text: masked language model and next sentence prediction, as in sections 3.1 and A.2 of the paper.
 
     python recipes/learn_vocabulary.py --corpus 'corpus/*.txt' --size 30522 --output vocab.txt
     python recipes/pretrain.py --corpus 'corpus/*.txt' --vocab vocab.txt --steps 10000 --learning-rate 1e-3 \\

@@ -1,4 +1,4 @@
-"""What the time of a run will be enough for."""
+"""How many steps, tokens and epochs fit into the time of a run."""
 
 import logging
 import time

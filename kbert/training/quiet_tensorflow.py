@@ -1,4 +1,4 @@
-"""TensorFlow without what it says at its start."""
+"""Hides TensorFlow's start-up messages."""
 
 import importlib.machinery
 import logging
@@ -12,10 +12,10 @@ _START_UP = re.compile(rb"WARNING: All log messages before absl::InitializeLog\(
 
 
 def quiet_tensorflow() -> None:
-    """Hides what TensorFlow says when it is imported and starts; call it before that.
+    """Hides the messages that TensorFlow writes when it is imported and starts; call it before that.
 
-    Errors, and all that is not a line of TensorFlow's C++ log, are shown. With the environment variable
-    ``TF_CPP_MIN_LOG_LEVEL`` at 0 everything is shown.
+    Errors, and everything that is not a line of TensorFlow's C++ log, are still shown. If the environment variable
+    ``TF_CPP_MIN_LOG_LEVEL`` is 0, everything is shown.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""What a compiled model tells of its training."""
+"""The training state of a compiled model."""
 
 import keras
 

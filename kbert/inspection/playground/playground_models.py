@@ -1,4 +1,4 @@
-"""The models that may be asked: listed without loading them, loaded when they are first asked, the last ones kept."""
+"""The models on offer: listed without loading them, loaded when first used, the last ones kept in memory."""
 
 import collections
 import functools

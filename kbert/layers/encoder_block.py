@@ -26,8 +26,8 @@ class EncoderBlock(keras.layers.Layer):
         initializer_stddev: of all kernels.
 
     Attributes:
-        rematerialize: bool, False at first: whether training keeps only the inputs for the gradient, and computes the
-            rest again (`kbert.layers.rematerialized`). It is not saved.
+        rematerialize: bool, False at first: whether training keeps only the inputs for the gradient, and recomputes the
+            rest (`kbert.layers.rematerialized`). It is not saved.
 
     Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`), or None.
 

@@ -28,7 +28,7 @@ class LoraDense(keras.layers.Dense):
     Inputs: float [..., H]. Outputs: float [..., N].
 
     Raises:
-        ValueError: LoRA of an int8 layer, int8 of a layer with LoRA, LoRA twice.
+        ValueError: LoRA on an int8 layer, int8 on a layer with LoRA, or LoRA twice.
 
     Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
 

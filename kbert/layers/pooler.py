@@ -15,9 +15,9 @@ class Pooler(keras.layers.Layer):
     """dense(H, tanh) of the first token, [CLS], or of the last one; in packed rows of that token of every part.
 
     Args:
-        num_parts: K, the most parts a packed row may hold; None for plain rows.
+        num_parts: K, the maximum number of parts of a packed row; None for plain rows.
         initializer_stddev: of the kernel.
-        token: "first" or "last"; under left-to-right attention only the last token has seen the others.
+        token: "first" or "last"; under left-to-right attention only the last token attends to all others.
 
     Inputs: ``sequence_output`` float [B, S, H]; ``part_ids`` int32 [B, S] for packed rows: 1 … K, 0 = padding;
     ``padding_mask`` bool [B, S], True at tokens, which the last token of plain rows needs.

@@ -15,8 +15,8 @@ _LONGEST_WAVE = 10000.0  # times 2 pi, in tokens
 class SinusoidalPositions(keras.layers.Layer):
     """Position p as sin(p / 10000^(2i / H)) and cos(p / 10000^(2i / H)) in columns 2i and 2i + 1; no weights.
 
-    They are scaled by `initializer_stddev`, so that they stand to new token embeddings as in the Transformer, which
-    multiplies its embeddings by the square root of H to a variance of 1.
+    They are scaled by `initializer_stddev`, so that their size relative to new token embeddings is as in the
+    Transformer, which multiplies its embeddings by the square root of H to a variance of 1.
 
     Args:
         hidden_dim: H, even.

@@ -1,4 +1,4 @@
-"""Progress of long predictions: a line at intervals, with an estimate of the time left."""
+"""Progress of long predictions: a log line at intervals, with an estimate of the remaining time."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ _SECONDS = 10  # between two lines
 
 
 class PredictionProgress(keras.callbacks.Callback):
-    """Logs the number of rows done and an estimate of the time left every ten seconds; nothing for short predictions.
+    """Logs the rows done and an estimate of the remaining time every ten seconds; nothing for short predictions.
 
     Args:
         rows: int, all that are to be done.

@@ -187,7 +187,7 @@ def test_balanced_classes_weigh_the_same(init):
 
 
 def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path):
-    with pytest.raises(ValueError, match=r"of a classifier's labels, \['bad', 'good'\]. Received: \['fine'\]"):
+    with pytest.raises(ValueError, match=r"for a classifier's labels, \['bad', 'good'\]. Received: \['fine'\]"):
         kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", class_weight={"fine": 2.0}, **QUICK)
     assert not (tmp_path / "run").exists()
 

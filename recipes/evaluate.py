@@ -48,8 +48,8 @@ def parse_arguments(argv):
     add("--context", choices=("document", "sentence"), help="what a tagger reads together (default: document)")
     add("--version", choices=("1.1", "2.0"), help="SQuAD version of the rules (default: recognised from the questions)")
     shared = ("output", "batch-size", *flags.MACHINE, "json", "overwrite")
-    output = {"required": False, "help": "where metrics.json, settings.json and predictions go"}
-    flags.add_flags(parser, *shared, output=output)
+    output = {"required": False, "help": "directory for metrics.json, settings.json and predictions"}
+    flags.add_flags(parser, *shared, output=output, batch_size={"help": "examples per batch"})
     parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own
     args = parser.parse_args(argv)
     if args.task and any(value is not None for value in options_of(args).values()):

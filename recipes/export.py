@@ -28,7 +28,7 @@ def parse_arguments(argv):
     parser.add_argument("--task", metavar="NAME", help="the task to serve, such as encoder (default: the model's own)")
     about = "hidden states in an encoder's signature `features`; 0: embeddings, -1: last layer (default: the last four)"
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", help=about)
-    about = "of weights and computation; bfloat16 halves the size and changes the third digit (default: float32)"
+    about = "of weights and computation; bfloat16 takes half the space and changes the third digit (default: float32)"
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help=about)
     about = "store weights as constants: short texts are faster on a CPU, but loading takes more time and memory"
     parser.add_argument("--frozen-weights", action="store_true", help=about)

@@ -40,8 +40,9 @@ def parse_arguments(argv):
     add("--keep", metavar="NAME", nargs="+", default=[], help="columns to copy to the output")
     add("--tagging-output", choices=("tags", "entities"), help="what a tagger returns (default: entities)")
     names = ("sequence-length", "top-k", "window-pooling", "null-threshold", "output", "batch-size", "precision")
-    about = {"output": {"metavar": "FILE", "help": "where the answers go"}, "batch_size": {"help": "texts per batch"}}
+    about = {"output": {"metavar": "FILE", "help": "file for the answers"}, "batch_size": {"help": "texts per batch"}}
     about["sequence_length"] = {"default": None, "help": "tokens of a row (default: the model's)"}
+    about["overwrite"] = {"help": "replace --output, and delete what a killed run left"}
     flags.add_flags(parser, *names, "overwrite", **about)
     args = flags.parse_with_beam_flags(parser, argv)
     args.metrics = args.output.with_suffix(".metrics.json")

@@ -22,9 +22,8 @@ def parse_arguments(argv):
     length = {"default": None, "help": "tokens of a row (default: the model's)"}
     names = ("model", "output", "sequence-length", "top-k", "window-pooling", "null-threshold")
     add_flags(parser, *names, output=output, sequence_length=length)
-    parser.add_argument(
-        "--version", metavar="N", type=positive_int, help="(default: one more than the highest version)"
-    )
+    number = "version number (default: one more than the highest)"
+    parser.add_argument("--version", metavar="N", type=positive_int, help=number)
     parser.add_argument("--task", metavar="NAME", help="the task to serve, such as encoder (default: the model's own)")
     about = "hidden states in an encoder's signature `features`; 0: embeddings, -1: last layer (default: the last four)"
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", help=about)

@@ -63,6 +63,19 @@ class Answers(keras.layers.Layer):
         return {**super().get_config(), **{n: list(v) if isinstance(v, tuple) else v for n, v in options.items()}}
 
 
+def check_labels(labels, owner):
+    """The labels as a tuple; ValueError unless they are a list of strings."""
+    if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")
+    return tuple(labels)
+
+
+def check_number(labels, shape, owner):
+    """Raises ValueError unless there are as many labels as logits."""
+    if shape[-1] not in (None, len(labels)):
+        raise ValueError(f"{owner}: expected as many labels as logits ({shape[-1]}). Received: {list(labels)}")
+
+
 def single_values(answers: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
     """Dicts of rows that have a single value or vector for each output."""
     for value in answers[name].tolist():

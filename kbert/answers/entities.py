@@ -6,8 +6,8 @@ Shapes: B texts, T words and E entities of the longest, W windows, S sequence, N
 import keras
 import tensorflow as tf
 
-from kbert.answers.answers import Answers, grouped_values
-from kbert.answers.word_tags import check_labels, check_number, word_tags
+from kbert.answers.answers import Answers, check_labels, check_number, grouped_values
+from kbert.answers.word_tags import word_tags
 
 
 @keras.saving.register_keras_serializable("kbert")

@@ -5,7 +5,7 @@ Shapes: B batch, W windows, N labels.
 
 import tensorflow as tf
 
-from kbert.answers.answers import Answers
+from kbert.answers.answers import Answers, check_labels, check_number
 from kbert.answers.pool_windows import check_window_pooling, pool_windows, pooled_size
 
 
@@ -24,29 +24,21 @@ class LabelAnswers(Answers):
     def __init__(self, labels, window_pooling, **kwargs):
         super().__init__(**kwargs)
         owner = type(self).__name__
-        if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
-            raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")
         check_window_pooling(window_pooling, owner)
-        self.labels = tuple(labels)
+        self.labels = check_labels(labels, owner)
         self.window_pooling = window_pooling
 
     def text_logits(self, outputs, batch):
         """The logits of each text, float32 [B, N]."""
         logits = tf.cast(outputs["logits"], tf.float32)
-        self._check(logits.shape)
+        check_number(self.labels, logits.shape, type(self).__name__)
         return pool_windows(logits, batch, self.window_pooling)
 
     def text_shape(self, outputs, batch):
         """The shape of `text_logits` of symbolic outputs."""
         shape = outputs["logits"].shape
-        self._check(shape)
+        check_number(self.labels, shape, type(self).__name__)
         return (pooled_size(shape[0], batch, self.window_pooling), *shape[1:])
-
-    def _check(self, shape):
-        if shape[-1] not in (None, len(self.labels)):
-            raise ValueError(
-                f"{type(self).__name__}: expected as many labels as logits ({shape[-1]}). Received: {list(self.labels)}"
-            )
 
     def by_label(self, probabilities):
         """label → probability."""

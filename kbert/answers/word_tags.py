@@ -25,16 +25,3 @@ def word_tags(outputs, batch, num_labels):
     ids = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
     scores = tf.reduce_max(probabilities, axis=-1)
     return tf.where(is_word, ids, 0), tf.where(is_word, scores, 0.0), is_word
-
-
-def check_labels(labels, owner):
-    """The labels as a tuple; ValueError unless they are a list of strings."""
-    if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")
-    return tuple(labels)
-
-
-def check_number(labels, shape, owner):
-    """Raises ValueError unless there are as many labels as logits."""
-    if shape[-1] not in (None, len(labels)):
-        raise ValueError(f"{owner}: expected as many labels as logits ({shape[-1]}). Received: {list(labels)}")

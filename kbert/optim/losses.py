@@ -24,12 +24,13 @@ class WeightedMeanLoss(keras.losses.Loss):
     Subclasses define `values_and_weights`.
     """
 
+    default_name = None
     epsilon = 0.0
     ignored_label = IGNORED_LABEL  # has no weight; None: every label has
     whole_batch = None  # a `WholeBatch` while a part of one is computed
 
     def __init__(self, name=None):
-        super().__init__(name=name)
+        super().__init__(name=name or self.default_name)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         with keras.name_scope(self.name):
@@ -78,8 +79,7 @@ class ClassificationLoss(WeightedMeanLoss):
         BertClassifier(config, num_labels=3).compile(AdamW(2e-5), loss={"logits": ClassificationLoss()})
     """
 
-    def __init__(self, name="classification_loss"):
-        super().__init__(name=name)
+    default_name = "classification_loss"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return cross_entropy(y_true, y_pred, sample_weight)
@@ -103,8 +103,7 @@ class NextSentenceLoss(ClassificationLoss):
         model.compile(AdamW(1e-4), loss={"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()})
     """
 
-    def __init__(self, name="next_sentence_loss"):
-        super().__init__(name=name)
+    default_name = "next_sentence_loss"
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -129,9 +128,7 @@ class MaskedLanguageModelLoss(ClassificationLoss):
     """
 
     epsilon = 1e-5
-
-    def __init__(self, name="masked_lm_loss"):
-        super().__init__(name=name)
+    default_name = "masked_lm_loss"
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -156,8 +153,7 @@ class SpanLoss(ClassificationLoss):
         BertSpanExtractor(config).compile(AdamW(5e-5), loss={"start_logits": SpanLoss(), "end_logits": SpanLoss()})
     """
 
-    def __init__(self, name="span_loss"):
-        super().__init__(name=name)
+    default_name = "span_loss"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         values, weights = super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
@@ -185,8 +181,7 @@ class MultiLabelLoss(WeightedMeanLoss):
         BertClassifier(config, num_labels=3, multi_label=True).compile(AdamW(2e-5), loss={"logits": MultiLabelLoss()})
     """
 
-    def __init__(self, name="multi_label_loss"):
-        super().__init__(name=name)
+    default_name = "multi_label_loss"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         labels, logits, weights, is_wrong = on_or_off(y_true, y_pred, sample_weight)
@@ -212,8 +207,7 @@ class RegressionLoss(WeightedMeanLoss):
 
     ignored_label = None
 
-    def __init__(self, name="regression_loss"):
-        super().__init__(name=name)
+    default_name = "regression_loss"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         y_pred = ops.cast(y_pred, "float32")

@@ -23,8 +23,10 @@ class WeightedMean(keras.metrics.Mean):
     Subclasses define `values_and_weights`.
     """
 
+    default_name = None
+
     def __init__(self, name=None):
-        super().__init__(name=name, dtype="float32")
+        super().__init__(name=name or self.default_name, dtype="float32")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
@@ -56,8 +58,7 @@ class CrossEntropy(WeightedMean):
         model.compile(AdamW(1e-4), losses, weighted_metrics={"mlm_logits": [CrossEntropy()]})
     """
 
-    def __init__(self, name="cross_entropy"):
-        super().__init__(name=name)
+    default_name = "cross_entropy"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return cross_entropy(y_true, y_pred, sample_weight)
@@ -74,8 +75,7 @@ class Perplexity(CrossEntropy):
         model.compile(AdamW(1e-4), losses, weighted_metrics={"mlm_logits": [Perplexity()]})
     """
 
-    def __init__(self, name="perplexity"):
-        super().__init__(name=name)
+    default_name = "perplexity"
 
     def result(self):
         seen = ops.convert_to_tensor(self.count) > 0
@@ -96,8 +96,7 @@ class WeightedAccuracy(WeightedMean):
         BertClassifier(config).compile(AdamW(2e-5), losses, weighted_metrics=[WeightedAccuracy()])
     """
 
-    def __init__(self, name="accuracy"):
-        super().__init__(name=name)
+    default_name = "accuracy"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         labels, weights, is_wrong = labels_and_weights(y_true, y_pred, sample_weight)
@@ -137,8 +136,7 @@ class MultiLabelAccuracy(WeightedMean):
         BertClassifier(config, multi_label=True).compile(AdamW(2e-5), losses, weighted_metrics=[MultiLabelAccuracy()])
     """
 
-    def __init__(self, name="accuracy"):
-        super().__init__(name=name)
+    default_name = "accuracy"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         labels, logits, weights, is_wrong = on_or_off(y_true, y_pred, sample_weight)
@@ -160,8 +158,7 @@ class SquaredError(WeightedMean):
         BertRegressor(config).compile(AdamW(2e-5), losses, weighted_metrics=[SquaredError()])
     """
 
-    def __init__(self, name="squared_error"):
-        super().__init__(name=name)
+    default_name = "squared_error"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         y_pred = ops.cast(y_pred, "float32")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kbert.files import explain_full_disk, flush, read_json, sha256, write_json
 from kbert.tasks.answered_rows import answered_rows, check_output, write_answers
-from kbert.tasks.prediction_rows import read_rows
+from kbert.tasks.prediction_rows import rows_to_answer
 
 _LOGGER = logging.getLogger("kbert")
 _SECONDS = 20.0  # between two states from which a killed run can resume
@@ -58,10 +58,7 @@ def predict_file(
     """
     source, output = pathlib.Path(source), pathlib.Path(output)
     check_output(pipeline, output, overwrite)
-    columns = {name: (columns or {}).get(name, name) for name in pipeline.input_names}
-    rows = read_rows(pipeline, source, columns, keep, **reading)
-    if not len(rows):
-        raise ValueError(f"{source} holds no text")
+    columns, rows = rows_to_answer(pipeline, source, columns, keep, **reading)
     run = {
         "source": sha256(source),
         "columns": columns,

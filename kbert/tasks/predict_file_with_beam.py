@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.files import atomic_file, sha256
 from kbert.tasks.answered_rows import answered_rows, check_output, write_answers
-from kbert.tasks.prediction_rows import read_rows
+from kbert.tasks.prediction_rows import rows_to_answer
 
 _PART_ROWS = 1024  # about how many rows a worker answers at once
 
@@ -68,13 +68,9 @@ def predict_file_with_beam(
         predict_file_with_beam(load, "reviews.csv", "answers.jsonl", runner="DirectRunner")
     """
     import_beam()
-    source, output = pathlib.Path(source), pathlib.Path(output)
-    pipeline = load()
+    source, output, pipeline = pathlib.Path(source), pathlib.Path(output), load()
     check_output(pipeline, output, overwrite)
-    columns = {name: (columns or {}).get(name, name) for name in pipeline.input_names}
-    rows = read_rows(pipeline, source, columns, keep, **reading)
-    if not len(rows):
-        raise ValueError(f"{source} holds no text")
+    columns, rows = rows_to_answer(pipeline, source, columns, keep, **reading)
     job = _Job(load, pipeline.fingerprint(), columns, batch_size, output.suffix)
     content = [sha256(source), job.fingerprint, columns, list(keep), batch_size, output.suffix, reading]
     name = "answers-" + hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -151,6 +151,15 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     return ColumnRows({**read, **_kept(path, [name for name in keep if name not in read])})
 
 
+def rows_to_answer(pipeline, path, columns, keep, **reading):
+    """The column of each input of a pipeline, by default of its name, and `read_rows`; ValueError if there are none."""
+    columns = {name: (columns or {}).get(name, name) for name in pipeline.input_names}
+    rows = read_rows(pipeline, path, columns, keep, **reading)
+    if not len(rows):
+        raise ValueError(f"{path} holds no text")
+    return columns, rows
+
+
 def _kept(path, keep):
     """The columns to keep; those of JSON lines have their values as they are."""
     if not keep:

@@ -8,10 +8,10 @@ import numpy as np
 
 from kbert.files import flush, read_json, remove_partial, write_directory, write_json
 from kbert.models.lora import lora_layers
-from kbert.text.vocabulary import read_vocabulary, write_vocabulary
+from kbert.text.vocabulary import write_vocabulary
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.kbert.read import CONFIG, VOCABULARY, read_kbert_config
+from kbert.weights.formats.kbert.read import CONFIG, VOCABULARY, read_kbert_config, read_kbert_vocabulary
 from kbert.weights.formats.kbert.write import kbert_config
 from kbert.weights.report import LoadReport
 from kbert.weights.step_paths import checkpoint_step
@@ -101,12 +101,7 @@ def open_step_checkpoint(path) -> StepCheckpoint:
     path = pathlib.Path(path)
     beside = path.parent / DESCRIPTION
     description, settings = read_kbert_config(beside / CONFIG)
-    vocabulary = read_vocabulary(beside / VOCABULARY)
-    if len(vocabulary) != description.config.vocabulary_size:
-        raise ValueError(
-            f"{beside / VOCABULARY} must hold as many tokens as the model's table has rows, "
-            f"{description.config.vocabulary_size}. Received: {len(vocabulary)} tokens"
-        )
+    vocabulary = read_kbert_vocabulary(beside, description.config)
     return StepCheckpoint(
         format="step",
         path=path,

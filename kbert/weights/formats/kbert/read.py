@@ -77,13 +77,19 @@ def read_kbert_directory(path) -> KbertCheckpoint:
     description, settings = read_kbert_config(path / CONFIG)
     _check_hashes(path)
     _check_weights(path, description)
+    vocabulary = read_kbert_vocabulary(path, description.config)
+    return KbertCheckpoint(format=FORMAT, path=path, description=description, settings=settings, vocabulary=vocabulary)
+
+
+def read_kbert_vocabulary(path, config) -> list[str]:
+    """The tokens in a kbert directory; ValueError unless they are as many as the model has."""
     vocabulary = read_vocabulary(path / VOCABULARY)
-    if len(vocabulary) != description.config.vocabulary_size:
+    if len(vocabulary) != config.vocabulary_size:
         raise ValueError(
             f"{path}: {VOCABULARY} must hold as many tokens as the model's table has rows (vocabulary_size in "
-            f"{CONFIG}: {description.config.vocabulary_size}). Received: {len(vocabulary)} tokens"
+            f"{CONFIG}: {config.vocabulary_size}). Received: {len(vocabulary)} tokens"
         )
-    return KbertCheckpoint(format=FORMAT, path=path, description=description, settings=settings, vocabulary=vocabulary)
+    return vocabulary
 
 
 def read_kbert_config(path) -> tuple[ModelDescription, ModelSettings]:

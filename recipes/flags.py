@@ -17,12 +17,14 @@ from kbert.training.argument_types import (
     rate,
     share,
     source,
+    stddev_or_scaled,
 )
 from kbert.training.console import log_to_console
 from kbert.training.program import plain_errors
 from kbert.training.program import run_program as command
 
 __all__ = ["command", "directory", "file", "named_column", "plain_errors", "rate", "share", "source"]
+__all__ += ["stddev_or_scaled"]
 
 log_to_console()  # before TensorFlow is imported
 

@@ -15,7 +15,7 @@ finished, checkpoints/. --dry-run estimates steps, memory and time, and trains n
 import argparse
 import json
 
-from flags import MACHINE, add_flags, command, plain_errors, positive_float, positive_int, rate, share
+from flags import MACHINE, add_flags, command, plain_errors, positive_float, positive_int, rate, share, stddev_or_scaled
 
 
 def parse_arguments(argv):
@@ -70,8 +70,8 @@ def parse_arguments(argv):
     add("--position-embedding", choices=("learned", "sinusoidal"), help=positions)
     starts = "learned positions of a new model: normal, or sinusoidal: start as the Transformer's (default: normal)"
     add("--position-initializer", choices=("normal", "sinusoidal"), help=starts)
-    deviation = "standard deviation of new weights (default: 0.02)"
-    add("--initializer-stddev", type=positive_float, metavar="X", help=deviation)
+    deviation = "standard deviation of new weights (default: 0.02); scaled: 0.02 · √(768 / width)"
+    add("--initializer-stddev", type=stddev_or_scaled, metavar="X", help=deviation)
     add("--left-to-right", action="store_true", help='predict the next token: the "LTR" model of section 5.1')
     often = {"default": 500, "help": "steps between checkpoints and evaluations; a multiple of --log-every"}
     names = ("no-next-sentence", "dropout", "packed", "held-out", "evaluation-batches", "log-every", "checkpoint-every")

@@ -37,6 +37,11 @@ def number_or_off(text: str) -> float | str:
     return text if text == "off" else _number(text)
 
 
+def stddev_or_scaled(text: str) -> float | str:
+    """A number above 0, or the word scaled."""
+    return text if text == "scaled" else positive_float(text)
+
+
 def source(text: str) -> pathlib.Path | str:
     """A model as `kbert.load_pretrained` takes it: its path, or a name on the Hugging Face hub."""
     from kbert.weights.source import local_source

@@ -14,7 +14,8 @@ NAMED_SETTINGS: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
         "bias_correction": False,
     },
-    # Small models for hours on one machine: many small updates end the plateau at token frequencies sooner.
+    # Small models for hours on one machine: many small updates, new weights as wide as base's are at its width, and
+    # positions that tell distances from the start end the plateau at token frequencies sooner (docs/pretraining.md).
     "small-budget": {
         "batch_size": 16,
         "learning_rate": 1e-3,
@@ -22,6 +23,8 @@ NAMED_SETTINGS: dict[str, dict[str, Any]] = {
         "warmup_share": 0.05,
         "dropout": 0.0,
         "bias_correction": True,
+        "initializer_stddev": "scaled",
+        "position_initializer": "sinusoidal",
     },
 }
 _INSTEAD = {"phases": ("sequence_length",), "sequence_length": ("phases",), "warmup_share": ("warmup_steps",)}
@@ -33,7 +36,7 @@ def complete_settings(name, given: dict) -> dict:
     Args:
         name: a key of `NAMED_SETTINGS`, or None.
         given: name → value. A value also stands for those that it excludes: `phases` for `sequence_length`,
-            `warmup_steps` for `warmup_share`. A model given as `init` keeps its own dropout.
+            `warmup_steps` for `warmup_share`.
 
     Raises:
         ValueError: an unknown name.

@@ -121,7 +121,8 @@ def pretrain(
         position_embedding: of a new model, "learned" (the default) or "sinusoidal", as in the Transformer.
         position_initializer: of learned positions of a new model, "normal" (the default) or "sinusoidal": they start
             as the Transformer's.
-        initializer_stddev: float, the standard deviation of new weights, 0.02 by default, as in the paper.
+        initializer_stddev: float, the standard deviation of new weights, 0.02 by default, as in the original for all
+            sizes; or "scaled": 0.02 · √(768 / H), the same at the width of base and more for narrower models.
         dropout: float, instead of 0.1.
         packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
             and less time where pairs are short. None: if rows then hold at least 1.05 times as much text. The model of

@@ -83,7 +83,7 @@ class PretrainingSettings:
     dupe_factor: int | None = None
     position_embedding: str | None = None
     position_initializer: str | None = None
-    initializer_stddev: float | None = None
+    initializer_stddev: float | str | None = None
 
     def __post_init__(self):
         self._check_objective()
@@ -252,6 +252,10 @@ class PretrainingSettings:
         ):
             if getattr(self, name) not in (None, *allowed):
                 raise ValueError(f"pretrain: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
+        stddev = self.initializer_stddev
+        is_number = isinstance(stddev, int | float) and not isinstance(stddev, bool)
+        if stddev not in (None, "scaled") and not (is_number and 0 < stddev < math.inf):
+            raise ValueError(f'pretrain: `initializer_stddev` must be above 0, or "scaled". Received: {stddev!r}')
         if self.position_embedding == "sinusoidal" and self.position_initializer is not None:
             raise ValueError(
                 "pretrain: `position_initializer` is of learned positions. Received: "

@@ -1,5 +1,6 @@
 """The model that a pre-training starts from."""
 
+import math
 import os
 
 import keras
@@ -37,6 +38,11 @@ def starting_model(settings, hardware):
     return model, tokenizer
 
 
+def scaled_stddev(size) -> float:
+    """The deviation of new weights at which sums over the width of this size vary as base's: 0.02 · √(768 / H)."""
+    return 0.02 * math.sqrt(BertConfig().hidden_dim / BertConfig.from_size(size).hidden_dim)
+
+
 def source_tokenizer(settings):
     """The tokenizer of the records, or of the `vocabulary` that is given; None: that of `init`."""
     if settings.reads_records:
@@ -48,26 +54,29 @@ def source_tokenizer(settings):
 
 def _model_and_tokenizer(settings, hardware):
     task = "pretraining" if settings.next_sentence else "masked_lm"
-    dropout = {}
+    overrides = {}
     if settings.dropout is not None:
-        dropout = {"hidden_dropout": settings.dropout, "attention_dropout": settings.dropout}
+        overrides = {"hidden_dropout": settings.dropout, "attention_dropout": settings.dropout}
     if isinstance(settings.init, str | os.PathLike):
         with hardware.scope():
-            model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **dropout)
+            model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **overrides)
         return model, model.pretrained.tokenizer
     tokenizer = source_tokenizer(settings)
     if settings.init is not None:
         tokenizer = tokenizer or _tokenizer_of(settings.init)
-        return _given_model(settings, task, dropout, tokenizer), tokenizer
+        return _given_model(settings, task, overrides, tokenizer), tokenizer
+    size = settings.size or "tiny"
+    if settings.initializer_stddev is not None:
+        stddev = settings.initializer_stddev
+        overrides |= {"initializer_stddev": scaled_stddev(size) if stddev == "scaled" else stddev}
     config = BertConfig.from_size(
-        settings.size or "tiny",
+        size,
         vocabulary_size=tokenizer.vocabulary_size,
         causal=settings.left_to_right,
         pooled_token="last" if settings.left_to_right else "first",
         position_embedding=settings.position_embedding or "learned",
         max_sequence_length=max(512, settings.sequence_length),
-        **({} if settings.initializer_stddev is None else {"initializer_stddev": settings.initializer_stddev}),
-        **dropout,
+        **overrides,
     )
     with hardware.scope():
         model = BertPretrainer(config, next_sentence=settings.next_sentence)

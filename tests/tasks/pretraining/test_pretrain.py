@@ -188,6 +188,7 @@ def test_settings_are_complete_and_identify_objects():
         ({"span_length": 0}, "`span_length` must be an integer"),
         ({"dupe_factor": True}, "`dupe_factor` must be an integer"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
+        ({"initializer_stddev": 0.0}, '`initializer_stddev` must be above 0, or "scaled"'),
         ({"position_initializer": "none"}, "`position_initializer` must be one of"),
         ({"position_initializer": "normal", "position_embedding": "sinusoidal"}, "is of learned positions"),
         ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),
@@ -264,3 +265,6 @@ def test_new_weights():
     np.testing.assert_allclose(tables[2][:, 1::2], 0.09 * np.cos(angles), atol=1e-4)
     assert waves.config.position_embedding == "learned" and waves.config.initializer_stddev == 0.09
     assert layers[2].trainable
+    small, _ = starting_model(PretrainingSettings(**fields | {"settings": "small-budget", "size": "mini"}), hardware)
+    assert small.config.initializer_stddev == pytest.approx(0.02 * 3**0.5)
+    assert keras.ops.convert_to_numpy(small.encoder.embeddings.position_embedding.embeddings)[0, 0] == 0.0

@@ -23,8 +23,17 @@ from kbert.training.console import log_to_console
 from kbert.training.program import plain_errors
 from kbert.training.program import run_program as command
 
-__all__ = ["command", "directory", "file", "named_column", "plain_errors", "rate", "share", "source"]
-__all__ += ["stddev_or_scaled"]
+__all__ = [
+    "command",
+    "directory",
+    "file",
+    "named_column",
+    "plain_errors",
+    "rate",
+    "share",
+    "source",
+    "stddev_or_scaled",
+]
 
 log_to_console()  # before TensorFlow is imported
 

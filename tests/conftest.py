@@ -15,6 +15,7 @@ from helpers.run_eagerly import run_eagerly
 from kbert.training.memory import keep_freed_memory
 
 keep_freed_memory()  # as choose_hardware does for the recipes
+gc.set_threshold(50_000, 20, 20)  # tracing makes millions of objects, few of them garbage; `_forget` collects
 
 _LIBC = ctypes.CDLL(None)
 REQUIRE_OPTIONAL = os.environ.get("KBERT_REQUIRE_OPTIONAL") == "1"
@@ -92,13 +93,18 @@ def _forget():
 
     Without this a process of hundreds of tests grew to 6 GB. What survives is frozen, after all that the module shared
     is gone: else each collection, also those that tests ask for, looks at all survivors again, for seconds in the end.
+    TensorFlow's kernels, which `clear_session` drops too, stay until then: see `_keep_kernels`.
     """
     yield
     import keras
+    from tensorflow.python.eager.context import context
 
-    keras.backend.clear_session()  # collects
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context(), "clear_kernel_cache", lambda: None)
+        keras.backend.clear_session()  # collects
     gc.freeze()
     if _memory() > _trimmed_at[0] + _GROWTH:
+        context().clear_kernel_cache()
         if hasattr(_LIBC, "malloc_trim"):  # glibc: what `keep_freed_memory` keeps
             _LIBC.malloc_trim(0)
         _trimmed_at[0] = _memory()

@@ -138,6 +138,7 @@ def test_regression_from_json_lines(home, tmp_path):
     assert kbert.load_pretrained(tmp_path / "run").task == "regression"
 
 
+@pytest.mark.slow  # this recipe resumed: faults/test_injected_faults.py; what it calls: tasks/test_finetune.py
 def test_a_run_broken_off_goes_on_exactly(run, home, tmp_path, monkeypatch, capsys):
     whole = text_task.training_dataset
     arguments = _arguments(home, tmp_path / "run", "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)

@@ -92,38 +92,36 @@ def test_a_second_run_says_what_is_there(home, run):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_init_goes_on_from_weights_at_another_length(home, run, tmp_path):
+def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(home, run, tmp_path):
     run_recipe(
         "pretrain",
         *as_flags(corpus=home / "corpus.txt", init=run, steps=1, output=tmp_path / "on"),
         *QUICK,
-        *as_flags(sequence_length=40, learning_rate=1e-9, whole_word=True),
+        *as_flags(sequence_length=40, learning_rate=1e-9, mask_rate=0.3, mask_token_rate=1.0, keep_rate=0.0),
+        *as_flags(random_token_rate=0.0, span_length=3, dupe_factor=1, random_next_rate=1.0),
     )
     before, after = _weights(run), _weights(tmp_path / "on")
     assert before.keys() == after.keys()
     for name, value in before.items():
         np.testing.assert_allclose(value, after[name], atol=1e-6, err_msg=name)
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_ablations_of_section_5(home, tmp_path):
-    ablations = ("--no-next-sentence", "--left-to-right")
-    run_recipe("pretrain", *_arguments(home, tmp_path, *ablations, steps=2))
-    model = kbert.load_pretrained(tmp_path)
-    assert (model.task, model.config.causal) == ("masked_lm", True)
-    assert (model.config.pooled_token, model.config.position_embedding) == ("last", "learned")
-    metrics = read_json(tmp_path / "metrics.json")
-    assert "nsp_accuracy" not in metrics and metrics["pipeline"]["mask_token_rate"] is None
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_other_masks_pairs_and_positions(home, tmp_path):
-    changed = ("--mask-rate", 0.3, "--mask-token-rate", 1.0, "--keep-rate", 0.0, "--random-token-rate", 0.0)
-    changed += ("--span-length", 3, "--dupe-factor", 1, "--random-next-rate", 1.0, "--position-embedding", "sinusoidal")
-    run_recipe("pretrain", *_arguments(home, tmp_path, *changed, steps=2))
-    data = read_json(tmp_path / "metrics.json")["pipeline"]
+    data = read_json(tmp_path / "on" / "metrics.json")["pipeline"]
     assert (data["mask_token_rate"], data["random_next_share"]) == (1.0, 1.0)
-    assert kbert.load_pretrained(tmp_path).config.position_embedding == "sinusoidal"
+
+
+def test_flags_are_the_arguments_of_kbert_pretrain(home, tmp_path, monkeypatch):
+    """Left to right: experiments/test_study.py; sines: tasks/pretraining/test_pretrain.py; words: pretraining/."""
+    given = {}
+
+    def pretrain(source, **arguments):
+        given.update(arguments)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(kbert, "pretrain", pretrain)
+    flags = ("--no-next-sentence", "--left-to-right", "--whole-word", "--position-embedding", "sinusoidal")
+    with pytest.raises(SystemExit, match="that is all"):
+        run_recipe("pretrain", *_arguments(home, tmp_path, *flags))
+    wanted = {"next_sentence": False, "left_to_right": True, "whole_word": True, "position_embedding": "sinusoidal"}
+    assert given.items() >= wanted.items()
 
 
 @pytest.mark.slow  # tests/faults kills runs of this recipe, too

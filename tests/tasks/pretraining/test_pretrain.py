@@ -130,11 +130,13 @@ def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
     to_the_end = functools.partial(count_sequences, seconds=float("inf"))
     monkeypatch.setattr("kbert.tasks.pretraining.estimate.count_sequences", to_the_end)
     plan = SHORT | {"steps": 1000, "sequence_length": None, "phases": [(16, 0.75), (24, 0.25)]}
+    plan["position_embedding"] = "sinusoidal"
     found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **plan)
     metrics = found.metrics
     assert [(one["steps"], one["sequence_length"]) for one in metrics["stages"]] == [(750, 16), (250, 24)]
     assert "750 steps of 4 rows of 16 tokens: 48,000 tokens\n250 steps of" in format_estimate(metrics)
     assert not (tmp_path / "run").exists() and found.history == []
+    assert found.model.config.position_embedding == "sinusoidal"
     assert metrics["steps"] == 1000 and metrics["tokens"] == 750 * 4 * 16 + 250 * 4 * 24
     assert metrics["sequences_are_all"] and metrics["sequences_per_epoch"] > 60
     assert metrics["parameters"] == found.model.count_params() > 100_000

@@ -74,7 +74,8 @@ def parse_arguments(argv):
     add("--initializer-stddev", type=stddev_or_scaled, metavar="X", help=deviation)
     add("--left-to-right", action="store_true", help='predict the next token: the "LTR" model of section 5.1')
     often = {"default": 500, "help": "steps between checkpoints and evaluations; a multiple of --log-every"}
-    names = ("no-next-sentence", "dropout", "packed", "held-out", "evaluation-batches", "log-every", "checkpoint-every")
+    names = ("no-next-sentence", "dropout", "packed", "fill-rows", "held-out")
+    names += ("evaluation-batches", "log-every", "checkpoint-every")
     add_flags(parser, *names, checkpoint_every=often)
     keep_every = "keep the checkpoints of every N steps, a multiple of --checkpoint-every, for --init RUN@STEP"
     add("--keep-every", type=positive_int, metavar="N", help=keep_every)

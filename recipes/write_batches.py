@@ -20,7 +20,7 @@ def parse_arguments(argv):
     add_flags(
         parser,
         *("records", "output", "steps", "batch-size", "sequence-length", "seed", "max-predictions", "whole-word"),
-        *("no-next-sentence", "packed", "evaluation-batches", "json", "overwrite"),
+        *("no-next-sentence", "packed", "fill-rows", "evaluation-batches", "json", "overwrite"),
         records={"required": True},
         output={"help": "a new directory, which appears when it is complete"},
         steps={"required": True, "help": "number of batches, one for each weight update"},

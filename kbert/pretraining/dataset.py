@@ -19,6 +19,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.data_service import from_service
+from kbert.pretraining.further_parts import add_further_parts
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, row_of_pairs
@@ -27,7 +28,7 @@ from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
 from kbert.pretraining.sources import held_out_shares, record_pools, text_documents
 from kbert.stateless_random import fold_in, permutation
 
-_ORDER, _ROWS = 3, 4  # keep these draws independent of other uses of the same seed
+_ORDER, _ROWS, _FURTHER = 3, 4, 5  # keep these draws independent of other uses of the same seed
 _EVALUATION_SEED = 0x6B62657274  # one held-out set for all training seeds
 _ROWS_AT_ONCE = 512
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
@@ -48,6 +49,7 @@ def pretraining_dataset(
     batches=None,
     packed=False,
     num_parts=None,
+    fill_rows=False,
     held_out=0.01,
     next_sentence=True,
     short_sequence_rate=0.1,
@@ -92,6 +94,8 @@ def pretraining_dataset(
             longest first, and never truncated further; a row takes a part only if its masks fit into P, too. Rows come
             in a random order, with `evaluation` as well.
         num_parts: K, the maximum number of parts in a packed row; None: S / 16, at least 4.
+        fill_rows: bool, whether packed rows get further short pairs where they have space
+            (`kbert.pretraining.further_parts`), for corpora of short documents. Held-out rows are never filled.
         held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text. Records
             have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
@@ -147,6 +151,8 @@ def pretraining_dataset(
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
+    if fill_rows and not packed:
+        raise ValueError(f"`fill_rows` is for packed rows. Received: fill_rows={fill_rows!r}, packed={packed!r}")
     rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
     rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
     if left_to_right:
@@ -191,7 +197,13 @@ def pretraining_dataset(
         table = PairTable(*(tf.gather(column, order) for column in table))
         splits = tf.range(tf.size(table.keys) + 1)
         if packed:
-            table, splits = arrange_in_rows(table, find_rows(table), fold_in(seed, _ROWS, epoch, first))
+            rows = find_rows(table)
+            if fill_rows and not evaluation:
+                key = fold_in(seed, _FURTHER, visit(epoch), first)
+                table, rows = add_further_parts(
+                    masking, pool, table, rows, key, sequence_length, parts, next_sentence, random_next_rate
+                )
+            table, splits = arrange_in_rows(table, rows, fold_in(seed, _ROWS, epoch, first))
         return _token_columns(pool, entity_ids), table, splits
 
     def divide(first, values, table, splits):

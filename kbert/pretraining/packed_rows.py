@@ -5,7 +5,7 @@ Shapes: B batch (rows), S sequence, P predictions, K parts of a packed row, p pa
 
 import tensorflow as tf
 
-from kbert.pretraining.pairs import PairTable
+from kbert.pretraining.pairs import PairTable, special_tokens
 from kbert.pretraining.part_assignment import assign_rows
 from kbert.pretraining.part_assignment_in_graph import assign_rows_in_graph
 from kbert.pretraining.plain_rows import mask_pairs
@@ -19,6 +19,11 @@ def default_num_parts(sequence_length):
     return max(_FEWEST, sequence_length // _TOKENS_PER_PART)
 
 
+def part_lengths(table, next_sentence=True):
+    """Tokens of each pair with its [CLS] and [SEP], int32 [p]."""
+    return table.a_length + table.b_length + special_tokens(next_sentence)
+
+
 def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True, in_graph=False):
     """The row that each pair of a pool goes into, int32 [p]; needs the lengths of the pairs alone.
 
@@ -27,7 +32,7 @@ def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True,
         num_parts: K.
         in_graph: bool, whether no Python may run; it takes longer.
     """
-    lengths = _part_lengths(table, next_sentence)
+    lengths = part_lengths(table, next_sentence)
     if in_graph:
         masks = masking.most_masks(lengths)
         return assign_rows_in_graph(lengths, masks, sequence_length, masking.max_predictions, num_parts)
@@ -83,7 +88,7 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
     row = tf.repeat(tf.range(number), splits[1:] - splits[:-1])  # [p]
     first = tf.gather(splits, row)  # [p], the row's first part
     part = tf.range(tf.size(row)) - first  # [p], within the row
-    lengths = _part_lengths(table, next_sentence)
+    lengths = part_lengths(table, next_sentence)
     before = tf.cumsum(lengths, exclusive=True)
     offset = before - tf.gather(before, first)  # [p], where the part begins in its row
     masked_ids, begin, masks = _masked_by_length(masking, values, table, lengths, sequence_length, next_sentence)
@@ -121,11 +126,6 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
         columns = tf.reshape(columns, [-1, num_parts, 2])
         labels["nsp_logits"], weights["nsp_logits"] = columns[..., 0], tf.cast(columns[..., 1], tf.float32)
     return inputs, labels, weights
-
-
-def _part_lengths(table, next_sentence):
-    """Tokens of each pair with its [CLS] and [SEP], int32 [p]."""
-    return table.a_length + table.b_length + (3 if next_sentence else 2)
 
 
 def _masked_by_length(masking, values, table, lengths, sequence_length, next_sentence):

@@ -18,7 +18,7 @@ from kbert.stateless_random import fold_in, random_integers, uniform
 from kbert.text.packing import truncated_lengths
 
 _PAIRS = 1  # keep these draws independent of other uses of the same seed
-_TARGET, _SIZE, _SPLIT, _NEXT, _DOCUMENT, _START, _FRONT_A, _FRONT_B, _EXAMPLE = range(9)
+_TARGET, _SIZE, _SPLIT, _NEXT, _DOCUMENT, _START, _FRONT_A, _FRONT_B, _EXAMPLE, _FIRST = range(10)
 _DRAWS = 10  # of a document other than the current one
 
 
@@ -53,13 +53,18 @@ class PairSentences(NamedTuple):
     b_end: tf.Tensor
 
 
+def special_tokens(next_sentence=True) -> int:
+    """How many of a part's tokens are [CLS] and [SEP]."""
+    return 3 if next_sentence else 2
+
+
 def max_pair_tokens(sequence_length, next_sentence=True) -> int:
     """The tokens of a row that are left for a pair, besides [CLS] and [SEP].
 
     Raises:
         ValueError: fewer than two.
     """
-    special = 3 if next_sentence else 2
+    special = special_tokens(next_sentence)
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
     return sequence_length - special
@@ -120,6 +125,22 @@ def pair_sentences(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, rando
     return PairSentences(chunks.target, chunks.first, chunks.middle, *_second_segments(pool, chunks))
 
 
+def further_pairs(pool, keys, max_tokens, random_next_rate=0.5, next_sentence=True) -> PairTable:
+    """A pair for each key, drawn as those of `sentence_pairs` but from a random sentence of the pool on.
+
+    Args:
+        pool: `TokenPool`, not an empty one if there are keys.
+        keys: int64 [p].
+        max_tokens: int32 [p], of A and B together; it is also the target.
+        random_next_rate, next_sentence: as of `sentence_pairs`.
+    """
+    totals = tf.pad(tf.cumsum(pool.sentence_lengths), [[1, 0]])  # [n + 1]
+    first = tf.cast(random_integers(fold_in(keys, _FIRST), 1, 0, tf.size(totals) - 1)[:, 0], tf.int32)
+    document = tf.searchsorted(pool.document_splits, first, side="right") - 1
+    chunks = _chunks_from(pool, totals, first, document, max_tokens, keys, random_next_rate, next_sentence)
+    return _pairs(pool, chunks, max_tokens) if next_sentence else _singles(chunks, max_tokens)
+
+
 class _Chunks(NamedTuple):
     """Chunks of sentences `first` to `end` - 1, of which A is `first` to `middle` - 1. All [p] but `totals`."""
 
@@ -145,19 +166,25 @@ def _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate
     short = random_integers(fold_in(document_keys, _SIZE), 1, 2, max_tokens + 1)[:, 0]
     target = tf.gather(tf.where(is_short, tf.cast(short, tf.int32), max_tokens), document)  # [n]
 
-    end = tf.minimum(tf.searchsorted(totals, totals[:-1] + target), stop)
-    size = end - sentence
     keys = fold_in(tf.gather(document_keys, document), sentence - start)  # [n]
+    chunks = _chunks_from(pool, totals, sentence, document, target, keys, random_next_rate, next_sentence)
+    following = tf.where(chunks.is_random, chunks.middle, chunks.end)  # the unused sentences begin the next chunk
+    used = _reachable(pool.document_splits, tf.where(following < stop, following, tf.size(sentence)))
+    return _Chunks(totals, *(tf.gather(part, used) for part in chunks[1:]))
+
+
+def _chunks_from(pool, totals, first, document, target, keys, random_next_rate, next_sentence):
+    """The chunks that start at the sentences `first` of the documents `document`; all [p]."""
+    stop = tf.gather(pool.document_splits, document + 1)
+    end = tf.minimum(tf.searchsorted(totals, tf.gather(totals, first) + target), stop)
+    size = end - first
     if next_sentence:
         split = random_integers(fold_in(keys, _SPLIT), 1, 1, tf.maximum(size, 2)[:, tf.newaxis])[:, 0]
-        middle = sentence + tf.cast(split, tf.int32)
+        middle = first + tf.cast(split, tf.int32)
         is_random = (size == 1) | (uniform(fold_in(keys, _NEXT), 1)[:, 0] < random_next_rate)
     else:
-        middle, is_random = end, tf.zeros_like(sentence, tf.bool)
-    following = tf.where(is_random, middle, end)  # the unused sentences begin the next chunk
-    used = _reachable(pool.document_splits, tf.where(following < stop, following, tf.size(sentence)))
-    parts = (sentence, middle, end, document, target, is_random, keys)
-    return _Chunks(totals, *(tf.gather(part, used) for part in parts))
+        middle, is_random = end, tf.zeros_like(first, tf.bool)
+    return _Chunks(totals, first, middle, end, document, target, is_random, keys)
 
 
 def _reachable(document_splits, following):

@@ -11,11 +11,26 @@ from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
+from kbert.pretraining.further_parts import add_further_parts
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import count_rows, default_num_parts, row_of_pairs
+from kbert.pretraining.packed_rows import count_rows, default_num_parts, part_lengths, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.sources import text_documents
+
+
+def first_pool(source, tokenizer, seed=0, held_out=0.01, format="auto", language="en"):
+    """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text.
+
+    Args:
+        source, tokenizer, seed, held_out, format, language: as of `kbert.pretraining.dataset.pretraining_dataset`.
+    """
+    if isinstance(source, str | os.PathLike) and is_records(source):
+        return Records(source).index(0)
+    documents = text_documents(source, format, language, seed, 1, False, held_out)
+    with reading_errors():
+        [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
+    return pool
 
 
 def real_shares(
@@ -41,30 +56,35 @@ def real_shares(
             mask_rate, left_to_right, format, language: see `kbert.pretraining.dataset.pretraining_dataset`.
 
     Returns:
-        dict: `plain`, of rows of one pair; `packed`, of packed rows; both a function of the arguments alone.
+        dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, of packed rows that are filled with
+        further short pairs; all a function of the arguments alone.
 
     Raises:
         ValueError: as `pretraining_dataset`.
 
     Example::
 
-        real_shares("records", tokenizer, sequence_length=512, max_predictions=80)  # {"plain": 0.8, "packed": 0.99}
+        real_shares("records", tokenizer, sequence_length=512, max_predictions=80)["packed"]  # 0.99
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
-    if isinstance(source, str | os.PathLike) and is_records(source):
-        pool = Records(source).index(0)
-    else:
-        documents = text_documents(source, format, language, seed, 1, False, held_out)
-        with reading_errors():
-            [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
+    pool = first_pool(source, tokenizer, seed, held_out, format, language)
     table = sentence_pairs(pool, seed, 0, max_tokens, random_next_rate=random_next_rate, next_sentence=next_sentence)
     if left_to_right:
         masking = NextTokens(tokenizer, max_predictions)
     else:
         masking = TokenMasking(tokenizer, max_predictions, mask_rate)
     num_parts = num_parts or default_num_parts(sequence_length)
-    rows = count_rows(row_of_pairs(masking, table, sequence_length, num_parts, next_sentence))
-    pairs = tf.size(table.keys)
-    tokens = tf.reduce_sum(table.a_length + table.b_length) + (sequence_length - max_tokens) * pairs
-    plain, packed = (float(tokens) / max(1, int(number) * sequence_length) for number in (pairs, rows))
-    return {"plain": plain, "packed": packed}
+    rows = row_of_pairs(masking, table, sequence_length, num_parts, next_sentence)
+    further = sequence_length, num_parts, next_sentence, random_next_rate
+    filled, _ = add_further_parts(masking, pool, table, rows, tf.constant(seed, tf.int64), *further)
+
+    def share(table, number):
+        tokens = tf.reduce_sum(part_lengths(table, next_sentence))
+        return float(tokens) / max(1, int(number) * sequence_length)
+
+    number = count_rows(rows)
+    return {
+        "plain": share(table, tf.size(table.keys)),
+        "packed": share(table, number),
+        "filled": share(filled, number),
+    }

@@ -52,3 +52,37 @@ def originals(some):
             row[positions[weight > 0]] = ids[weight > 0]
         restored.append(token_ids)
     return np.concatenate(restored)
+
+
+def examples(some):
+    """Every pair of some batches, plain or packed: (token ids, segment ids, [(mask's position, id)], label)."""
+    found = []
+    for inputs, labels, weights in some:
+        for row in range(len(inputs["token_ids"])):
+            parts = inputs["part_ids"][row] if "part_ids" in inputs else inputs["padding_mask"][row].astype(int)
+            chosen = weights["mlm_logits"][row] > 0
+            masks = list(zip(inputs["mask_positions"][row][chosen], labels["mlm_logits"][row][chosen], strict=True))
+            nsp = (
+                [np.atleast_1d(kind["nsp_logits"][row]) for kind in (labels, weights)]
+                if "nsp_logits" in labels
+                else None
+            )
+            for part in range(1, parts.max() + 1):
+                [places] = np.nonzero(parts == part)
+                begin, end = places[0], places[-1] + 1
+                assert end - begin == len(places)
+                if "position_ids" in inputs:
+                    assert inputs["position_ids"][row, begin:end].tolist() == list(range(len(places)))
+                if nsp is not None and chosen.any():  # else the row fills up a batch
+                    assert nsp[1][part - 1] == 1
+                found.append(
+                    (
+                        inputs["token_ids"][row, begin:end].tobytes(),
+                        inputs["segment_ids"][row, begin:end].tobytes(),
+                        tuple((int(place - begin), int(label)) for place, label in masks if begin <= place < end),
+                        None if nsp is None else int(nsp[0][part - 1]),
+                    )
+                )
+            if nsp is not None:
+                assert not nsp[1][parts.max() :].any() and not nsp[0][parts.max() :].any()
+    return found

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import HELD_OUT, B, assert_equal, batches, dataset_of, rows
+from helpers.pretraining_batches import HELD_OUT, B, assert_equal, batches, dataset_of, examples, rows
 from helpers.tiny_corpus import VOCABULARY
 
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
@@ -18,40 +18,6 @@ PLAIN = PACKED | {"packed": False}
 def straight(records, tokenizer):
     """The first 42 batches of seed 0: more than two epochs."""
     return batches(dataset_of(records, tokenizer, **PACKED), 42)
-
-
-def examples(some):
-    """Every pair of some batches, plain or packed: (token ids, segment ids, [(mask's position, id)], label)."""
-    found = []
-    for inputs, labels, weights in some:
-        for row in range(len(inputs["token_ids"])):
-            parts = inputs["part_ids"][row] if "part_ids" in inputs else inputs["padding_mask"][row].astype(int)
-            chosen = weights["mlm_logits"][row] > 0
-            masks = list(zip(inputs["mask_positions"][row][chosen], labels["mlm_logits"][row][chosen], strict=True))
-            nsp = (
-                [np.atleast_1d(kind["nsp_logits"][row]) for kind in (labels, weights)]
-                if "nsp_logits" in labels
-                else None
-            )
-            for part in range(1, parts.max() + 1):
-                [places] = np.nonzero(parts == part)
-                begin, end = places[0], places[-1] + 1
-                assert end - begin == len(places)
-                if "position_ids" in inputs:
-                    assert inputs["position_ids"][row, begin:end].tolist() == list(range(len(places)))
-                if nsp is not None and chosen.any():  # else the row fills up a batch
-                    assert nsp[1][part - 1] == 1
-                found.append(
-                    (
-                        inputs["token_ids"][row, begin:end].tobytes(),
-                        inputs["segment_ids"][row, begin:end].tobytes(),
-                        tuple((int(place - begin), int(label)) for place, label in masks if begin <= place < end),
-                        None if nsp is None else int(nsp[0][part - 1]),
-                    )
-                )
-            if nsp is not None:
-                assert not nsp[1][parts.max() :].any() and not nsp[0][parts.max() :].any()
-    return found
 
 
 def test_structure(straight, records, tokenizer):

@@ -63,6 +63,9 @@ def test_packing_is_decided_with_the_rates(records, tmp_path, monkeypatch):  # n
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     write_batches(records, tmp_path / "batches", steps=1, batch_size=2, sequence_length=64, **rates)
     assert given.items() >= rates.items()
+    sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
+    filled = write_batches(records, tmp_path / "filled", fill_rows=True, **sizes)
+    assert filled["packed"] is filled["fill_rows"] is True
 
 
 def test_what_is_refused(batches, records, tmp_path):  # noqa: F811

@@ -47,6 +47,7 @@ def pretrain(
     initializer_stddev=None,
     dropout=None,
     packed=None,
+    fill_rows=False,
     held_out=0.01,
     evaluation_batches=50,
     seed=0,
@@ -127,6 +128,8 @@ def pretrain(
         packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
             and less time where pairs are short. None: if rows then hold at least 1.05 times as much text. The model of
             the run is for plain rows in any case.
+        fill_rows: bool, packed rows with further short pairs where they have space: for documents that are shorter than
+            a row (`kbert.pretraining.further_parts`).
         held_out: float, the share of a corpus' documents that are only for evaluation; records have their own.
         evaluation_batches: int, the number of batches made from the held-out documents.
         seed: int, determines new weights, dropout, pairs, masks and order.

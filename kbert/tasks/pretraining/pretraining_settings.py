@@ -81,6 +81,7 @@ class PretrainingSettings:
     span_length: int | None = None
     random_next_rate: float | None = None
     dupe_factor: int | None = None
+    fill_rows: bool = False
     position_embedding: str | None = None
     position_initializer: str | None = None
     initializer_stddev: float | str | None = None
@@ -148,6 +149,8 @@ class PretrainingSettings:
                 "pretrain: `random_next_rate` is for next sentence prediction. "
                 f"Received: {self.random_next_rate} and next_sentence={self.next_sentence}"
             )
+        if self.fill_rows and self.packed is False:
+            raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")
         if self.mask_rate is not None and not 0 < self.mask_rate <= 1:
             raise ValueError(f"pretrain: `mask_rate` must be in (0, 1]. Received: {self.mask_rate!r}")
         for name in ("span_length", "dupe_factor"):
@@ -157,8 +160,8 @@ class PretrainingSettings:
 
     def objective(self) -> dict:
         """What the rows of a run predict, as arguments of `pretraining_dataset`, without those that were not given."""
-        names = ("next_sentence", "whole_word", "left_to_right", "random_next_rate", "dupe_factor", *_RATES)
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        names = ("next_sentence", "whole_word", "left_to_right", "random_next_rate", "dupe_factor", "fill_rows")
+        return {name: getattr(self, name) for name in (*names, *_RATES) if getattr(self, name) is not None}
 
     def _complete_warmup(self):
         """Checks the length of the run, and gives it a warm-up."""

@@ -9,7 +9,7 @@ _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within 
 
 
 def choose_packing(settings, tokenizer):
-    """The settings with `packed` decided: if nothing was given, by `packing_pays`.
+    """The settings with `packed` decided: if nothing was given, by `packing_pays`; rows that are filled are packed.
 
     Args:
         settings: `PretrainingSettings`.
@@ -20,6 +20,8 @@ def choose_packing(settings, tokenizer):
     """
     if settings.packed is not None:
         return settings
+    if settings.fill_rows:
+        return settings.with_packing(True)
     names = ("next_sentence", "random_next_rate", "mask_rate", "left_to_right")
     objective = {name: value for name, value in settings.objective().items() if name in names}
     pays = packing_pays(

@@ -31,6 +31,7 @@ def write_batches(
     max_predictions=None,
     seed=0,
     packed=None,
+    fill_rows=False,
     evaluation_batches=50,
     batches_per_file=100,
     overwrite=False,
@@ -45,7 +46,7 @@ def write_batches(
         records: a directory of records.
         directory: a new or empty directory, which appears when it is complete.
         steps: int, batches.
-        batch_size, sequence_length, max_predictions, seed, packed: see `kbert.pretrain`.
+        batch_size, sequence_length, max_predictions, seed, packed, fill_rows: see `kbert.pretrain`.
         evaluation_batches: int, of the held-out documents.
         batches_per_file: int.
         overwrite: bool, replace another directory of batches.
@@ -75,13 +76,16 @@ def write_batches(
     tokenizer = opened.tokenizer()
     max_predictions = max_predictions or default_max_predictions(sequence_length, options.get("mask_rate", 0.15))
     num_parts = default_num_parts(sequence_length)
-    if packed is None:
+    if packed is None and fill_rows:
+        packed = True
+    elif packed is None:
         phase = Phase(sequence_length, 1.0, batch_size, max_predictions)
         names = ("next_sentence", "random_next_rate", "mask_rate")  # what decides how long pairs are, and their masks
         objective = {name: options[name] for name in names if name in options}
         packed = packing_pays(records, tokenizer, [phase], num_parts=num_parts, seed=seed, **objective)
     settings = {"batch_size": batch_size, "sequence_length": sequence_length, "max_predictions": max_predictions}
-    settings |= {"seed": seed, "packed": packed, "num_parts": num_parts if packed else None, **options}
+    settings |= {"seed": seed, "packed": packed, "num_parts": num_parts if packed else None, "fill_rows": fill_rows}
+    settings |= options
     training = pretraining_dataset(records, tokenizer, batches=steps, **settings)
     evaluation = pretraining_dataset(records, tokenizer, evaluation=True, batches=evaluation_batches, **settings)
     manifest = {

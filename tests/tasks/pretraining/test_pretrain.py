@@ -189,6 +189,7 @@ def test_settings_are_complete_and_identify_objects():
         ({"mask_rate": 0.0}, "`mask_rate` must be in"),
         ({"span_length": 0}, "`span_length` must be an integer"),
         ({"dupe_factor": True}, "`dupe_factor` must be an integer"),
+        ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
         ({"initializer_stddev": 0.0}, '`initializer_stddev` must be above 0, or "scaled"'),
         ({"position_initializer": "none"}, "`position_initializer` must be one of"),

@@ -1,0 +1,122 @@
+"""Rows that are filled: the same pairs and rows as without, and further short pairs in the space that was left."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.pretraining_batches import HELD_OUT, assert_equal, batches, dataset_of, examples
+from helpers.tiny_corpus import make_documents
+
+from kbert.corpus.records import Records
+from kbert.corpus.write_records import write_records
+from kbert.pretraining.further_parts import LEAST_TOKENS, add_further_parts
+from kbert.pretraining.masking import TokenMasking
+from kbert.pretraining.next_tokens import NextTokens
+from kbert.pretraining.packed_rows import arrange_in_rows, default_num_parts, packed_rows, part_lengths, row_of_pairs
+from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
+from kbert.pretraining.plain_rows import plain_rows
+from kbert.pretraining.real_shares import real_shares
+
+S, P = 64, 12
+PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}
+FILLED = PACKED | {"fill_rows": True}
+
+
+@pytest.fixture(scope="module")
+def records(tokenizer, tmp_path_factory):
+    """Documents of one or two sentences, whose pairs are longer than half a row."""
+    documents = make_documents(120, sizes=(1, 2), words=(5, 8))
+    directory = tmp_path_factory.mktemp("short") / "records"
+    write_records(documents, tokenizer, directory, shard_tokens=1000, held_out=HELD_OUT)
+    return directory
+
+
+def numpy_of(batch):
+    return tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "singles", "next tokens"])
+def test_what_is_added_is_masked_as_in_rows_of_its_own(records, tokenizer, kind):
+    next_sentence, predictions = kind == "pairs", S if kind == "next tokens" else P
+    masking = NextTokens(tokenizer, predictions) if kind == "next tokens" else TokenMasking(tokenizer, predictions)
+    pool, parts = Records(records).pool(0), default_num_parts(S)
+    before = sentence_pairs(pool, 3, 0, max_pair_tokens(S, next_sentence), next_sentence=next_sentence)
+    rows = row_of_pairs(masking, before, S, parts, next_sentence)
+    table, filled = add_further_parts(masking, pool, before, rows, 7, S, parts, next_sentence)
+
+    lengths, number = part_lengths(table, next_sentence).numpy(), len(before.keys)
+    assert len(lengths) > number and len(table.keys) == len(set(table.keys.numpy()))
+    for one, other in zip(before, table, strict=True):
+        np.testing.assert_array_equal(one, other[:number])
+    np.testing.assert_array_equal(rows, filled[:number])
+    rows, added = rows.numpy(), filled[number:].numpy()
+    assert len(set(added)) == len(added) and set(added) <= set(rows)
+    masks = masking.most_masks(lengths).numpy()
+    assert np.bincount(filled, lengths).max() <= S and np.bincount(filled, masks).max() <= predictions
+    assert np.bincount(filled).max() <= parts
+    space = S - np.bincount(rows, lengths[:number]).astype("int32")
+    assert (space[added] >= LEAST_TOKENS).all() and (lengths[number:] <= space[added]).all()
+    free_masks = predictions - np.bincount(rows, masks[:number])
+    is_open = (space >= LEAST_TOKENS) & (np.bincount(rows) < parts) & (free_masks >= masking.most_masks(space).numpy())
+    assert set(np.flatnonzero(is_open)) <= set(added)
+
+    options = {"sequence_length": S, "next_sentence": next_sentence}
+    values = {"token_ids": pool.token_ids}
+    plain = numpy_of(plain_rows(masking, values, table, **options))
+    packed = numpy_of(packed_rows(masking, values, *arrange_in_rows(table, filled, 1), num_parts=parts, **options))
+    assert sorted(examples([packed])) == sorted(examples([plain]))
+
+
+def test_an_epoch_has_its_pairs_and_more(records, tokenizer):
+    epoch = {"epochs": 1, "batch_size": 1}
+    kinds = (PACKED, FILLED, FILLED)
+    packed, filled, again = (batches(dataset_of(records, tokenizer, **epoch | kind)) for kind in kinds)
+    assert len(packed) == len(filled)
+    assert_equal(filled, again)
+    before, after = Counter(examples(packed)), Counter(examples(filled))
+    assert before <= after and len(packed) / 10 < (after - before).total()
+    real, more = (np.mean([inputs["padding_mask"].mean() for inputs, _, _ in some]) for some in (packed, filled))
+    assert more > real
+    for inputs, labels, weights in filled:  # the loss counts every part, and no mask is lost
+        parts = np.bincount(inputs["part_ids"][0])[1:]
+        assert weights["nsp_logits"].sum() == len(parts)
+        assert weights["mlm_logits"].sum() == np.clip(np.round(parts * 0.15), 1, None).sum()
+        assert not labels["mlm_logits"][weights["mlm_logits"] == 0].any()
+    labels = [label for *_, label in (after - before).elements()]
+    assert 0.3 < np.mean(labels) < 1
+
+
+@pytest.mark.parametrize("step", [1, 9])
+def test_starting_at_step_n(records, tokenizer, step):
+    """Over ends of shards."""
+    straight = batches(dataset_of(records, tokenizer, **FILLED), step + 4)
+    assert_equal(batches(dataset_of(records, tokenizer, start_step=step, **FILLED), 4), straight[step:])
+
+
+def test_what_is_added_changes_with_the_epoch_unless_pairs_come_again(records, tokenizer):
+    def added(**options):
+        some = (dataset_of(records, tokenizer, batch_size=1, epochs=2, **kind | options) for kind in (PACKED, FILLED))
+        packed, filled = (Counter(examples(batches(one))) for one in some)
+        return filled - packed
+
+    assert max(added().values()) == 1
+    assert set(added(dupe_factor=1).values()) == {2}
+
+
+def test_held_out_rows_are_not_filled(records, tokenizer):
+    some = (batches(dataset_of(records, tokenizer, evaluation=True, **kind)) for kind in (PACKED, FILLED))
+    assert_equal(*some)
+
+
+def test_the_share_of_real_tokens(records, tokenizer):
+    shares = real_shares(records, tokenizer, sequence_length=S, max_predictions=P)
+    assert shares["plain"] < shares["packed"] < shares["filled"] - 0.01 < 1
+    filled = batches(dataset_of(records, tokenizer, batch_size=1, epochs=1, **FILLED))
+    real = np.mean([inputs["padding_mask"].mean() for inputs, _, _ in filled])
+    assert real == pytest.approx(shares["filled"], abs=0.05)  # the first of several shards
+
+
+def test_plain_rows_are_not_filled(records, tokenizer):
+    with pytest.raises(ValueError, match="`fill_rows` is for packed rows. Received: fill_rows=True, packed=False"):
+        dataset_of(records, tokenizer, fill_rows=True)

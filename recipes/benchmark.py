@@ -2,6 +2,9 @@
 
     python recipes/benchmark.py tokenize                      # strings to token ids, English prose from tf.data
     python recipes/benchmark.py input --corpus 'wiki/*.gz'    # text or records to masked pair batches
+    python recipes/benchmark.py rows --records records        # which pairs share a packed row: time and padding
+    python recipes/benchmark.py feed --size tiny --records records   # steps on one batch, and fed by the input pipeline
+    python recipes/benchmark.py peak --size base --batch-size 8      # this machine's matrix products
     python recipes/benchmark.py train --size mini --peers     # one pre-training step (MLM + NSP)
     python recipes/benchmark.py board --size mini             # what TensorBoard costs a training
     python recipes/benchmark.py encode --size base --batch-size 8
@@ -27,6 +30,9 @@ from flags import command, directory, file, plain_errors, positive_int, rate
 PARTS = {  # name → module of kbert.benchmarks, function
     "tokenize": ("text", "tokenize"),
     "input": ("text", "pretraining_input"),
+    "rows": ("rows", "rows"),
+    "feed": ("feed", "feed"),
+    "peak": ("peak", "peak"),
     "train": ("training", "train"),
     "board": ("board", "board"),
     "encode": ("encoding", "encode"),
@@ -47,12 +53,13 @@ def parse_arguments(argv):
     add("--xla", default="auto", choices=["auto", "on", "off"])
     add("--dropout", type=rate, metavar="X", help="train: instead of 0.1")
     add("--corpus", nargs="+", metavar="GLOB", help="real text (default: the prose of this installation)")
-    add("--records", metavar="DIR", type=directory, help="input: records of prepare_records.py instead of text")
+    add("--records", metavar="DIR", type=directory, help="records of prepare_records.py instead of text")
     vocabulary = "vocab.txt (default: one of 8,000 tokens is learned from the prose)"
     add("--vocab", metavar="FILE", type=file, dest="vocabulary", help=vocabulary)
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
     add("--data", default="synthetic", choices=["synthetic", "real"], help=data)
     add("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
+    add("--packed", action="store_true", help="input, feed: packed rows")
     frozen = "serve: the export with its weights as constants"
     add("--frozen-weights", action="store_true", help=frozen)
     add("--seconds", type=float, default=5.0, help="time for one round of one system (default: 5)")
@@ -67,7 +74,7 @@ def main(argv=None):
     part, as_json = arguments.pop("part"), arguments.pop("json")
     with plain_errors():
         from kbert.benchmarks.settings import BenchmarkSettings
-        from kbert.training.flops import device_name, matmul_peak, nominal_peak, peak_memory_bytes
+        from kbert.training.flops import peak_memory_bytes
 
         settings = BenchmarkSettings(**arguments)
         if part == "all":
@@ -76,13 +83,6 @@ def main(argv=None):
         module, function = PARTS[part]
         measure = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)
         result = {"part": part, **measure(settings)}
-    if "gflops_per_second" in result:
-        peak = matmul_peak(settings.precision)
-        result["matmul_peak_gflops_per_second"] = peak / 1e9
-        result["share_of_matmul_peak"] = result["gflops_per_second"] * 1e9 / peak
-        result["device"] = device_name()
-        if nominal := nominal_peak(result["device"], settings.precision):
-            result["model_flops_utilisation"] = result["gflops_per_second"] * 1e9 / nominal
     result["peak_memory_mib"] = round(peak_memory_bytes() / 2**20)
     for name, speed in result.get("peers", {}).items():
         compared = f"{speed:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / speed:.2f} times as fast"

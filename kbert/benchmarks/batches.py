@@ -30,20 +30,9 @@ def synthetic_batch(settings, config):
 def batches(settings, config):
     """A dataset of STEPS + UNCOUNTED batches, synthetic or real; synthetic ones need no TensorFlow on JAX."""
     if settings.data == "real":
-        from kbert.benchmarks.text import prose_lines, tokens_of
-        from kbert.pretraining.dataset import pretraining_dataset
-        from kbert.text.tokenizer import BertTokenizer
+        from kbert.benchmarks.text import real_batches
 
-        lines = [] if settings.vocabulary else prose_lines(settings)
-        tokenizer = BertTokenizer(tokens_of(settings, lines))
-        dataset = pretraining_dataset(
-            settings.records or settings.corpus,
-            tokenizer,
-            batch_size=settings.batch_size,
-            sequence_length=settings.sequence_length,
-            max_predictions=settings.max_predictions,
-        )
-        return dataset.take(STEPS + UNCOUNTED).cache()
+        return real_batches(settings).take(STEPS + UNCOUNTED).cache()
     if keras.backend.backend() != "tensorflow":
         return _RepeatedBatch(synthetic_batch(settings, config), STEPS + UNCOUNTED)
     import tensorflow as tf

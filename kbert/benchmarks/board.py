@@ -6,7 +6,6 @@ import tempfile
 import time
 
 from kbert.benchmarks.batches import STEPS, UNCOUNTED, batches
-from kbert.config import BertConfig
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
@@ -28,8 +27,7 @@ def board(settings):
         less; `once_seconds`, what the first call takes more than a later one: graphs and the first sample; and the
         settings.
     """
-    rates = ("hidden_dropout", "attention_dropout")
-    config = BertConfig.from_size(settings.size, **({} if (x := settings.dropout) is None else dict.fromkeys(rates, x)))
+    config = settings.config()
     hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
     model = BertPretrainer(config)
     model.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)

@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from kbert.benchmarks.batches import batches
+from kbert.benchmarks.peak import PeakShares, model_products
 from kbert.benchmarks.peers import fastest_peers
 from kbert.benchmarks.race import fastest_setting, race, summary, timed
-from kbert.config import BertConfig
 from kbert.models.encoder import BertEncoder
 from kbert.training.flops import inference_flops_per_token
 from kbert.training.hardware import choose_hardware
@@ -18,9 +18,10 @@ def encode(settings):
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens per second, GFLOP/s and the settings, with `settings.peers` those of the peers too.
+        dict of tokens per second, GFLOP/s, its share of the peak and of the model's own products (`PeakShares`), and
+        the settings; with `settings.peers` the peers' speeds too.
     """
-    config = BertConfig.from_size(settings.size)
+    config = settings.config()
     hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
     inputs = next(batches(settings, config).as_numpy_iterator())[0]
     inputs = {name: inputs[name] for name in ("token_ids", "segment_ids", "padding_mask")}
@@ -34,6 +35,7 @@ def encode(settings):
 
     encoder = BertEncoder(config)
     name = "keras_hub.BertBackbone"
+    shares = PeakShares(model_products(config, settings.batch_size, settings.sequence_length), settings.precision)
     with fastest_peers("encode", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
         if settings.peers and settings.xla == "auto":  # as for keras-hub
             ways = {f"XLA {'on' if jit else 'off'}": _forward(encoder, inputs, jit, tokens) for jit in (False, True)}
@@ -41,10 +43,12 @@ def encode(settings):
             kbert = ways[chosen["kbert"]]
         else:
             kbert = _forward(encoder, inputs, hardware.jit_compile, tokens)
+        shares.measure(settings.seconds)
         result = summary(race({"kbert": kbert} | peers, settings.seconds, settings.rounds))
-    flops = inference_flops_per_token(config, settings.sequence_length)
-    speed = {"gflops_per_second": result["tokens_per_second"] * flops / 1e9}
-    return result | speed | {"peer_settings": chosen} | settings.of_model()
+        shares.measure(settings.seconds)
+    speed = result["tokens_per_second"] * inference_flops_per_token(config, settings.sequence_length) / 1e9
+    result |= {"gflops_per_second": speed} | shares.summary(speed)
+    return result | {"peer_settings": chosen} | settings.of_model()
 
 
 def _forward(model, inputs, jit_compile, tokens):

@@ -4,6 +4,8 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
+from kbert.config import BertConfig
+
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 DATA = ("synthetic", "real")
 
@@ -23,6 +25,7 @@ class BenchmarkSettings:
         records: directory of records instead of text.
         vocabulary: path of a vocab.txt; None: one of 8,000 tokens is learned from the prose.
         data: "synthetic", random token ids, or "real", batches of `corpus` or `records`.
+        packed: bool, whether real batches have packed rows; `train` and `encode` measure plain ones alone.
         model: path of the encoder that is exported and served.
         frozen_weights: bool, whether its weights are constants.
         seconds: float, the time for one round of one system.
@@ -30,7 +33,7 @@ class BenchmarkSettings:
         peers: bool, whether to measure other installed libraries as well, each at its best setting.
 
     Raises:
-        ValueError: `data="real"` without `corpus` or `records`, or a count below 1.
+        ValueError: `data="real"` without `corpus` or `records`, or with `packed`; a count below 1.
 
     Example::
 
@@ -48,6 +51,7 @@ class BenchmarkSettings:
     records: str | os.PathLike | None = None
     vocabulary: str | os.PathLike | None = None
     data: str = "synthetic"
+    packed: bool = False
     model: str | os.PathLike | None = None
     frozen_weights: bool = False
     seconds: float = 5.0
@@ -62,6 +66,13 @@ class BenchmarkSettings:
             raise ValueError(f"`data` must be one of {DATA}. Received: {self.data!r}")
         if self.data == "real" and not (self.corpus or self.records):
             raise ValueError('data="real": expected `corpus` or `records` to take the batches from. Received: neither')
+        if self.data == "real" and self.packed:
+            raise ValueError('data="real": plain rows alone are measured so. Received: packed=True; see `feed`')
+
+    def config(self) -> BertConfig:
+        """The configuration of the model that is measured."""
+        rates = ("hidden_dropout", "attention_dropout")
+        return BertConfig.from_size(self.size, **({} if self.dropout is None else dict.fromkeys(rates, self.dropout)))
 
     def of_model(self) -> dict:
         """The settings that a model's figures depend on."""

@@ -52,8 +52,8 @@ def table_lines(table) -> list[str]:
     lines = [
         f"{table['date']}, {table['cores']} cores of {table['processor']}; {about}.",
         "",
-        "| work | kbert | share of the matmul peak | peers, at their best setting | kbert is |",
-        "|---|---|---|---|---|",
+        "| work | kbert | share of the matmul peak | of its own products | peers, at their best setting | kbert is |",
+        "|---|---|---|---|---|---|",
     ]
     return lines + [_serving_line(row) if row["part"] == "serve" else _model_line(row) for row in table["rows"]]
 
@@ -64,7 +64,8 @@ def _model_line(row):
     cells = (
         f"{row['part']} {row['size']}, {row['batch_size']} × {row['sequence_length']}, {row['precision']}",
         f"{ours:,.0f} tokens/s",
-        f"{row['share_of_matmul_peak']:.0%}",
+        f"{row['share_of_matmul_peak']:.0%} of {row['matmul_peak_gflops_per_second']:,.0f} GFLOP/s",
+        f"{row['share_of_model_matmul']:.0%} of {row['model_matmul_gflops_per_second']:,.0f} GFLOP/s",
         "; ".join(f"{name} ({row['peer_settings'][name]}) {rate:,.0f}" for name, rate in peers.items()),
         "; ".join(f"{ours / rate:.2f} times as fast" for rate in peers.values()),
     )
@@ -80,6 +81,7 @@ def _serving_line(row):
     cells = (
         f"serve {row['model']}, {row['precision']}",
         figures(row),
+        "",
         "",
         "; ".join(f"transformers on torch ({name}) {figures(one)}" for name, one in peers.items()),
         ", ".join(f"{ratio:.2f} times as fast ({name})" for name, ratio in row.get("ratios", {}).items()),

@@ -8,6 +8,7 @@ import tensorflow as tf
 from kbert.benchmarks.installed_prose import installed_documents
 from kbert.benchmarks.race import race, summary, timed
 from kbert.corpus.documents import read_documents
+from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.tokenizer import BertTokenizer
@@ -31,6 +32,40 @@ def prose_lines(settings):
 def tokens_of(settings, lines):
     """The vocabulary of the settings, or one learned from lines."""
     return read_vocabulary(settings.vocabulary) if settings.vocabulary else learn_vocabulary(lines, 8000)
+
+
+def tokenizer_of(settings):
+    """The tokenizer of the settings: that of the vocabulary, else that of the records, else with a learned one."""
+    if settings.records and not settings.vocabulary:
+        return Records(settings.records).tokenizer()
+    return BertTokenizer(tokens_of(settings, [] if settings.vocabulary else prose_lines(settings)))
+
+
+def source_of(settings):
+    """The records or the corpus of the settings.
+
+    Raises:
+        ValueError: neither of them.
+    """
+    if not (settings.records or settings.corpus):
+        raise ValueError("Expected `corpus` or `records` to take batches from. Received: neither")
+    return settings.records or settings.corpus
+
+
+def real_batches(settings):
+    """The dataset of pre-training batches of `settings.records` or `settings.corpus`.
+
+    Raises:
+        ValueError: neither of them.
+    """
+    return pretraining_dataset(
+        source_of(settings),
+        tokenizer_of(settings),
+        batch_size=settings.batch_size,
+        sequence_length=settings.sequence_length,
+        max_predictions=settings.max_predictions,
+        packed=settings.packed,
+    )
 
 
 def tokenize(settings):
@@ -101,18 +136,7 @@ def pretraining_input(settings):
     Raises:
         ValueError: neither `corpus` nor `records`.
     """
-    lines = [] if settings.vocabulary else prose_lines(settings)
-    tokenizer = BertTokenizer(tokens_of(settings, lines))
-    if not (settings.records or settings.corpus):
-        raise ValueError("pretraining_input: expected `corpus` or `records`. Received: neither")
-    dataset = pretraining_dataset(
-        settings.records or settings.corpus,
-        tokenizer,
-        batch_size=settings.batch_size,
-        sequence_length=settings.sequence_length,
-        max_predictions=settings.max_predictions,
-    )
-    batches = iter(dataset)
+    batches = iter(real_batches(settings))
     batches_per_piece = 200
 
     def work():

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 
 from kbert.benchmarks.batches import STEPS, UNCOUNTED, batches
+from kbert.benchmarks.peak import PeakShares, model_products, with_gradients
 from kbert.benchmarks.peers import fastest_peers
 from kbert.benchmarks.race import race, summary
-from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -36,12 +36,10 @@ def train(settings):
         settings: `BenchmarkSettings`.
 
     Returns:
-        dict of tokens per second, GFLOP/s and the settings, with `settings.peers` those of the peers too.
+        dict of tokens per second, GFLOP/s, its share of the peak and of the model's own products (`PeakShares`), and
+        the settings; with `settings.peers` the peers' speeds too.
     """
-    dropout = (
-        {} if settings.dropout is None else dict.fromkeys(("hidden_dropout", "attention_dropout"), settings.dropout)
-    )
-    config = BertConfig.from_size(settings.size, **dropout)
+    config = settings.config()
     hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
     model = BertPretrainer(config)
     model.compile(AdamW(WarmupLinearDecay(1e-4, 10_000, 1_000_000)), jit_compile=hardware.jit_compile)
@@ -61,11 +59,15 @@ def train(settings):
 
     kbert = {"kbert": lambda seconds: rates(_step_times(model, dataset))}
     name = "keras_hub.BertMaskedLM"
+    sizes = settings.sequence_length, settings.max_predictions
+    shares = PeakShares(with_gradients(model_products(config, settings.batch_size, *sizes)), settings.precision)
     with fastest_peers("train", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
+        shares.measure(settings.seconds)
         result = summary(race(kbert | peers, settings.seconds, settings.rounds))
-    flops = training_flops_per_token(config, settings.sequence_length, settings.max_predictions)
-    speed = {"gflops_per_second": result["tokens_per_second"] * flops / 1e9}
-    return result | speed | {"peer_settings": chosen} | settings.of_model()
+        shares.measure(settings.seconds)
+    speed = result["tokens_per_second"] * training_flops_per_token(config, *sizes) / 1e9
+    result |= {"gflops_per_second": speed} | shares.summary(speed)
+    return result | {"peer_settings": chosen} | settings.of_model()
 
 
 def _step_times(model, dataset):

@@ -6,11 +6,11 @@ predictions, V vocabulary. Matrix products only; a multiply-add counts 2, the ba
 
 import resource
 import sys
-import time
 
 import keras
 
 from kbert.training.batch_memory import batch_shape
+from kbert.training.matmul_speed import matmul_speed
 
 _TERAFLOPS = (  # of bfloat16; the first name that a device's name contains
     ("H200", 989),
@@ -61,47 +61,14 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
 
     Args:
         precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
-        size: int, of the square matrices; default 2048, on a GPU 8192.
+        size: int, of the square matrices; default 1024 and 2048, on an accelerator 8192.
         seconds: float, how long to try.
 
     Returns:
         float, FLOP/s.
     """
-    if keras.backend.backend() == "jax":
-        return _jax_matmul_peak(precision.removeprefix("mixed_"), size, seconds)
-    import tensorflow as tf
-
-    dtype = precision.removeprefix("mixed_")
-    size = size or (8192 if tf.config.list_physical_devices("GPU") else 2048)
-    a, b = (tf.cast(tf.random.stateless_normal((size, size), (0, n)), dtype) for n in range(2))
-
-    @tf.function
-    def product():
-        # The sum makes the host wait for the result without copying it; it adds 1 / `size` to the work.
-        return tf.reduce_sum(tf.matmul(a, b))
-
-    product().numpy()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while best == float("inf") or time.perf_counter() < end:
-        start = time.perf_counter()
-        product().numpy()
-        best = min(best, time.perf_counter() - start)
-    return 2.0 * size**3 / best
-
-
-def _jax_matmul_peak(dtype, size, seconds):
-    import jax
-
-    size = size or (2048 if jax.default_backend() == "cpu" else 8192)
-    a, b = (jax.random.normal(jax.random.key(seed), (size, size), dtype) for seed in (0, 1))
-    product = jax.jit(lambda a, b: a @ b)
-    product(a, b).block_until_ready()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while best == float("inf") or time.perf_counter() < end:
-        start = time.perf_counter()
-        product(a, b).block_until_ready()
-        best = min(best, time.perf_counter() - start)
-    return 2.0 * size**3 / best
+    sizes = (size,) if size else (1024, 2048) if device_name() == "CPU" else (8192,)
+    return max(matmul_speed((n, n), (n, n), precision, seconds=seconds / len(sizes)) for n in sizes)
 
 
 def nominal_peak(device: str, precision: str = "bfloat16"):

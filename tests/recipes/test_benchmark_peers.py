@@ -86,6 +86,8 @@ if part == "serve":
             "ratios": {"short_p50": 1.1}}
 else:
     row |= {"size": more[1], "tokens_per_second": 3000.0, "share_of_matmul_peak": 0.5,
+            "matmul_peak_gflops_per_second": 400.0,
+            "share_of_model_matmul": 0.8, "model_matmul_gflops_per_second": 250.0,
             "peers": {"hub": 2000.0}, "peer_settings": {"hub": "XLA on"}}
 assert "--peers" in more and more[more.index("--rounds") + 1] == "2"
 print("a line before the result")
@@ -98,7 +100,8 @@ def test_the_table_has_a_row_for_every_benchmark():
     table = measure_table([sys.executable, "-c", ROW], settings)
     lines = table_lines(table)
     assert len(table["rows"]) == len(lines) - 4 == 10 and table["cores"] > 0 and "keras" in table["versions"]
-    assert "| train mini, 8 × 128, float32 | 3,000 tokens/s | 50% | hub (XLA on) 2,000 | 1.50 times as fast |" in lines
+    speed = "| train mini, 8 × 128, float32 | 3,000 tokens/s | 50% of 400 GFLOP/s | 80% of 250 GFLOP/s"
+    assert f"{speed} | hub (XLA on) 2,000 | 1.50 times as fast |" in lines
     assert lines[-1].startswith("| serve mini-lm, mixed_bfloat16 | 9.0 ms short, 30.0 ms long, 350 texts/s |")
     assert lines[-1].endswith("(tuned) 9.9 ms short, 33.0 ms long, 70 texts/s | 1.10 times as fast (short_p50) |")
     with pytest.raises(RuntimeError, match="ended with status 1"):

@@ -13,6 +13,7 @@ from kbert.training.flops import (
     peak_memory_bytes,
     training_flops_per_token,
 )
+from kbert.training.matmul_speed import matmul_flops, matmul_speed
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,12 @@ def test_inference_is_a_third_of_training_without_a_head():
 def test_matmul_peak_is_a_speed():
     peak = matmul_peak("mixed_bfloat16", size=128, seconds=0.05)
     assert 1e8 < peak < 1e16
+
+
+def test_the_speed_of_a_product_of_transposed_factors():
+    for left, right, transpose in (((3, 4), (4, 5), (False, False)), ((2, 4, 3), (2, 5, 4), (True, True))):
+        assert matmul_flops(left, right, transpose) == 2 * 3 * 4 * 5 * (2 if len(left) == 3 else 1)
+        assert matmul_speed(left, right, transpose=transpose, seconds=0.01) > 0
 
 
 def test_peak_memory_is_the_kernels_high_water_mark():

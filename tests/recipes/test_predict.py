@@ -99,7 +99,7 @@ def test_the_same_name_in_another_format(models, tmp_path, capsys):
     predict(models, "single", tmp_path / "t.txt", tmp_path / "a.jsonl")
     with pytest.raises(SystemExit):
         predict(models, "single", tmp_path / "t.txt", tmp_path / "a.csv")
-    assert "a.metrics.json exists" in capsys.readouterr().err and not (tmp_path / "a.csv").exists()
+    assert "a.metrics.json already exists" in capsys.readouterr().err and not (tmp_path / "a.csv").exists()
 
 
 @pytest.mark.usefixtures("eagerly")

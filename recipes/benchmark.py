@@ -2,11 +2,11 @@
 
     python recipes/benchmark.py tokenize                      # strings to token ids, English prose from tf.data
     python recipes/benchmark.py input --corpus 'wiki/*.gz'    # text or records to masked pair batches
-    python recipes/benchmark.py rows --records records        # which pairs share a packed row: time and padding
+    python recipes/benchmark.py rows --records records        # assigning pairs to packed rows: time and padding
     python recipes/benchmark.py feed --size tiny --records records   # steps on one batch, and fed by the input pipeline
     python recipes/benchmark.py peak --size base --batch-size 8      # this machine's matrix products
     python recipes/benchmark.py train --size mini --peers     # one pre-training step (MLM + NSP)
-    python recipes/benchmark.py board --size mini             # what TensorBoard costs a training
+    python recipes/benchmark.py board --size mini             # the cost of TensorBoard in a training
     python recipes/benchmark.py encode --size base --batch-size 8
     python recipes/benchmark.py serve --model all-MiniLM-L6-v2 --peers   # the exported model, strings to embeddings
     KERAS_BACKEND=jax python recipes/benchmark.py train --size base --batch-size 256 --precision mixed_bfloat16
@@ -43,27 +43,37 @@ PARTS = {  # name → module of kbert.benchmarks, function
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("part", choices=[*PARTS, "all"])
-    add("--size", default="mini", choices=("tiny", "mini", "small", "medium", "base", "large"), help="(default: mini)")
-    add("--batch-size", type=positive_int, default=32, metavar="N", help="(default: 32)")
-    add("--sequence-length", type=positive_int, default=128, metavar="N", help="(default: 128)")
-    predictions = "masked positions of a sequence (default: 20)"
+    add("part", choices=[*PARTS, "all"], help="what to measure")
+    add(
+        "--size",
+        default="mini",
+        choices=("tiny", "mini", "small", "medium", "base", "large"),
+        help="of the model (default: mini)",
+    )
+    add("--batch-size", type=positive_int, default=32, metavar="N", help="rows per batch (default: 32)")
+    add("--sequence-length", type=positive_int, default=128, metavar="N", help="tokens of a row (default: 128)")
+    predictions = "masked positions in a row (default: 20)"
     add("--max-predictions", type=positive_int, default=20, metavar="N", help=predictions)
-    add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
-    add("--xla", default="auto", choices=["auto", "on", "off"])
-    add("--dropout", type=rate, metavar="X", help="train: instead of 0.1")
-    add("--corpus", nargs="+", metavar="GLOB", help="real text (default: the prose of this installation)")
-    add("--records", metavar="DIR", type=directory, help="records of prepare_records.py instead of text")
-    vocabulary = "vocab.txt (default: one of 8,000 tokens is learned from the prose)"
+    add(
+        "--precision",
+        default="float32",
+        choices=["float32", "mixed_bfloat16", "mixed_float16"],
+        help="(default: float32)",
+    )
+    add("--xla", default="auto", choices=["auto", "on", "off"], help="whether XLA compiles (default: auto)")
+    add("--dropout", type=rate, metavar="X", help="train: dropout rate (default: 0.1)")
+    add("--corpus", nargs="+", metavar="GLOB", help="text to use (default: the prose of this Python installation)")
+    add("--records", metavar="DIR", type=directory, help="records, written by prepare_records.py, instead of text")
+    vocabulary = "a vocab.txt (default: one of 8,000 tokens is learned from the prose)"
     add("--vocab", metavar="FILE", type=file, dest="vocabulary", help=vocabulary)
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
     add("--data", default="synthetic", choices=["synthetic", "real"], help=data)
-    add("--model", metavar="DIR", help="serve: the encoder, a kbert or Hugging Face directory")
-    add("--packed", action="store_true", help="input, feed: packed rows")
-    frozen = "serve: the export with its weights as constants"
+    add("--model", metavar="DIR", help="serve: the encoder to export, a kbert or Hugging Face directory")
+    add("--packed", action="store_true", help="input, feed: with packed rows")
+    frozen = "serve: export with the weights as constants"
     add("--frozen-weights", action="store_true", help=frozen)
-    add("--seconds", type=float, default=5.0, help="time for one round of one system (default: 5)")
-    add("--rounds", type=positive_int, default=5, metavar="N", help="(default: 5)")
+    add("--seconds", type=float, default=5.0, help="duration of one round of one system (default: 5)")
+    add("--rounds", type=positive_int, default=5, metavar="N", help="number of rounds (default: 5)")
     add("--peers", action="store_true", help="also measure other libraries that are installed")
     add("--json", action="store_true", help="print the result as one JSON object on the last line")
     return parser.parse_args(argv)

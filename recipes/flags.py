@@ -130,7 +130,7 @@ _FLAGS = {
         "let several short pairs share a row, or never (default: if rows then hold at least 1.05 times as much text)",
         argparse.BooleanOptionalAction,
     ),
-    "fill-rows": _switch("pack rows, and fill them with further short pairs: for documents shorter than a row"),
+    "fill-rows": _switch("pack rows and fill them with further short pairs, for documents shorter than a row"),
     "evaluation-batches": _number("number of batches made from the held-out documents", default=50),
     # The training
     "epochs": _number("passes over the training examples", positive_float),

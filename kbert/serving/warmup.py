@@ -27,22 +27,31 @@ def write_warmup(path, signatures):
     import tensorflow as tf
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    batches = {}  # of names that share a signature once
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, signature in signatures.items():
-            batches = [_rows(signature, size) for size in BATCH_SIZES]
-            if batches[0] is None:
-                raise ValueError(f"export: the limits on requests do not allow this one: {signature.examples[0]}")
-            for rows in filter(None, batches):
+            if id(signature) not in batches:
+                batches[id(signature)] = _batches(signature)
+            for rows in batches[id(signature)]:
                 writer.write(prediction_log(signature.kind, _request(name, signature, rows)))
 
 
-def _rows(signature, size):
-    """Rows of a request within the signature's limits, or None."""
+def _batches(signature):
+    """The rows of each request within the signature's limits. A batch is the beginning of every larger one."""
+    batches, left = [], sorted(BATCH_SIZES)
     for examples in (signature.examples, signature.examples[:1]):
-        rows = [examples[i % len(examples)] for i in range(size)]
-        if _is_allowed(signature, rows):
-            return rows
-    return None
+        allowed = left.copy()
+        while allowed and not _is_allowed(signature, _repeated(examples, allowed[-1])):
+            allowed.pop()
+        batches += [_repeated(examples, size) for size in allowed]
+        left = left[len(allowed) :]
+    if not batches:
+        raise ValueError(f"export: the limits on requests do not allow this one: {signature.examples[0]}")
+    return batches
+
+
+def _repeated(examples, size):
+    return [examples[i % len(examples)] for i in range(size)]
 
 
 def _is_allowed(signature, rows):

@@ -75,21 +75,21 @@ def test_too_many_choices(served_models):
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    """kind → (path, pipeline) of models that were exported with small limits."""
+    """kind → (path, pipeline, what a server loads) of models that were exported with small limits."""
     found = {}
     for kind in ("span", "tagging", "multiple_choice"):
         pipeline, directory = make_pipeline(kind)[0], tmp_path_factory.mktemp("narrow")
         size = 8 * pipeline.preprocessor.sequence_length
         path = kbert.export(pipeline, directory / kind, max_request_bytes=2000, max_request_tokens=size)
-        found[kind] = path, pipeline
+        found[kind] = path, pipeline, tf.saved_model.load(str(path))
     return found
 
 
 def test_texts_within_the_limits_are_answered_as_before(narrow):
     """The longest text that is allowed gets the answer of the pipeline in Python, which has no limits."""
     for kind, other in (("span", {"question": "the capital?"}), ("tagging", {})):
-        path, pipeline = narrow[kind]
-        run = tf.saved_model.load(str(path)).signatures["serving_default"]
+        _, pipeline, model = narrow[kind]
+        run = model.signatures["serving_default"]
         column, allowed = pipeline.preprocessor.input_names[-1], 0
         for words in range(10, 120, 2):
             columns = {name: [text] for name, text in {**other, column: "the film " * words + "in London"}.items()}
@@ -175,12 +175,12 @@ def test_limits_too_small_for_any_text_leave_nothing(tmp_path):
 
 
 def test_the_card_and_warm_up_of_small_limits(narrow):
-    for path, pipeline in narrow.values():
+    for path, pipeline, model in narrow.values():
         card = json.loads((path / "card.json").read_text("utf-8"))
         size = pipeline.preprocessor.sequence_length
         assert card["limits"] == {"max_request_bytes": 2000, "max_request_tokens": 8 * size}
         assert {signature["max_rows"] for signature in card["signatures"].values()} == {8}
-        loaded, records = tf.saved_model.load(str(path)).signatures, 0
+        loaded, records = model.signatures, 0
         for kind, name, inputs in read_warmup(path / "assets.extra/tf_serving_warmup_requests"):
             loaded[name](**{key: tf.constant(value) for key, value in fed(kind, inputs).items()})
             records += 1

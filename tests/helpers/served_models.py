@@ -47,6 +47,9 @@ KINDS = {
 
 
 _LIKE_OTHERS = ("pair", "regression", "next_sentence")  # columns as span's, signatures as single's and fill_mask's
+EXPORTED = [  # columns and signatures of every sort: of pairs regression's, next sentence fill_mask's
+    pytest.param(kind, marks=pytest.mark.slow if kind in ("pair", "next_sentence") else ()) for kind in KINDS
+]
 SOME_KINDS = [pytest.param(kind, marks=pytest.mark.slow if kind in _LIKE_OTHERS else ()) for kind in KINDS]
 
 

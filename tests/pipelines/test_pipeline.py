@@ -1,20 +1,17 @@
 """Pipelines: strings to answers, the way a Keras user works with a model."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.run_python import run_python
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert import BertClassifier, BertPretrainer, BertRegressor, Pipeline, build_pipeline
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 LABELS = ["bad", "good", "neither ß"]
 
 
@@ -157,10 +154,9 @@ loaded["keras"] = keras.saving.load_model(sys.argv[1] + "/pipeline.keras")
 answers = {name: pipeline.predict(json.loads(sys.argv[2]), verbose=0) for name, pipeline in loaded.items()}
 print(json.dumps({name: {key: a.tolist() for key, a in one.items()} for name, one in answers.items()}))
 """
-    command = [sys.executable, "-c", program, str(tmp_path), json.dumps(columns)]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    found = run_python(program, tmp_path, json.dumps(columns), forked=True)  # a fresh one: test_saved_classes.py
     expected = pipeline.predict(columns, verbose=0)
-    for answers in json.loads(output.splitlines()[-1]).values():
+    for answers in found.values():
         assert answers["label"] == expected["label"].tolist()
         np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5)
 

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 from helpers.c_api import compile_program
-from helpers.served_models import KINDS, make_pipeline
+from helpers.served_models import EXPORTED, KINDS, make_pipeline
 
 import kbert
 from kbert.serving.signatures import signatures
@@ -66,7 +66,7 @@ def served_models(tmp_path_factory):
     return ServedModels(tmp_path_factory.mktemp("saved_models"))
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=EXPORTED)
 def served(request, served_models):
     """Each of `served_models` in turn."""
     return served_models[request.param]

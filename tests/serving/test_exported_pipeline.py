@@ -51,5 +51,5 @@ def test_the_limits_of_the_export_hold(served_models):
     with pytest.raises(ValueError, match="bytes of text"):
         exported.predict_on_batch({"text": ["good " * 250_000]})
     assert len(exported.fingerprint()) == 64 and exported.fingerprint() == exported.fingerprint()
-    assert exported.fingerprint() != ExportedPipeline(served_models["pair"].path).fingerprint()
+    assert exported.fingerprint() != ExportedPipeline(served_models["regression"].path).fingerprint()
     assert json.dumps(sorted(exported.output)) == '["label", "probabilities"]'

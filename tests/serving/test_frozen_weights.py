@@ -16,7 +16,7 @@ def _is_weight(node):
     return node.op == "Const" and node.attr["dtype"].type == tf.float32.as_datatype_enum
 
 
-@pytest.mark.parametrize("kind", ["encoder", "multiple_choice"])
+@pytest.mark.parametrize("kind", ["encoder", pytest.param("multiple_choice", marks=pytest.mark.slow)])  # as encoder
 def test_answers_are_the_same_and_weights_are_stored_once(served_models, kind, tmp_path):
     served = served_models[kind]
     path = kbert.export(served.pipeline, tmp_path / "frozen", frozen_weights=True)

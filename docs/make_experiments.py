@@ -13,9 +13,10 @@ BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
 
 
 def with_results(page: str, results: pathlib.Path) -> str:
-    """The page with a section for each table that has been run."""
+    """The page with a section for each model compared with random weights, and for each table that has been run."""
     before, rest = page.split(BEGIN)
-    sections = [_section(results / f"{name}.json") for name in TABLES if (results / f"{name}.json").is_file()]
+    sections = [_comparison(path) for path in sorted(results.glob("finetuning-*.json"))]
+    sections += [_section(results / f"{name}.json") for name in TABLES if (results / f"{name}.json").is_file()]
     nothing = ["No table has been run at a scale worth reading yet.\n"]
     return before + BEGIN + "\n" + "\n".join(sections or nothing) + "\n" + END + rest.split(END)[1]
 
@@ -24,22 +25,45 @@ def _section(path):
     result = read_json(path)
     pretraining = ", ".join(f"{name} {value}" for name, value in result["settings"]["pretraining"].items())
     finetuning = ", ".join(f"{name} {value}" for name, value in result["settings"]["finetuning"].items())
-    examples = ", ".join(
-        f"{name} {n['train']:,} and {n['dev']:,}" for name, n in result["settings"]["examples"].items()
-    )
     features = ", ".join(f"{name} {value}" for name, value in result["settings"]["feature_training"].items())
     features = f" Taggers on features: {features}." if any(" " in name for name in result["columns"]) else ""
-    machine = f"{result['settings']['processor']}, {result['settings']['cores']} cores"
     once = {row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]}
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    plot = f"![{result['title']}](../results/{path.stem}.svg)\n\n" if path.with_suffix(".svg").is_file() else ""
     rates = f"learning rates {result['settings']['learning_rates']}"
     return (
-        f"### {result['title']}\n\n{result_table(result)}\n{plot}"
+        f"{_head(result, path)}"
         f"Pre-trainings: {pretraining}; {min(once):,.0f} to {max(once):,.0f} minutes each. Fine-tunings: seeds "
         f"{result['settings']['seeds']}, {rates}, {finetuning}.{features} "
-        f"Examples to learn from and to evaluate on: {examples}. {result['date']}; {machine}; {versions}.\n"
+        f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
     )
+
+
+def _comparison(path):
+    result = read_json(path)
+    settings = result["settings"]
+    grid = "; ".join(
+        f"{name.replace('_', ' ')} {', '.join(map(str, values))}" for name, values in settings["grid"].items()
+    )
+    chosen = {"dev": "on dev", "train": "on a fifth of the training examples"}[settings["choose_on"]]
+    shared = "".join(f", {name.replace('_', ' ')} {value}" for name, value in settings["finetuning"].items())
+    return (
+        f"{_head(result, path)}"
+        f"Chosen {chosen} with the first seed, for every row and column: {grid}. Seeds {settings['seeds']}{shared}. "
+        f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
+    )
+
+
+def _head(result, path):
+    plot = f"![{result['title']}](../results/{path.stem}.svg)\n\n" if path.with_suffix(".svg").is_file() else ""
+    return f"### {result['title']}\n\n{result_table(result)}\n{plot}"
+
+
+def _examples(result):
+    return ", ".join(f"{name} {n['train']:,} and {n['dev']:,}" for name, n in result["settings"]["examples"].items())
+
+
+def _made(result):
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return f"{result['date']}; {result['settings']['processor']}, {result['settings']['cores']} cores; {versions}"
 
 
 if __name__ == "__main__":

@@ -51,7 +51,13 @@ class Downstream:
 
 
 def downstream_tasks(
-    *, glue_directory=None, glue_tasks: Sequence[str] = (), ner=None, squad=None, train_examples: int | None = None
+    *,
+    glue_directory=None,
+    glue_tasks: Sequence[str] = (),
+    ner=None,
+    squad=None,
+    train_examples: int | Mapping[str, int | None] | None = None,
+    dev_examples: int | Mapping[str, int | None] | None = None,
 ) -> list[Downstream]:
     """The tasks of a study, read from their files.
 
@@ -60,7 +66,9 @@ def downstream_tasks(
         glue_tasks: names of tasks of GLUE.
         ner: (train, dev), paths of tagged words.
         squad: (train, dev), paths of files of SQuAD's format.
-        train_examples: train on at most that many examples of each task, always the same ones.
+        train_examples: train on at most that many examples of each task, always the same ones; or a limit for each
+            name.
+        dev_examples: evaluate on at most that many.
 
     Raises:
         FileNotFoundError, ValueError: missing or damaged files, an unknown task, or no task at all.
@@ -88,13 +96,17 @@ def downstream_tasks(
         Downstream(
             name=name,
             task=task,
-            train=_some(train, train_examples),
-            dev=dev,
+            train=_some(train, _limit(train_examples, name)),
+            dev=_some(dev, _limit(dev_examples, name)),
             metric=_METRICS.get(name, "accuracy"),
             options=options,
         )
         for name, task, train, dev, options in found
     ]
+
+
+def _limit(limits, name):
+    return limits.get(name) if isinstance(limits, Mapping) else limits
 
 
 def _some(examples, number):

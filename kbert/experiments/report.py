@@ -9,6 +9,8 @@ _PRETRAINED = {"steps": "steps", "mlm_perplexity": "LM perplexity", "mlm_accurac
 def result_table(result: dict) -> str:
     """A Markdown table: a line for each row, then the paper's figures, then a sentence for each comparison.
 
+    Where settings were chosen for each score, a second table names them.
+
     Args:
         result: of `run_table`, or read from its JSON file.
 
@@ -28,6 +30,7 @@ def result_table(result: dict) -> str:
     for name, one in figures.items():
         perplexity = ["", *(_figure(one.get(column)) for column in list(_PRETRAINED.values())[1:])]
         lines.append(_line(f"*paper: {name}*", perplexity, [_figure(one.get(column), ".1f") for column in paper]))
+    lines += _chosen(result)
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in result["sentences"])]) + "\n"
 
 
@@ -40,7 +43,7 @@ def result_csv(result: dict) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ["row", "steps", "column", "learning rate", "mean", "deviation", "seeds", "paper", "reference", "verdict"]
+        ["row", "steps", "column", "settings", "mean", "deviation", "seeds", "paper", "reference", "verdict"]
     )
     for row in result["rows"]:
         for column, score in row["scores"].items():
@@ -52,7 +55,7 @@ def result_csv(result: dict) -> str:
                     row["name"],
                     row["pretrained"].get("steps", ""),
                     column,
-                    f"{score['learning_rate']:g}",
+                    describe_options(score.get("options") or {"learning_rate": score["learning_rate"]}),
                     f"{score['mean']:.4f}",
                     deviation,
                     seeds,
@@ -62,6 +65,40 @@ def result_csv(result: dict) -> str:
                 ]
             )
     return text.getvalue()
+
+
+def describe_options(options: dict) -> str:
+    """Settings of a fine-tuning in words.
+
+    Example::
+
+        describe_options({"learning_rate": 1e-4, "bias_correction": True})  # "learning rate 0.0001, bias correction"
+    """
+    parts = []
+    for name, value in options.items():
+        words = name.replace("_", " ")
+        parts.append(f"no {words}" if value is False else words if value is True else f"{words} {_plain(value)}")
+    return ", ".join(parts)
+
+
+def _plain(value):
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def _chosen(result):
+    """A table of the settings that each score was chosen with."""
+    rows = [row for row in result["rows"] if any(score.get("options") for score in row["scores"].values())]
+    if not rows:
+        return []
+    lines = [
+        "",
+        "| chosen settings | " + " | ".join(result["columns"]) + " |",
+        "|---" * (len(result["columns"]) + 1) + "|",
+    ]
+    for row in rows:
+        scores = [row["scores"].get(column, {}) for column in result["columns"]]
+        lines.append(_line(row["name"], [], [describe_options(score.get("options", {})) for score in scores]))
+    return lines
 
 
 def _line(name, before, cells):

@@ -1,17 +1,12 @@
 """Run a table of the paper: every row pre-trained, fine-tuned and judged."""
 
-import datetime
 import logging
-import pathlib
 import statistics
 
-from kbert.experiments.plot import result_plot
-from kbert.experiments.report import result_csv, result_table
+from kbert.experiments.result import summary, when_and_with_what, write_result
 from kbert.experiments.study import Study
 from kbert.experiments.table import Table
 from kbert.experiments.verdict import judge, sentence
-from kbert.files import atomic_file, write_json
-from kbert.versions import versions
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -44,7 +39,7 @@ def run_table(table: Table, study: Study, results) -> dict:
             grid = study.scores(row, task, row.feature_mode or mode)
             rate = max(grid, key=lambda one: statistics.mean(grid[one]))
             values[row.name, column] = grid[rate]
-            scores[column] = _summary(grid[rate]) | {"learning_rate": rate, "grid": {f"{r:g}": grid[r] for r in grid}}
+            scores[column] = summary(grid[rate]) | {"learning_rate": rate, "grid": {f"{r:g}": grid[r] for r in grid}}
             _LOGGER.info("%s, %s, %s: %.1f", table.name, row.name, column, scores[column]["mean"])
         rows.append(
             {
@@ -78,15 +73,10 @@ def run_table(table: Table, study: Study, results) -> dict:
         "paper_rows": {name: dict(figures) for name, figures in table.paper_rows.items()},
         "sentences": sentences,
         "settings": study.settings(),
-        **_made(study.records.values()),
+        **when_and_with_what(study.records.values()),
     }
-    _write(result, pathlib.Path(results))
+    write_result(result, results)
     return result
-
-
-def _summary(values):
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return {"values": values, "mean": statistics.mean(values), "deviation": deviation}
 
 
 def _remark(row, pretrained):
@@ -97,28 +87,7 @@ def _remark(row, pretrained):
     return f" Of about {epochs:.1f} epochs none has the masks of another: dupe_factor={times} changed nothing."
 
 
-def _made(records):
-    """When the runs of a table were started, and with which versions; ranges where they differ."""
-    records = list(records) or [{"recorded": datetime.datetime.now(datetime.UTC).isoformat(), "versions": versions()}]
-    days = sorted({record["recorded"][:10] for record in records})
-    names = dict.fromkeys(name for record in records for name in record["versions"])
-    found = {name: {record["versions"].get(name) for record in records} - {None} for name in names}
-    return {
-        "date": days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
-        "versions": {name: ", ".join(sorted(map(str, one))) for name, one in found.items()},
-    }
-
-
 def _paper_difference(row, reference, column):
     if column in row.paper and column in reference.paper:
         return row.paper[column] - reference.paper[column]
     return row.paper_sign
-
-
-def _write(result, directory):
-    directory.mkdir(parents=True, exist_ok=True)
-    name = result["table"]
-    for suffix, text in ((".md", result_table(result)), (".csv", result_csv(result)), (".svg", result_plot(result))):
-        with atomic_file(directory / f"{name}{suffix}") as file:
-            file.write(text)
-    write_json(directory / f"{name}.json", result)

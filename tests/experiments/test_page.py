@@ -5,11 +5,17 @@ import importlib.util
 import pytest
 from helpers.paths import ROOT
 
+from kbert.experiments.compare_finetuning import RANDOM
 from kbert.experiments.paper_tables import TABLES, paper_table
 from kbert.experiments.report import result_table
 from kbert.files import read_json, write_json
 
-RESULTS = [path for path in sorted((ROOT / "results").glob("*.json")) if path.stem in TABLES]  # others have own pages
+COMPARISON = "finetuning-"
+RESULTS = [  # others have their own pages
+    path
+    for path in sorted((ROOT / "results").glob("*.json"))
+    if path.stem in TABLES or path.stem.startswith(COMPARISON)
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +35,13 @@ def test_the_page_has_the_figures_of_the_files(make):
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_the_files_are_those_of_the_command(path):
     result = read_json(path)
-    assert path.stem == result["table"] in TABLES
+    assert path.stem == result["table"]
     assert path.with_suffix(".md").read_text(encoding="utf-8") == result_table(result)
-    if path.stem != "table6":  # its sizes are chosen
-        assert [row["name"] for row in result["rows"]] == [row.name for row in paper_table(path.stem).rows]
+    names = [row["name"] for row in result["rows"]]
+    if path.stem.startswith(COMPARISON):
+        assert names[:2] == [path.stem.removeprefix(COMPARISON), RANDOM]
+    elif path.stem != "table6":  # its sizes are chosen
+        assert names == [row.name for row in paper_table(path.stem).rows]
 
 
 def test_a_page_with_a_result(make, tmp_path):
@@ -57,3 +66,29 @@ def test_a_page_with_a_result(make, tmp_path):
     assert "2026-11-22; a processor, 2 cores; keras 3.15." in page
     assert make.with_results(page, tmp_path) == page
     assert "No table has been run" in make.with_results(page, tmp_path / "none")
+
+
+def test_a_page_with_a_comparison(make, tmp_path):
+    options = {"learning_rate": 3e-4, "epochs": 3}
+    score = {"values": [70.0, 72.0], "mean": 71.0, "deviation": 1.414, "options": options}
+    rows = [
+        {"name": name, "series": None, "pretrained": {}, "scores": {"MRPC": score}, "paper": {}}
+        for name in ("kbert-tiny", RANDOM)
+    ]
+    settings = {"grid": {"learning_rate": [1e-4, 3e-4], "epochs": [3]}, "choose_on": "dev", "seeds": [0, 1]}
+    settings |= {"finetuning": {"batch_size": 32}, "examples": {"MRPC": {"train": 3668, "dev": 408}}}
+    settings |= {"processor": "a processor", "cores": 2}
+    result = {"table": "finetuning-kbert-tiny", "title": "kbert-tiny", "source": "", "columns": ["MRPC"], "rows": rows}
+    result |= {"paper_rows": {}, "sentences": ["A sentence."], "settings": settings, "date": "2026-11-22"}
+    write_json(tmp_path / "finetuning-kbert-tiny.json", result | {"versions": {"keras": "3.15"}})
+    page = make.with_results(make.PAGE.read_text(encoding="utf-8"), tmp_path)
+    for line in (
+        "### kbert-tiny\n",
+        "| random weights |  |  |  | 71.0 ± 1.4 |",
+        "| kbert-tiny | learning rate 0.0003, epochs 3 |",
+        "Chosen on dev with the first seed, for every row and column: learning rate 0.0001, 0.0003; epochs 3. Seeds "
+        "[0, 1], batch size 32. Examples to learn from and to evaluate on: MRPC 3,668 and 408. 2026-11-22; a "
+        "processor, 2 cores; keras 3.15.",
+    ):
+        assert line in page
+    assert make.with_results(page, tmp_path) == page

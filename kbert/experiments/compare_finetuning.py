@@ -1,0 +1,171 @@
+"""What pre-training brings: a model against random weights of its architecture, fine-tuned alike on several tasks."""
+
+import dataclasses
+import logging
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from kbert.experiments.cells import WORST, Cells, model_name
+from kbert.experiments.downstream import Downstream
+from kbert.experiments.result import summary, when_and_with_what, write_result
+from kbert.experiments.verdict import judge, sentence
+from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.training.made_by import describe_maker
+from kbert.training.processor_name import processor_name
+
+_LOGGER = logging.getLogger("kbert")
+RANDOM, CONSTANT = "random weights", "most frequent answer"
+_LAST = {"keep": "last", "evaluate_every": None}  # so that the number of epochs is chosen as the others are
+_CHOICE_SHARE = 0.2  # of the training examples, where settings are chosen on them
+_PRETRAINED = ("steps", "minutes", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy")
+
+
+def compare_finetuning(
+    init,
+    tasks: Sequence[Downstream],
+    output,
+    *,
+    grid: Sequence[Mapping],
+    seeds: Sequence[int] = (0, 1, 2),
+    choose_on: str = "dev",
+    finetuning: Mapping | None = None,
+    beside: Sequence = (),
+    results=None,
+    name: str | None = None,
+    recipe: str = "kbert.experiments",
+) -> dict:
+    """Fine-tunes a model and random weights of its architecture, each with the settings that are best for it.
+
+    For each task and each of the two, every setting of the grid is tried with the first seed; the best one is then run
+    with all seeds, and means are compared (`kbert.experiments.verdict`). Runs are `Cells` in ``cells/`` of the output:
+    the same call resumes after a kill, and other calls may share the directory. The result is written after every task.
+
+    Args:
+        init: the model, as `kbert.finetune` takes it.
+        tasks: the columns.
+        output: directory.
+        grid: options of `kbert.finetune` to choose from.
+        seeds: of the fine-tunings.
+        choose_on: "dev", as the paper, or "train": on a fifth of the training examples, held out from choosing only.
+        finetuning: further options of `kbert.finetune`.
+        beside: other models, rows for comparison without one of random weights.
+        results: directory for the four files of `write_result`; None: ``results`` in the output.
+        name: of the model in the table, whose files are ``finetuning-NAME``; None: the last part of `init`.
+        recipe: the program that errors name.
+
+    Returns:
+        dict like that of `kbert.experiments.run_table.run_table`.
+
+    Raises:
+        ValueError: an empty grid or no seeds, or an unknown option.
+        FloatingPointError: every setting diverged.
+        As `kbert.finetune`.
+
+    Example::
+
+        grid = [{"learning_rate": rate, "epochs": 3.0, "dropout": 0.0} for rate in (1e-4, 3e-4)]
+        compare_finetuning("saved_models/kbert-tiny", tasks, "runs/comparison", grid=grid)["sentences"]
+    """
+    if choose_on not in ("dev", "train"):
+        raise ValueError(f'compare_finetuning: `choose_on` must be "dev" or "train". Received: {choose_on!r}')
+    if not grid or not seeds or not tasks:
+        raise ValueError(
+            "compare_finetuning: expected at least one setting, seed and task. "
+            f"Received: {len(grid)}, {len(seeds)} and {len(tasks)}"
+        )
+    for cell in grid:
+        FinetuningOptions(**(dict(finetuning or {}) | dict(cell)))  # raises before anything runs
+    name = name or model_name(init)
+    starts = {name: (init, False), RANDOM: (init, True)} | {model_name(one): (one, False) for one in beside}
+    if len(starts) < 2 + len(beside):
+        raise ValueError(
+            f"compare_finetuning: expected models of different names. Received: {[name, *map(str, beside)]}"
+        )
+    cells = Cells(pathlib.Path(output) / "cells", recipe)
+    rows = {start: {} for start in (*starts, CONSTANT)}
+    for task in tasks:
+        for start, (source, random_weights) in starts.items():
+            shared = dict(task.options) | dict(finetuning or {}) | _LAST | {"random_weights": random_weights}
+            rows[start][task.name] = found = _scored(cells, source, task, shared, grid, seeds, choose_on)
+            _LOGGER.info("%s, %s: %.1f %s", task.name, start, found["mean"], found["options"])
+        rows[CONSTANT][task.name] = summary([_constant(cells, task)])
+        settings = _settings(init, tasks, grid, seeds, choose_on, finetuning)
+        result = _result(name, starts, rows, settings, cells)
+        write_result(result, pathlib.Path(output) / "results" if results is None else results)
+    return result
+
+
+def _scored(cells, source, task, shared, grid, seeds, choose_on):
+    """The scores of all seeds with the settings of the grid that are best with the first."""
+    chooser = task
+    if choose_on == "train":
+        train, dev = task.train.split(_CHOICE_SHARE)
+        chooser = dataclasses.replace(task, train=train, dev=dev)
+    tried = [cells.score(source, chooser, shared | dict(cell) | {"seed": seeds[0]})["percent"] for cell in grid]
+    best = dict(grid[tried.index(max(tried))])
+    each = [cells.score(source, task, shared | best | {"seed": seed}) for seed in seeds]
+    values = [one["percent"] for one in each]
+    if WORST in values:
+        raise FloatingPointError(
+            f"{task.name}, {source}: expected settings that train. Received: {best}, which diverged with seed "
+            f"{seeds[values.index(WORST)]}"
+        )
+    shared = set.intersection(*(set(one["scores"]) for one in each))
+    metrics = {metric: summary([one["scores"][metric] for one in each]) for metric in sorted(shared)}
+    tried = [None if percent == WORST else percent for percent in tried]
+    minutes = sum(one["minutes"] for one in each) / len(each)
+    found = {"options": best, "grid": [{"options": dict(c), "value": v} for c, v in zip(grid, tried, strict=True)]}
+    return summary(values) | found | {"metrics": metrics, "minutes": minutes}
+
+
+def _constant(cells, task):
+    """The score of the most frequent answer."""
+    one = next(one for one in cells.used.values() if one["task"] == task.name and "constant_answer" in one)
+    return task.percent(one["constant_answer"])
+
+
+def _result(name, starts, rows, settings, cells):
+    entries = []
+    for start, scores in rows.items():
+        source, random_weights = starts.get(start, (None, True))
+        pretrained = {} if random_weights else _describe_pretraining(source)
+        entries.append({"name": start, "series": None, "pretrained": pretrained, "scores": scores, "paper": {}})
+    columns = list(entries[0]["scores"])
+    verdicts = {
+        column: judge(rows[name][column]["values"], rows[RANDOM][column]["values"], 1)  # the paper's claim
+        for column in columns
+        if column in rows[RANDOM]
+    }
+    entries[0] |= {"reference": RANDOM, "verdicts": {column: vars(one) for column, one in verdicts.items()}}
+    return {
+        "table": f"finetuning-{name}",
+        "title": f"{name}, fine-tuned, and random weights of its architecture",
+        "source": "the paper's claim",
+        "columns": columns,
+        "rows": entries,
+        "paper_rows": {},
+        "sentences": [sentence(name, RANDOM, verdicts)],
+        "settings": settings,
+        **when_and_with_what(cells.used.values()),
+    }
+
+
+def _settings(init, tasks, grid, seeds, choose_on, finetuning):
+    processor, cores = processor_name()
+    names = dict.fromkeys(name for cell in grid for name in cell)
+    return {
+        "init": model_name(init),
+        "examples": {task.name: {"train": len(task.train), "dev": len(task.dev)} for task in tasks},
+        "grid": {name: list(dict.fromkeys(cell[name] for cell in grid if name in cell)) for name in names},
+        "seeds": list(seeds),
+        "choose_on": choose_on,
+        "finetuning": {name: value for name, value in (finetuning or {}).items() if value is not None},
+        "processor": processor,
+        "cores": cores,
+    }
+
+
+def _describe_pretraining(source):
+    """Steps, minutes and held-out scores of a model that a run of pre-training made, as far as it says."""
+    found = (describe_maker(source) or {}).get("metrics", {})
+    return {key: found[key] for key in _PRETRAINED if found.get(key) is not None} if "steps" in found else {}

@@ -1,0 +1,71 @@
+"""Does pre-training pay? Fine-tune a model and random weights of its architecture on several tasks, and judge.
+
+    python recipes/compare_finetuning.py --init saved_models/kbert-tiny --output runs/comparison \\
+        --glue glue --ner conll2003 --squad squad --task SST-2:1000 MRPC STS-B CoLA NER:3000 SQuAD:10000:2000 \\
+        --grid learning_rate=1e-4,3e-4,1e-3 epochs=3,6 dropout=0,0.1 --seeds 0 1 2
+
+--task NAME[:TRAIN[:DEV]]: a task of GLUE, NER (--ner, with eng.train and eng.testa) or SQuAD (--squad, with
+train-v1.1.json and dev-v1.1.json), on at most so many examples. --grid NAME=VALUE[,VALUE…]: any options of
+kbert.finetune; all combinations are tried with the first seed, on each task, for the model and for random weights
+alike, and the best one is run with all seeds. A verdict needs a difference of the means above the sum of both standard
+deviations. --beside MODEL: further models as rows. Every fine-tuning is a file in cells/ of --output: a killed command
+resumes, and commands for other tasks or models may share --output. --results (results/ in --output) receives
+finetuning-NAME.json, .md, .csv and .svg, anew after each task.
+"""
+
+import argparse
+import pathlib
+
+import flags
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add, folder = parser.add_argument, {"metavar": "DIR", "type": flags.directory}
+    flags.add_flags(parser, "init", "output", init={"required": True})
+    add("--name", metavar="NAME", help="of the model in the table (default: the last part of --init)")
+    add("--beside", nargs="+", default=[], metavar="MODEL", type=flags.source, help="other models, as rows")
+    add("--results", metavar="DIR", type=pathlib.Path, help="where the table goes (default: results/ in --output)")
+    add("--task", nargs="+", required=True, metavar="TASK", help="such as SST-2:1000 MRPC NER")
+    add("--glue", help="the GLUE files", **folder)
+    add("--ner", help="with eng.train and eng.testa", **folder)
+    add("--squad", help="with train-v1.1.json and dev-v1.1.json", **folder)
+    grid = ["learning_rate=1e-4,3e-4,1e-3", "epochs=3,6", "dropout=0,0.1"]
+    help = f"options of kbert.finetune (default: {' '.join(grid)})"
+    add("--grid", nargs="+", metavar="NAME=X[,X…]", default=grid, help=help)
+    add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help="(default: 0 1 2)")
+    add("--choose-on", choices=("dev", "train"), default="dev", help="train: on a fifth of the training examples")
+    length = {"default": None, "help": "tokens of all tasks' texts (default: 128; of SQuAD 384)"}
+    flags.add_flags(parser, "batch-size", "sequence-length", sequence_length=length)
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    with flags.plain_errors():
+        from kbert.experiments.compare_finetuning import compare_finetuning
+        from kbert.experiments.grid import parse_grid
+        from kbert.experiments.named_tasks import named_tasks
+        from kbert.experiments.report import result_table
+
+        tasks = named_tasks(args.task, glue=args.glue, ner=args.ner, squad=args.squad)
+        finetuning = {"batch_size": args.batch_size}
+        finetuning |= {"sequence_length": args.sequence_length} if args.sequence_length else {}
+        result = compare_finetuning(
+            args.init,
+            tasks,
+            args.output,
+            grid=parse_grid(args.grid),
+            seeds=args.seeds,
+            choose_on=args.choose_on,
+            finetuning=finetuning,
+            beside=args.beside,
+            results=args.results,
+            name=args.name,
+            recipe="compare_finetuning.py",
+        )
+    print(f"\n{result_table(result)}")
+
+
+if __name__ == "__main__":
+    flags.command(main, resumes=True)

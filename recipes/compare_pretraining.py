@@ -1,4 +1,4 @@
-"""Compare pre-trainings by their held-out loss against hours of training: a table and a plot.
+"""Compare pre-trainings by their held-out loss against hours of training, and draw their learning curves.
 
     for settings in paper small-budget; do
         python recipes/pretrain.py --records records --size mini --settings $settings --hours 2 \\
@@ -6,7 +6,8 @@
     done
     python recipes/compare_pretraining.py --runs runs/mini-paper runs/mini-small-budget --output runs/comparison
 
---output receives comparison.md and comparison.svg. Runs need not be finished.
+--output receives comparison.md and comparison.svg; curves.md and curves.svg: loss and accuracies on training and held-out
+text against tokens and hours, and where each run's plateau was. Runs need not be finished.
 """
 
 import argparse
@@ -28,15 +29,21 @@ def parse_arguments(argv):
 def main(argv=None):
     arguments = parse_arguments(argv)
     from kbert.tasks.pretraining.compare_runs import comparison_plot, comparison_table, read_curve
+    from kbert.tasks.pretraining.learning_curves import curves_plot, curves_table, describe_plateau, read_points
 
     with plain_errors():
         are_different = len({run.name for run in arguments.runs}) == len(arguments.runs)
-        curves = {run.name if are_different else str(run): read_curve(run, arguments.score) for run in arguments.runs}
-        arguments.output.mkdir(parents=True, exist_ok=True)
+        runs = {run.name if are_different else str(run): run for run in arguments.runs}
+        curves = {name: read_curve(run, arguments.score) for name, run in runs.items()}
+        points = {name: read_points(run) for name, run in runs.items()}
         table = comparison_table(curves)
-        (arguments.output / "comparison.md").write_text(table + "\n", encoding="utf-8")
+        plateaus = "\n".join(f"- {describe_plateau(name, each)}" for name, each in points.items())
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        (arguments.output / "comparison.md").write_text(f"{table}\n", encoding="utf-8")
         (arguments.output / "comparison.svg").write_text(comparison_plot(curves), encoding="utf-8")
-    print(table)
+        (arguments.output / "curves.md").write_text(f"{curves_table(points)}\n\n{plateaus}\n", encoding="utf-8")
+        (arguments.output / "curves.svg").write_text(curves_plot(points), encoding="utf-8")
+    print(f"{table}\n\n{plateaus}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
     done
     python recipes/compare_pretraining.py --runs runs/mini-paper runs/mini-small-budget --output runs/comparison
 
---output receives comparison.md and comparison.svg; curves.md and curves.svg: loss and accuracies on training and held-out
-text against tokens and hours, and where each run's plateau was. Runs need not be finished.
+--output receives comparison.md and comparison.svg; curves.md and curves.svg: loss and accuracies on training and
+held-out text against tokens and hours, and where each run's plateau was. Runs need not be finished.
 """
 
 import argparse

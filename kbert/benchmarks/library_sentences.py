@@ -54,14 +54,15 @@ def write_library_sentences(output) -> float:
     return max(Counter(labels).values()) / len(labels)
 
 
-def describe_accuracies(majority: float, accuracies: Mapping[str, Sequence[float]]) -> str:
+def describe_accuracies(question: str, majority: float, accuracies: Mapping[str, Sequence[float]]) -> str:
     """Mean and deviation over several seeds as a table, the best model last, for printing.
 
     Args:
-        majority: accuracy of always answering the most frequent library.
+        question: what the models were asked.
+        majority: accuracy of always giving the most frequent answer.
         accuracies: {model: accuracy of each seed}, at least two.
     """
-    lines = ["Which library is this sentence about? (accuracy on modules never seen)"]
+    lines = [f"{question} (accuracy on modules never seen)"]
     lines.append(f"  {'majority class':16s} {majority:6.1%}")
     for name, each in sorted(accuracies.items(), key=lambda item: statistics.mean(item[1])):
         mean, deviation = statistics.mean(each), statistics.stdev(each)

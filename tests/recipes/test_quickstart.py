@@ -1,11 +1,16 @@
 """The quickstart: its corpus and labelled sentences, its care for what is there, and (slow) all of it."""
 
 import csv
+import json
+import shutil
 
 import pytest
+from helpers.paths import ROOT
+from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
+from helpers.tiny_directory import write_tiny_directory
 
-from kbert.benchmarks import library_sentences
+from kbert.benchmarks import following_sentences, library_sentences, try_shipped_model
 from kbert.benchmarks.claim_directory import claim_directory
 
 
@@ -77,6 +82,51 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """The pairs of sentences of two libraries, written twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(following_sentences, "LIBRARIES", ("numpy", "keras"))
+        patch.setattr(following_sentences, "SENTENCES_OF_A_LIBRARY", 900)
+        patch.setattr(following_sentences, "TRAIN", 60)
+        patch.setattr(following_sentences, "TEST", 40)
+        paths = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
+        for path in paths:
+            following_sentences.write_following_sentences(path)
+    return paths
+
+
+def test_pairs_of_sentences_follow_in_one_of_two(data, pairs):
+    [(corpus, _), _], (first, second) = data, pairs
+    lines = (corpus / "corpus.txt").read_text(encoding="utf-8")
+    seen = {}
+    for name, number in (("train_pairs.csv", 60), ("test_pairs.csv", 40)):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+        seen[name] = rows = _rows(first / name)
+        assert [row["follows"] for row in rows].count("yes") == number / 2 == len(rows) / 2
+        for row in rows:
+            beside = f"{row['first']}\n{row['second']}\n" in lines
+            assert beside == (row["follows"] == "yes" and name == "train_pairs.csv")  # the corpus has no test modules
+    firsts = [row["first"] for rows in seen.values() for row in rows]
+    assert len(set(firsts)) == len(firsts) == 100
+
+
+def test_the_shipped_model_is_tried(pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(try_shipped_model, "write_following_sentences", lambda path: shutil.copytree(pairs[0], path))
+    monkeypatch.setattr(
+        try_shipped_model, "OPTIONS", try_shipped_model.OPTIONS | {"sequence_length": 16, "epochs": 0.5}
+    )
+    write_tiny_directory(tmp_path / "toy")
+    with run_eagerly():
+        found = try_shipped_model.try_shipped_model(tmp_path / "toy", tmp_path / "run", seeds=(0, 1))
+    assert {name: len(each) for name, each in found["accuracy"].items()} == {"toy": 2, "random weights": 2}
+    assert json.loads(json.dumps(found)) == found and len(found["filled"]) == len(try_shipped_model.PROMPTS)
+    text = try_shipped_model.describe_filled(found["filled"])
+    assert text.count("\n") == 3 and "They had two sons and a [MASK].  " in text
+    shown = library_sentences.describe_accuracies("Does it?", 0.5, found["accuracy"])
+    assert shown.startswith("Does it? (accuracy on modules never seen)\n  majority class    50.0%")
+
+
 @pytest.mark.slow
 def test_the_whole_of_it(tmp_path):
     printed = run_recipe_alone("quickstart", "--output", tmp_path / "run")
@@ -85,6 +135,9 @@ def test_the_whole_of_it(tmp_path):
     assert pretraining["mlm_cross_entropy"] < pretraining["unigram"]["cross_entropy"] - 0.4
     assert pretraining["nsp_accuracy"] > 0.65
     assert min(accuracy["pre-trained"]) > max(accuracy["random weights"]) > metrics["majority_accuracy"]
+    if (ROOT / "saved_models" / "kbert-tiny").is_dir():
+        shipped = metrics["shipped"]["accuracy"]
+        assert min(shipped["kbert-tiny"]) > max(shipped["random weights"]) and "two sons and a [MASK].  " in printed
     assert "A fresh process that does not import kbert answers:" in printed
     assert (tmp_path / "run/inspection/report.html").stat().st_size > 20_000 and "inspection/report.html" in printed
     assert (tmp_path / "run/finetuned/pre-trained-0/logs/inspection/projector_config.pbtxt").is_file()

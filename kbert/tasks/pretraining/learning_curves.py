@@ -1,4 +1,4 @@
-"""The learning curves of pre-trainings against tokens and hours, and the plateau that they cross: a table and a plot."""
+"""Learning curves of pre-trainings against tokens and hours, and the plateau that they cross: a table and a plot."""
 
 import dataclasses
 import itertools
@@ -95,8 +95,8 @@ def describe_plateau(name: str, points: Sequence[Point]) -> str:
     start, end = found
     loss = end.held_out("mlm_cross_entropy")
     return (
-        f"{name}: plateau from {start.tokens / 1e6:,.1f} to {end.tokens / 1e6:,.1f} million tokens (step {start.step:,} to "
-        f"{end.step:,}, until hour {end.hours:.2f}), at a held-out loss of {loss:.2f}."
+        f"{name}: plateau from {start.tokens / 1e6:,.1f} to {end.tokens / 1e6:,.1f} million tokens (step "
+        f"{start.step:,} to {end.step:,}, until hour {end.hours:.2f}), at a held-out loss of {loss:.2f}."
     )
 
 

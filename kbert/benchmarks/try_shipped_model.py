@@ -1,0 +1,52 @@
+"""What a model that others trained brings within a minute: filled masks, and a fine-tuning against random weights."""
+
+import itertools
+import pathlib
+from collections.abc import Sequence
+
+from kbert.benchmarks.following_sentences import write_following_sentences
+from kbert.pipelines.build import build_pipeline
+from kbert.tasks.classification.task import Classification
+from kbert.tasks.finetune import finetune
+from kbert.weights.load import load_pretrained
+
+PROMPTS = (
+    "He was born in London and died in [MASK].",
+    "She opened the [MASK] and went into the room.",
+    "They had two sons and a [MASK].",
+    "The battle took place in [MASK] 1815.",
+)
+OPTIONS = {"sequence_length": 64, "epochs": 4, "batch_size": 16, "learning_rate": 3e-4, "dropout": 0.1, "keep": "last"}
+
+
+def try_shipped_model(model, output, seeds: Sequence[int] = (0, 1, 2)) -> dict:
+    """Fills masks, and learns from 600 pairs of sentences whether the second one follows the first.
+
+    Args:
+        model: path of a pre-trained model.
+        output: directory, receives the pairs, and the fine-tunings in ``following``.
+        seeds: of the fine-tunings.
+
+    Returns:
+        dict: ``filled``, text → the most probable tokens of its mask; ``accuracy``, {model: that of each seed} on other
+        modules, where half of the pairs follow.
+    """
+    output, model = pathlib.Path(output), pathlib.Path(model)
+    tokens = build_pipeline(load_pretrained(model)).predict(list(PROMPTS), verbose=0)["tokens"]
+    write_following_sentences(output)
+    task = Classification(text="first", text_pair="second", label="follows")
+    train, test = task.read(output / "train_pairs.csv"), task.read(output / "test_pairs.csv")
+    accuracy = {model.name: [], "random weights": []}
+    for seed, (start, found) in itertools.product(seeds, accuracy.items()):
+        where = output / "following" / f"{start.replace(' ', '-')}-{seed}"
+        options = OPTIONS | {"seed": seed, "random_weights": start == "random weights"}
+        found.append(finetune(model, task, train, test, where, **options).metrics["dev"]["accuracy"])
+    return {
+        "filled": {text: answers[0].tolist() for text, answers in zip(PROMPTS, tokens, strict=True)},
+        "accuracy": accuracy,
+    }
+
+
+def describe_filled(filled: dict) -> str:
+    """Texts with the most probable tokens of their masks, a line each, for printing."""
+    return "\n".join(f"  {text}  {', '.join(tokens)}" for text, tokens in filled.items())

@@ -44,6 +44,7 @@ def parse_arguments(argv):
     add("--settings", choices=("paper", "small-budget"), help="of the pre-trainings (docs/pretraining.md)")
     add("--pretraining-batch-size", help="(default: that of --settings, or 32)", **count)
     add("--pretraining-length", help="tokens (default: that of --settings, or 128)", **count)
+    add("--names", metavar="FILE", type=flags.file, help="of learn_names.py: a row of masking, names as a whole")
     add("--held-out", type=flags.rate, default=0.01, metavar="SHARE", help="of a --corpus (default: 0.01)")
     add("--glue", metavar="DIR", type=flags.directory, help="the GLUE files")
     add("--tasks", nargs="+", default=[], metavar="TASK", help="of GLUE: the columns, such as MRPC SST-2")
@@ -96,7 +97,9 @@ def main(argv=None):
         from kbert.experiments.run_table import run_table
 
         study = make_study(args)
-        tables = [paper_table(name, args.sizes) for name in (TABLES if args.table == "all" else [args.table])]
+        tables = [
+            paper_table(name, args.sizes, args.names) for name in (TABLES if args.table == "all" else [args.table])
+        ]
         for table in tables:
             study.check(table)
     for table in tables:

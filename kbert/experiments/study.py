@@ -289,7 +289,9 @@ def _checkpoints(arguments, own):
 
 def _describe(arguments):
     """Arguments of a row as part of a name."""
-    parts = [f"{name}-{value}" for name, value in sorted(arguments.items())]
+    parts = [
+        f"{name}-{pathlib.Path(value).name if name == 'names' else value}" for name, value in sorted(arguments.items())
+    ]
     return re.sub(r"[^\w.-]+", "_", "-".join(parts).lower()) or "base"
 
 

@@ -59,6 +59,12 @@ def test_the_sizes_of_table_6_are_chosen():
     assert [row.pretraining["size"] for row in rows] == ["mini", "base"] and rows[1].reference == rows[0].name
 
 
+def test_names_are_a_row_where_they_are_given():
+    rows = paper_table("masking", names="names.txt").rows
+    assert rows[1].name == "names" and rows[1].pretraining == {"names": "names.txt"}
+    assert [row.name for row in rows if row.name != "names"] == [row.name for row in paper_table("masking").rows]
+
+
 def test_what_is_no_table_is_refused():
     with pytest.raises(ValueError, match="must be one of .*table5.* Received: 'table9'"):
         paper_table("table9")

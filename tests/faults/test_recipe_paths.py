@@ -43,6 +43,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
         *as_flags(max_query_length=4, doc_stride=4),
     ),
     "inspect_model": ("--model", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
+    "learn_names": ("--corpus", "<corpus.txt>", "--output", "<new.txt>"),
     "learn_vocabulary": ("--corpus", "<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
     "playground": ("--model", "<init>", "--vocab", "<vocab.txt>"),
     "predict": ("--model", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),

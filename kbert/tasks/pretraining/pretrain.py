@@ -38,6 +38,7 @@ def pretrain(
     keep_rate=None,
     random_token_rate=None,
     span_length=None,
+    names=None,
     dupe_factor=None,
     next_sentence=True,
     random_next_rate=None,
@@ -113,6 +114,7 @@ def pretrain(
         mask_token_rate, keep_rate, random_token_rate: floats, the shares of these that become [MASK], stay as they are
             and become random tokens, 0.8, 0.1 and 0.1 by default; they add up to 1 (table 8 of the paper).
         span_length: int, mask spans of that many tokens as a whole (`kbert.pretraining.aligned_spans`).
+        names: path of a file with a name a line: mask them as a whole (`kbert.pretraining.known_names`).
         dupe_factor: int, after how many epochs the same pairs and masks are repeated, 10 in the original; None: never.
         next_sentence: bool; False is the "No NSP" ablation of section 5.1.
         random_next_rate: float, the share of pairs with a random second segment, 0.5 by default.

@@ -5,10 +5,12 @@ import math
 
 import numpy as np
 
+from kbert.corpus.names import read_names
 from kbert.corpus.records import Records
 from kbert.pretraining.aligned_spans import aligned_spans
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
+from kbert.pretraining.known_names import known_names
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
 from kbert.tasks.pretraining.plan import first_row
 
@@ -37,12 +39,19 @@ def make_dataset(settings, tokenizer, stage=None, **which):
         max_predictions=stage.phase.max_predictions,
         seed=settings.seed + stage.number,
         held_out=settings.held_out,
-        entity_ids=aligned_spans(settings.span_length) if settings.span_length else None,
+        entity_ids=_masked_as_a_whole(settings, tokenizer),
         **settings.objective(),
         packed=settings.packed,
         num_parts=settings.num_parts if settings.packed else None,
         **which,
     )
+
+
+def _masked_as_a_whole(settings, tokenizer):
+    """The `entity_ids` of `pretraining_dataset`."""
+    if settings.names is not None:
+        return known_names(read_names(settings.names), tokenizer)
+    return aligned_spans(settings.span_length) if settings.span_length else None
 
 
 def stage_dataset(settings, tokenizer, start_step, starts, data_service=None):

@@ -24,7 +24,7 @@ _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and 
 SEQUENCE_LENGTH = 128
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
-_OF_MASKS = (*_RATES, "span_length", "whole_word")
+_OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
 POSITION_INITIALIZERS = ("normal", "sinusoidal")
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
 
@@ -85,6 +85,7 @@ class PretrainingSettings:
     position_embedding: str | None = None
     position_initializer: str | None = None
     initializer_stddev: float | str | None = None
+    names: str | os.PathLike | None = None
 
     def __post_init__(self):
         self._check_objective()
@@ -142,8 +143,9 @@ class PretrainingSettings:
             raise ValueError(
                 f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
             )
-        if self.span_length is not None and self.whole_word:
-            raise ValueError("pretrain: expected either `span_length` or `whole_word`. Received: both")
+        if self.span_length is not None and (self.whole_word or self.names is not None):
+            other = "whole_word" if self.whole_word else "names"
+            raise ValueError(f"pretrain: expected either `span_length` or `{other}`. Received: both")
         if self.random_next_rate is not None and not self.next_sentence:
             raise ValueError(
                 "pretrain: `random_next_rate` is for next sentence prediction. "
@@ -279,6 +281,8 @@ class PretrainingSettings:
         patterns = [source] if isinstance(source, str | os.PathLike) else source
         fields["records" if self.reads_records else "corpus"] = [os.fspath(pattern) for pattern in patterns]
         fields["vocab"] = identify_vocabulary(vocabulary)
+        if (names := fields.pop("names")) is not None:
+            fields["names"] = os.fspath(names)
         fields["init"] = identify_model(init)
         return fields
 
@@ -287,9 +291,9 @@ class PretrainingSettings:
         from kbert.corpus.corpus_files import find_files
 
         found = {"records": self.source} if self.reads_records else {"corpus": find_files(self.source)}
-        for name, value in (("vocab", self.vocabulary), ("init", self.init)):
+        for name, value in (("vocab", self.vocabulary), ("init", self.init), ("names", self.names)):
             if isinstance(value, str | os.PathLike):
-                found[name] = value if name == "vocab" else local_source(value) or value
+                found[name] = local_source(value) or value if name == "init" else value
         return found
 
 

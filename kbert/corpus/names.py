@@ -1,0 +1,88 @@
+"""Names of several words, found in cased text by their capitals."""
+
+import pathlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from kbert.files import atomic_file
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*\.?|\d+|\S")
+_LINKS = {"of", "the", "de", "la", "von", "van", "der"}  # within a name, never at its border
+_TITLES = {"Mr.", "Mrs.", "Miss", "Dr.", "Sir", "Lord", "Lady"}  # before a name, and part of it
+_LONGEST = 6  # words
+
+
+def sentence_names(sentence: str) -> list[str]:
+    """The names in a sentence: at least two capitalised words in a row, with words such as "of" between them.
+
+    The first word of a sentence is capitalised whatever it is: a name that seems to begin there is left out, unless it
+    begins with a title.
+
+    Example::
+
+        sentence_names("The King of France met John Smith in New York.")  # ["John Smith", "New York"]
+    """
+    words = _WORD.findall(sentence)
+    found, start = [], 0
+    while start < len(words):
+        end = start
+        while end < len(words) and (_is_capital(words[end]) or (end > start and words[end] in _LINKS)):
+            end += 1
+            if words[end - 1][-1] == "." and words[end - 1] not in _TITLES and len(words[end - 1]) > 2:
+                break  # a full stop, not that of an initial
+        stop = end
+        while stop > start and words[stop - 1] in _LINKS:
+            stop -= 1
+        capitals = sum(map(_is_capital, words[start:stop]))
+        if 2 <= stop - start <= _LONGEST and capitals >= 2 and (start > 0 or words[0] in _TITLES):
+            found.append(" ".join(words[start:stop]).removesuffix("."))
+        start = max(end, start + 1)
+    return found
+
+
+def frequent_names(documents: Iterable[Iterable[str]], least: int = 5, most: int = 20_000) -> list[str]:
+    """The names of a corpus, most frequent first; equally frequent ones in alphabetical order.
+
+    Args:
+        documents: of sentences, in their own case (`kbert.corpus.documents.read_documents`).
+        least: how often a name must occur.
+        most: how many names at most.
+
+    Raises:
+        ValueError: no name occurs so often, as in text without capitals.
+
+    Example::
+
+        frequent_names(read_documents("wiki/*.gz"))[:2]  # ["United States", "New York"]
+    """
+    counts = Counter(name for document in documents for sentence in document for name in sentence_names(sentence))
+    names = sorted((name for name, count in counts.items() if count >= least), key=lambda name: (-counts[name], name))
+    if not names:
+        raise ValueError(
+            f"frequent_names: expected text with names in capitals that occur at least {least} times. "
+            f"Received: {len(counts)} different names, the most frequent {max(counts.values(), default=0)} times"
+        )
+    return names[:most]
+
+
+def write_names(path, names: Iterable[str]) -> None:
+    """Writes names, one a line."""
+    with atomic_file(path) as file:
+        file.writelines(f"{name}\n" for name in names)
+
+
+def read_names(path) -> list[str]:
+    """The names of a file, one a line.
+
+    Raises:
+        ValueError: an empty file.
+    """
+    names = [line.strip() for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not names:
+        raise ValueError(f"{path}: expected names, one a line. Received: an empty file")
+    return names
+
+
+def _is_capital(word):
+    return word[0].isupper() and word != "I"

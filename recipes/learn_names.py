@@ -1,0 +1,44 @@
+"""Find the names of several words in a cased text: what pretrain.py --names masks as a whole.
+
+    python recipes/learn_names.py --corpus 'wiki/*.gz' --output names.txt
+    python recipes/pretrain.py --records records --names names.txt --steps 10000 --output runs/names
+
+A name is two or more words in a row that are capitalised within a sentence, with words such as "of" between them, and
+occurs at least --least times. The names of an uncased model are those of the cased text that its records were made of.
+--output receives a name a line, the most frequent first.
+"""
+
+import argparse
+
+from flags import add_flags, command, plain_errors, positive_int
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    corpus = "text files, compressed or not, tar or zip archives; quote patterns"
+    add("--corpus", nargs="+", metavar="GLOB", required=True, help=corpus)
+    add_flags(parser, "output", output={"metavar": "FILE", "help": "the names, as a rule names.txt"})
+    add("--least", type=positive_int, default=5, metavar="N", help="how often a name must occur (default: 5)")
+    add("--most", type=positive_int, default=20_000, metavar="N", help="how many names (default: 20000)")
+    formats = ("auto", "lines", "prose", "wikiextractor")
+    add("--format", choices=formats, default="auto", help="of the corpus (default: by the content of each file)")
+    add_flags(parser, "overwrite", overwrite={"help": "replace the file"})
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = parse_arguments(argv)
+    with plain_errors():
+        from kbert.corpus.documents import read_documents
+        from kbert.corpus.names import frequent_names, write_names
+
+        if args.output.exists() and not args.overwrite:
+            raise ValueError(f"{args.output} is there already. --overwrite replaces it; or choose another --output.")
+        names = frequent_names(read_documents(args.corpus, args.format), args.least, args.most)
+        write_names(args.output, names)
+    print(f"{args.output}: {len(names):,} names, such as {', '.join(names[:5])}")
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,48 @@
+"""Names of several words by their capitals, and the recipe that writes them."""
+
+import pytest
+from helpers.run_recipe import run_recipe
+
+from kbert.corpus.names import frequent_names, read_names, sentence_names
+
+
+@pytest.mark.parametrize(
+    "sentence, names",
+    [
+        ("He met John Smith in New York.", ["John Smith", "New York"]),
+        ("In 1815 the Battle of Waterloo ended.", ["Battle of Waterloo"]),
+        ("Yesterday Alexander the Great, J. R. Tolkien and Mary saw it.", ["Alexander the Great", "J. R. Tolkien"]),
+        ("The King of France is bald.", []),  # the first word is capitalised whatever it is
+        ("Mr. Smith slept.", ["Mr. Smith"]),
+        ("She said that I Claudius was late.", []),
+        ("He went to Paris. Mary stayed.", []),  # a full stop ends a name
+        ("It is the Ministry of.", []),
+        ("The A B C D E F G are letters, in London.", []),  # too many words
+        ("no capitals here", []),
+        ("", []),
+    ],
+)
+def test_names_of_a_sentence(sentence, names):
+    assert sentence_names(sentence) == names
+
+
+def test_frequent_names():
+    documents = [["He left New York.", "They like New York."], ["In May John Smith and Ann Lee met in New York."]]
+    documents += [["Then Ann Lee left."], ["We saw John Smith."]]
+    assert frequent_names(documents, least=2) == ["New York", "Ann Lee", "John Smith"]
+    assert frequent_names(documents, least=2, most=1) == ["New York"]
+    with pytest.raises(ValueError, match="at least 4 times. Received: 3 different names, the most frequent 3 times"):
+        frequent_names(documents, least=4)
+
+
+def test_the_recipe(tmp_path, capsys):
+    (tmp_path / "corpus.txt").write_text("He left New York .\nThey like New York .\n\nSo did John Smith .\n")
+    flags = ("--corpus", tmp_path / "corpus.txt", "--output", tmp_path / "names.txt", "--least", 1)
+    run_recipe("learn_names", *flags)
+    assert read_names(tmp_path / "names.txt") == ["New York", "John Smith"]
+    assert "2 names, such as New York, John Smith" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="names.txt is there already. --overwrite"):
+        run_recipe("learn_names", *flags)
+    (tmp_path / "names.txt").write_text("\n")
+    with pytest.raises(ValueError, match="names.txt: expected names, one a line. Received: an empty file"):
+        read_names(tmp_path / "names.txt")

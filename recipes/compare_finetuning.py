@@ -1,7 +1,7 @@
 """Does pre-training pay? Fine-tune a model and random weights of its architecture on several tasks, and judge.
 
     python recipes/compare_finetuning.py --init saved_models/kbert-tiny --output runs/comparison \\
-        --glue glue --ner conll2003 --squad squad --task SST-2:1000 MRPC STS-B CoLA NER:3000 SQuAD:10000:2000 \\
+        --glue glue --ner conll2003 --squad squad --task SST-2:1000 MRPC STS-B CoLA NER:3000 SQuAD \\
         --grid learning_rate=1e-4,3e-4,1e-3 epochs=3,6 dropout=0,0.1 --seeds 0 1 2
 
 --task NAME[:TRAIN[:DEV]]: a task of GLUE, NER (--ner, with eng.train and eng.testa) or SQuAD (--squad, with

@@ -10,6 +10,7 @@ from helpers.run_eagerly import run_eagerly
 
 import kbert
 from kbert.files import read_json, write_json
+from kbert.inspection.playground.sources import ModelSource
 from kbert.serving.exported_pipeline import ExportedPipeline
 
 
@@ -68,6 +69,11 @@ def test_it_is_loaded_by_its_folder_and_answers_as_exported(shipped):
     ours, exported = pipeline.predict(texts, verbose=0), ExportedPipeline(shipped).predict_on_batch({"text": texts})
     assert ours["count"].tolist() == exported["count"].tolist() == [1, 2]
     assert exported["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-3)  # float16 and float32
+
+
+def test_the_playground_takes_the_model_not_the_export(shipped):
+    assert not ModelSource("toy", str(shipped)).is_saved_model
+    assert ModelSource("toy", str(shipped / "1")).is_saved_model
 
 
 def test_the_card(home, shipped):

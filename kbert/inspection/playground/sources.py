@@ -29,8 +29,9 @@ class ModelSource:
 
     @property
     def is_saved_model(self) -> bool:
-        """Whether it is a SavedModel of `kbert.export`."""
-        return has_export(pathlib.Path(self.path))
+        """Whether it is a SavedModel of `kbert.export`; a folder with the model beside it is the model."""
+        path = pathlib.Path(self.path)
+        return has_export(path) and not (path / "model" / _CONFIG).is_file()
 
 
 def named_sources(paths: Iterable[str | os.PathLike]) -> list[ModelSource]:

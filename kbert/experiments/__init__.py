@@ -9,9 +9,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "Row": "table",
         "Study": "study",
         "Table": "table",
-        "compare_finetuning": "compare_finetuning",
         "downstream_tasks": "downstream",
-        "named_tasks": "named_tasks",
         "paper_table": "paper_tables",
     },
 )

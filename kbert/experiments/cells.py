@@ -55,7 +55,7 @@ class Cells:
 
         Returns:
             dict: ``percent``, the column's figure (`WORST` if the training diverged, with ``diverged``, the message),
-            ``scores`` and ``constant_answer`` with all metrics of dev, ``options``, ``steps``, ``minutes``.
+            ``scores`` and ``constant_answer`` with all metrics of dev, ``options``, ``steps``, ``minutes``, ``file``.
 
         Raises:
             As `kbert.finetune`, but for a training that diverges.
@@ -73,7 +73,7 @@ class Cells:
             write_json(path, self._make(str(init), task, options))
         found = read_json(path)
         self.used[name] = found
-        return found | {"percent": WORST if found["percent"] is None else found["percent"]}
+        return found | {"file": name, "percent": WORST if found["percent"] is None else found["percent"]}
 
     def _make(self, init, task, options):
         gc.collect()  # models are in reference cycles; free the last one before the next is built

@@ -55,7 +55,7 @@ def result_csv(result: dict) -> str:
                     row["name"],
                     row["pretrained"].get("steps", ""),
                     column,
-                    describe_options(score.get("options") or {"learning_rate": score["learning_rate"]}),
+                    describe_options(score.get("options") or {k: score[k] for k in ("learning_rate",) if k in score}),
                     f"{score['mean']:.4f}",
                     deviation,
                     seeds,

@@ -9,12 +9,12 @@ import logging
 import os
 import pathlib
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records_manifest import is_records
+from kbert.experiments.cells import WORST, Cells
 from kbert.experiments.downstream import NER, Downstream
 from kbert.experiments.paper_tables import kept_every, milestone, needs_milestones
 from kbert.experiments.shared_rows import decide_packing, file_name, identify_rows
@@ -22,7 +22,6 @@ from kbert.experiments.table import Row, Table
 from kbert.files import read_json
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
-from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.pretraining_settings import SEQUENCE_LENGTH
@@ -30,7 +29,7 @@ from kbert.training.history import History, training_minutes
 from kbert.training.intervals import log_interval
 from kbert.training.made_by import INPUTS
 from kbert.training.processor_name import processor_name
-from kbert.training.run_directory import METRICS, MODEL
+from kbert.training.run_directory import METRICS
 from kbert.weights.load import load_pretrained
 
 _LOGGER = logging.getLogger("kbert")
@@ -40,8 +39,8 @@ _SCORES = ("mlm_accuracy", "mlm_perplexity", "mlm_cross_entropy", "nsp_accuracy"
 class Study:
     """Runs that tables share, in one directory; the same call resumes after a kill.
 
-    A run is a folder named after its row and the hash of all that decides it: finished ones are read, unfinished ones
-    resume, and other settings have other folders. The models of fine-tunings are deleted once they are scored.
+    A pre-training is a folder named after its row and the hash of all that decides it: finished ones are read,
+    unfinished ones resume, and other settings have other folders. Of fine-tunings only the scores are kept (`Cells`).
 
     Args:
         source: what `kbert.pretrain` trains on: records, or text with `vocabulary` among `pretraining`.
@@ -55,8 +54,8 @@ class Study:
         recipe: the program that manifests name.
 
     Attributes:
-        records: folder of a run → when it was started and with which versions, of the runs that were made or read;
-            `kbert.experiments.run_table` empties it before each table.
+        records: folder of a run, or file of a fine-tuning → when it was started and with which versions, of those that
+            were made or read; `kbert.experiments.run_table` empties it before each table.
 
     Raises:
         ValueError: no seeds or rates, or columns of one name.
@@ -87,7 +86,8 @@ class Study:
         self.pretraining, self.finetuning = dict(pretraining), dict(finetuning or {})
         self.seeds, self.rates = list(seeds), list(rates)
         self.feature_training, self.recipe = feature_training or FeatureTraining(), recipe
-        self.records: dict[pathlib.Path, dict] = {}
+        self.records: dict[str | pathlib.Path, dict] = {}
+        self._cells = Cells(self.output / "finetuning", recipe)
 
     @functools.cached_property
     def packed(self) -> bool:
@@ -196,27 +196,24 @@ class Study:
             feature_mode: tag words on features of a frozen encoder instead of fine-tuning.
 
         Raises:
+            FloatingPointError: some seed diverged with every learning rate; rates with which one did are left out.
             As `kbert.finetune`.
         """
         if feature_mode is not None:
             rate = self.feature_training.learning_rate
             return {rate: [self._on_features(row, task, feature_mode, seed) for seed in self.seeds]}
-        return {rate: [self._finetuned(row, task, rate, seed) for seed in self.seeds] for rate in self.rates}
+        found = {rate: [self._finetuned(row, task, rate, seed) for seed in self.seeds] for rate in self.rates}
+        if all(WORST in values for values in found.values()):
+            raise FloatingPointError(
+                f"{row.name}, {task.name}: expected learning rates with which all seeds train. Received: {self.rates}"
+            )
+        return {rate: values for rate, values in found.items() if WORST not in values}
 
     def _finetuned(self, row, task, rate, seed):
         options = self._finetuning(task) | dict(row.finetuning) | {"learning_rate": rate, "seed": seed}
-        identity = self._identity(row) | {"examples": task.settings(), "options": options}
-        name = f"{_describe(self._own(row) | dict(row.finetuning))}-{task.name}-rate-{rate:g}-seed-{seed}"
-        path = self.output / "finetuning" / _folder(name, identity)
-        if not (path / METRICS).exists():
-            source = self.source_of(row)
-            gc.collect()
-            finetuning = Finetuning(source, task.task, task.train, task.dev, path, recipe=self.recipe, **options)
-            metrics = finetuning.run().metrics
-            _LOGGER.info("%s: %s %.4f", path.name, task.metric, metrics["dev"][task.metric])
-        shutil.rmtree(path / MODEL, ignore_errors=True)
-        self._note(path)
-        return task.percent(read_json(path / METRICS)["dev"])
+        found = self._cells.score(self.source_of(row), task, options)
+        self.records[found["file"]] = {name: found[name] for name in ("recorded", "versions")}
+        return found["percent"]
 
     def _on_features(self, row, task, mode, seed):
         if mode not in FEATURE_MODES or task.task.name != "tagging":

@@ -17,6 +17,7 @@ from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
+from kbert.experiments import cells as cells_module
 from kbert.experiments import study as study_module
 from kbert.experiments.downstream import Downstream, downstream_tasks
 from kbert.experiments.paper_tables import TABLES, paper_table
@@ -64,10 +65,10 @@ def made(home):
 
         return run
 
-    finetune = study_module.Finetuning.run
+    finetune = cells_module.Finetuning.run
     with run_eagerly(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(study_module, "pretrain", counted("pretrain", study_module.pretrain))
-        patch.setattr(study_module.Finetuning, "run", counted("finetune", finetune, limit=2))
+        patch.setattr(cells_module.Finetuning, "run", counted("finetune", finetune, limit=2))
         with pytest.raises(KeyboardInterrupt):
             run_recipe("ablations", *arguments(home, home / "runs", "table5"))
         first = dict(counts)
@@ -85,7 +86,8 @@ def test_what_rows_share_is_made_once(home, made):
         "left_to_right-true-next_sentence-false",
         "next_sentence-false",
     ]
-    assert not list((home / "runs" / "finetuning").glob("*/model"))
+    files = sorted((home / "runs" / "finetuning").iterdir())
+    assert len(files) == 4 and all(path.suffix == ".json" and path.stat().st_size < 2000 for path in files)
 
 
 def test_the_table(home, made):
@@ -106,8 +108,8 @@ def test_the_left_to_right_model_and_its_bilstm(home, made):
     assert (model.config.pooled_token, model.config.position_embedding) == ("last", "learned")
     metrics = read_json(path / "metrics.json")
     assert "nsp_accuracy" not in metrics and metrics["pipeline"]["mask_token_rate"] is None
-    [settings] = (home / "runs" / "finetuning").glob("bilstm-true*/settings.json")
-    assert read_json(settings)["bilstm"] is True
+    options = [read_json(cell)["options"] for cell in (home / "runs" / "finetuning").glob("*left_to_right*.json")]
+    assert sorted(one.get("bilstm", False) for one in options) == [False, True]
 
 
 def test_restarts_are_seeds(home, tmp_path):

@@ -35,7 +35,13 @@ def main(argv=None):
 
         if args.output.exists() and not args.overwrite:
             raise ValueError(f"{args.output} is there already. --overwrite replaces it; or choose another --output.")
-        names = frequent_names(read_documents(args.corpus, args.format), args.least, args.most)
+        parent = next(parent for parent in args.output.absolute().parents if parent.exists())
+        if not parent.is_dir():
+            raise NotADirectoryError(f"--output cannot be written: {parent} is not a directory")
+        try:
+            names = frequent_names(read_documents(args.corpus, args.format), args.least, args.most)
+        except ValueError as error:
+            raise ValueError(f"{' '.join(args.corpus)}: {error}") from None
         write_names(args.output, names)
     print(f"{args.output}: {len(names):,} names, such as {', '.join(names[:5])}")
 

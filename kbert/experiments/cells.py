@@ -32,6 +32,9 @@ class Cells:
         directory: where the files are.
         recipe: the program that errors name.
 
+    Raises:
+        NotADirectoryError: a file where they are to be.
+
     Attributes:
         used: the contents of the files that were made or read, by their names.
 
@@ -44,6 +47,9 @@ class Cells:
     def __init__(self, directory, recipe: str = "kbert.experiments"):
         self.directory, self.recipe, self.used = pathlib.Path(directory), recipe, {}
         self._contents = {}
+        there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(f"Expected a directory. Received: {there}, a file")
 
     def score(self, init, task: Downstream, options: Mapping) -> dict:
         """The content of a fine-tuning's file; it is made if it is not there.
@@ -69,8 +75,9 @@ class Cells:
         name = re.sub(r"[^\w.@-]+", "-", name) + ".json"
         path = self.directory / name
         if not path.exists():
+            record = self._make(str(init), task, options)
             self.directory.mkdir(parents=True, exist_ok=True)
-            write_json(path, self._make(str(init), task, options))
+            write_json(path, record)
         found = read_json(path)
         self.used[name] = found
         return found | {"file": name, "percent": WORST if found["percent"] is None else found["percent"]}

@@ -59,6 +59,7 @@ class Study:
 
     Raises:
         ValueError: no seeds or rates, or columns of one name.
+        NotADirectoryError: a file where the runs are to go.
 
     Example::
 
@@ -133,7 +134,6 @@ class Study:
         Raises:
             FileNotFoundError, ValueError: no such text; a table that does not go with the tasks, or with a run by the
                 clock.
-            NotADirectoryError: a file where the runs are to go.
         """
         self.columns(table)
         for row in table.rows:
@@ -141,9 +141,6 @@ class Study:
                 self._step(row)
         if not (isinstance(self.source, str | os.PathLike) and is_records(self.source)):
             find_files(self.source)
-        there = next(path for path in (self.output, *self.output.absolute().parents) if path.exists())
-        if not there.is_dir():
-            raise NotADirectoryError(f"Expected a directory. Received: {there}, a file")
         steps = self.pretraining.get("steps")
         if steps is not None and any(needs_milestones(self._own(row)) for row in table.rows):
             kept_every(steps)

@@ -15,7 +15,10 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "ablations": as_flags(table="table5", records="<records>", glue="<glue>", tasks="SST-2", steps=1, output="<new>"),
     "audit_saved_model": ("<nothing>",),
     "benchmark": ("input", "--vocab", "<vocab.txt>", "--records", "<records>"),
-    "compare_finetuning": ("--init", "<init>", "--glue", "<glue>", "--task", "SST-2", "--output", "<new>"),
+    "compare_finetuning": (
+        *as_flags(init="<init>", glue="<glue>", task="SST-2", output="<new>", sequence_length=16),
+        *as_flags(grid="learning_rate=1e-3", seeds=0),
+    ),
     "compare_pretraining": ("--runs", "<pretraining>", "--output", "<new>"),
     "convert_checkpoint": ("--from", "<init>", "--to", "kbert", "--output", "<new>"),
     "convert_triviaqa": ("--questions", "<questions.json>", "--evidence", "<evidence>", "--output", "<new.json>"),

@@ -70,7 +70,7 @@ def test_names_that_cannot_be_found():
 
 def test_a_name_is_masked_as_a_whole_or_not_at_all(records, tokenizer):
     """Pairs of letters stand for names; none begins as another ends, so that a truncated row has the same ones."""
-    plain = batches(dataset_of(records, tokenizer, max_predictions=8), 80)
+    plain = batches(dataset_of(records, tokenizer, max_predictions=8, mask_rate=0.3), 80)
     pairs = {}
     for row in originals(plain).reshape(-1, S):
         words = [VOCABULARY[token] for token in row]
@@ -79,7 +79,7 @@ def test_a_name_is_masked_as_a_whole_or_not_at_all(records, tokenizer):
                 pairs[f"{one} {other}"] = pairs.get(f"{one} {other}", 0) + 1
     names = sorted(pairs, key=lambda pair: (-pairs[pair], pair))[:120]
     find = known_names(names, tokenizer)
-    some = batches(dataset_of(records, tokenizer, entity_ids=find, max_predictions=8), 80)
+    some = batches(dataset_of(records, tokenizer, entity_ids=find, max_predictions=8, mask_rate=0.3), 80)
     together = 0
     for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(80, B, S), strict=True):
         ids = find(tf.RaggedTensor.from_tensor(token_ids)).to_tensor(shape=[None, S]).numpy()

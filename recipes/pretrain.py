@@ -15,7 +15,18 @@ finished, checkpoints/. --dry-run estimates steps, memory and time, and trains n
 import argparse
 import json
 
-from flags import MACHINE, add_flags, command, plain_errors, positive_float, positive_int, rate, share, stddev_or_scaled
+from flags import (
+    MACHINE,
+    add_flags,
+    command,
+    file,
+    plain_errors,
+    positive_float,
+    positive_int,
+    rate,
+    share,
+    stddev_or_scaled,
+)
 
 
 def parse_arguments(argv):

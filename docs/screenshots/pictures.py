@@ -6,7 +6,12 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs/images"
-_COLOURS = 96  # of a picture's palette
+# All elements of a selector, also within the roots of other elements.
+DEEP = """
+const deep = (css, root = document) => [...root.querySelectorAll("*")].flatMap((one) => [
+  ...(one.matches(css) ? [one] : []), ...(one.shadowRoot ? deep(css, one.shadowRoot) : [])]);
+"""
+_COLOURS = 128  # of a picture's palette
 _MARGIN = 8  # pixels around what is shown
 
 
@@ -31,13 +36,13 @@ class Pictures:
     def shoot(self, name: str, css: str = "body", height: int = 10_000) -> None:
         """Writes a picture of all elements of a selector, from their top, at most `height` pixels high."""
         boxes = self.browser.js(
-            "return [...document.querySelectorAll(arguments[0])].map((one) => one.getBoundingClientRect())"
+            f"{DEEP} return deep(arguments[0]).map((one) => one.getBoundingClientRect())"
             ".filter((one) => one.width && one.height)"
             ".map((one) => [one.left + scrollX, one.top + scrollY, one.right + scrollX, one.bottom + scrollY])",
             css,
         )
         left, top = (max(0, min(box[n] for box in boxes) - _MARGIN) for n in (0, 1))
-        right, bottom = (max(box[n] for box in boxes) + _MARGIN for n in (2, 3))
+        right, bottom = max(box[2] for box in boxes) + _MARGIN, max(box[3] for box in boxes)
         clip = {"x": left, "y": top, "width": right - left, "height": min(bottom - top, height), "scale": 1}
         options = {"clip": clip, "captureBeyondViewport": True}
         shot = self.browser.driver.execute_cdp_cmd("Page.captureScreenshot", options)
@@ -49,5 +54,5 @@ def write(name: str, png: bytes) -> None:
     from PIL import Image
 
     image = Image.open(io.BytesIO(png)).convert("RGB")
-    few = image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few = image.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(IMAGES / f"{name}.png", optimize=True)

@@ -1,13 +1,14 @@
 """Pictures of the playground's views."""
 
 import pathlib
+import time
 
 from screenshots.pictures import Pictures
 
-TEXT = "Returns the sum of the array elements over the given axis."
-PAIR = "The default is to sum all of the elements of the input array."
+TEXT = "The river froze early that winter, and nobody had expected it."
+PAIR = "The children skated on the ice until it was dark."
 STORY = "The animal did not cross the street because it was too tired."
-MASKED = "Returns the [MASK] of the array elements over the given [MASK]."
+MASKED = "The army crossed the [MASK] and attacked the [MASK] at night."
 QUESTION = "Who carried the first stone to the bank?"
 CONTEXT = (
     "The old bridge across the river burnt down twice within thirty years. After the second fire the town collected "
@@ -19,31 +20,31 @@ ENTITIES = (
 LIBRARY = "Trains the model for a fixed number of epochs, with callbacks."
 # Picture: view, models, what is typed, what of the page is shown.
 PICTURES = {
-    "masking": ("masking", ["pretrained"], {"text": TEXT, "text_pair": PAIR}, "body"),
-    "next_sentence": ("next_sentence", ["pretrained"], {}, ".column"),
-    "input_representation": ("input_representation", ["pretrained"], {"text": TEXT, "text_pair": PAIR}, ".column"),
+    "masking": ("masking", ["tiny"], {"text": TEXT, "text_pair": PAIR}, "body"),
+    "next_sentence": ("next_sentence", ["tiny"], {}, ".column"),
+    "input_representation": ("input_representation", ["tiny"], {"text": TEXT, "text_pair": PAIR}, ".column"),
     "attention": ("attention", ["encoder"], {"text": STORY, "text_pair": ""}, ".column"),
-    "fill_mask": ("fill_mask", ["pretrained"], {"masked_text": MASKED}, ".view"),
+    "fill_mask": ("fill_mask", ["tiny"], {"masked_text": MASKED}, ".view"),
     "question_answering": ("question_answering", ["questions"], {"question": QUESTION, "context": CONTEXT}, ".view"),
     "entities": ("entities", ["entities"], {"entity_text": ENTITIES}, ".view"),
     "classification": ("classification", ["healthy", "overfitting"], {"text": LIBRARY}, ".view"),
 }
-WIDTH = 1000
 
 
 def make(pictures: Pictures, names) -> None:
     """Makes these pictures, from one playground with all models."""
     from helpers.playground_server import serving
 
-    of_runs = ("quickstart/pretrained", "healthy", "overfitting", "questions", "entities")
-    sources = [*(str(pictures.runs / run) for run in of_runs), pictures.encoder]
-    pictures.window(WIDTH)
-    with serving(sources) as address:
+    of_runs = ("tiny", "healthy", "overfitting", "questions", "entities")
+    made = [str(pictures.runs / run) for run in of_runs if (pictures.runs / run / "model").is_dir()]
+    pictures.window(1100)
+    with serving([*made, pictures.encoder]) as address:
         for name in names:
             view, models, typed, shown = PICTURES[name]
             models = [pathlib.PurePath(pictures.encoder).name if one == "encoder" else one for one in models]
             _open(pictures.browser, f"{address}#{view}", models, typed)
             _ACTIONS.get(name, lambda browser: None)(pictures.browser)
+            pictures.browser.js("for (const one of document.querySelectorAll('.scroll')) one.style.maxHeight = 'none'")
             pictures.shoot(name, shown)
 
 
@@ -63,11 +64,9 @@ def _choose_token(browser):
 
 
 def _choose_head(browser):
-    """The pronoun's attention, in the head that looks most at the animal; in dark colours."""
-    browser.one('.head[data-layer="4"][data-head="2"]').click()
-    browser.settle()
-    browser.all(".query")[9].click()
-    browser.point_at(browser.all(".query")[9])  # else the pointer chooses what the page moves below it
+    """A head that looks at one neighbour, in dark colours; the pointer is away from the tokens."""
+    browser.one('.head[data-layer="0"][data-head="2"]').click()
+    time.sleep(5)  # until the head's own lines are there
     browser.js("document.documentElement.dataset.theme = 'dark'")
 
 

@@ -1,4 +1,4 @@
-"""The runs that the pictures show: a minute or two each, but for the quickstart's six and the questions' ten."""
+"""The runs that the pictures show: a minute or two each, but for the quickstart's six."""
 
 import pathlib
 import subprocess
@@ -20,10 +20,10 @@ RUNS = {  # folder: recipe and its arguments, besides --output; q is the quickst
     f"{_LIBRARIES} --epochs 4 --learning-rate 5e-5",
     "sst2": "finetune_glue --task SST-2 --data {data}/glue --init {encoder} --steps 180 --batch-size 16 "
     "--sequence-length 64 --evaluate-every 90",
-    "entities": "finetune_ner --train {data}/conll2003/eng.train --dev {data}/conll2003/eng.testa --init {encoder} "
-    "--steps 240 --batch-size 16 --learning-rate 2e-4",
-    "questions": "finetune_squad --train {data}/squad/train-v1.1.json --dev-share 0.05 --init {encoder} --steps 300 "
-    "--batch-size 16 --sequence-length 160 --doc-stride 64 --learning-rate 2e-4 --evaluate-every 100",
+    "entities": "finetune_ner --train {data}/conll2003/eng.testa --dev-share 0.1 --context sentence --init {encoder} "
+    "--steps 120 --batch-size 16 --sequence-length 64 --learning-rate 3e-4 --evaluate-every 120",
+    "questions": "finetune_squad --train {data}/squad/dev-v1.1.json --dev-share 0.03 --init {encoder} --steps 120 "
+    "--batch-size 8 --sequence-length 128 --doc-stride 64 --learning-rate 3e-4 --evaluate-every 120",
     "probes": "inspect_model --model {encoder} --data {data}/conll2003/eng.train --dev {data}/conll2003/eng.testa "
     "--columns pos=1 tags=-1",
 }

@@ -1,24 +1,39 @@
 """Pictures of TensorBoard over the runs."""
 
+import contextlib
 import json
+import pathlib
+import shutil
+import tempfile
 import time
 import urllib.parse
 
-from screenshots.pictures import Pictures
+from screenshots.pictures import DEEP, Pictures
 
-# Picture: log directory, what is shown of it by its own function; curves: tags and runs.
+_RATES = {  # names of curves, and their logs
+    "baseline": "quickstart/pretrained/logs/baseline",
+    "rate 1e-3": "quickstart/pretrained/logs/train",
+    "rate 2e-5": "rate-too-low/logs/train",
+    "rate 5e-2": "rate-too-high/logs/train",
+}
+# Picture: log directory, or several under other names; what is shown of it by its own function; curves: tags and runs.
 PICTURES = {
     "pretraining": ("tiny/logs", "mlm_loss|mlm_accuracy", "train|validation|baseline"),
-    "pretraining_wrong": (".", "mlm_loss|gradient_norm", "(rate-too-.*|quickstart/pretrained)/logs/(train|baseline)"),
+    "pretraining_wrong": (_RATES, "mlm_loss|gradient_norm", ""),
     "finetuning": ("healthy/logs", "loss/loss|accuracy/accuracy", "train|validation|baseline"),
     "overfitting": ("overfitting/logs", "loss/loss|accuracy/accuracy", "train|validation|baseline"),
-    "histograms": ("tiny/logs", "self_attention/entropy|weights/.*1/feed_forward/output/kernel", "train"),
+    "histograms": (
+        "tiny/logs",
+        "self_attention/entropy/encoder_block_1|weights/.*1/feed_forward/output/kernel",
+        "train",
+    ),
     "hparams": ("quickstart/finetuned",),
     "projector": ("quickstart/finetuned/pre-trained-0/logs",),
     "tensorboard_tab": ("quickstart/pretrained",),
 }
 _SETTINGS = {"ignoreOutliers": False, "scalarSmoothing": 0, "timeSeriesSettingsPaneOpened": False}
 _SETTINGS |= {"sideBarWidthInPercent": 8, "timeSeriesCardMinWidth": 470}
+_COLUMNS = ["random_weights", "seed", "accuracy/accuracy", "accuracy/macro_f1", "loss/loss"]
 _DRAWN = 6  # seconds; TensorBoard does not say when its charts are drawn
 
 
@@ -29,16 +44,25 @@ def make(pictures: Pictures, names) -> None:
     from kbert.inspection.playground.plugin import PlaygroundLoader
 
     for name in names:
-        log_dir, *options = PICTURES[name]
-        if not (pictures.runs / log_dir).is_dir():
-            print(f"{name}: not made, as there is no {pictures.runs / log_dir}")
-            continue
+        logs, *options = PICTURES[name]
         pictures.window(1300, 900)
-        with live_tensorboard(pictures.runs / log_dir, [PlaygroundLoader]) as board:
+        with _directory(pictures.runs, logs) as log_dir, live_tensorboard(log_dir, [PlaygroundLoader]) as board:
             browser = pictures.browser
             browser.driver.get(f"{board.url}/data/environment")  # any page of this host, for its settings
             browser.js("localStorage.setItem('_tb_global_settings', arguments[0])", json.dumps(_SETTINGS))
             _VIEWS.get(name, _time_series)(pictures, name, board.url, *options)
+
+
+@contextlib.contextmanager
+def _directory(runs, logs):
+    """The log directory; of several copies under their names."""
+    if isinstance(logs, str):
+        yield runs / logs
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        for name, path in logs.items():
+            shutil.copytree(runs / path, pathlib.Path(directory) / name)
+        yield pathlib.Path(directory)
 
 
 def _time_series(pictures, name, url, tags, runs):
@@ -51,20 +75,31 @@ def _time_series(pictures, name, url, tags, runs):
 
 
 def _hparams(pictures, name, url):
-    pictures.browser.driver.get(f"{url}/#hparams")
+    """The table of runs, with the settings that differ and the scores."""
+    browser = pictures.browser
+    browser.driver.get(f"{url}/#hparams")
     time.sleep(_DRAWN)
-    pictures.shoot(name)
+    boxes = f"{DEEP} for (const box of deep('.hparam-checkbox, .metric-checkbox'))"
+    browser.js(f"{boxes} if (box.checked !== arguments[0].includes(box.textContent.trim())) box.click()", _COLUMNS)
+    time.sleep(_DRAWN)
+    pictures.shoot(name, "tf-hparams-sessions-pane", 420)
 
 
 def _projector(pictures, name, url):
     """The texts of the test set, coloured by their labels."""
     browser = pictures.browser
     browser.driver.get(f"{url}/#projector")
-    browser.driver.switch_to.frame(browser.wait(lambda: browser.js("return document.querySelector('iframe')")))
+    for address in ("plugin_entry", "projector_binary"):  # a frame in a frame
+        found = f"{DEEP} return deep('iframe[src*={address}]')[0]"
+        browser.driver.switch_to.frame(browser.wait(lambda found=found: browser.js(found)))
+    panel = f"{DEEP} const panel = deep('vz-projector-data-panel')[0];"
+    browser.wait(lambda: browser.js(f"{panel} return panel?.tensorNames?.length"))
+    points = f"{DEEP} return deep('vz-projector')[0]?.dataSet?.points.length"
+    first = browser.wait(lambda: browser.js(points))
+    browser.js(f"{panel} panel.selectedTensor = 'texts'")
+    browser.wait(lambda: browser.js(points) not in (None, first))
     time.sleep(_DRAWN)
-    browser.js(f"{_DEEP} deep('vz-projector-data-panel').selectedTensor = 'texts'")
-    time.sleep(_DRAWN)
-    browser.js(f"{_DEEP} deep('vz-projector-data-panel').selectedColorOptionName = 'label'")
+    browser.js(f"{panel} panel.selectedColorOptionName = 'label'")
     time.sleep(_DRAWN)
     browser.driver.switch_to.default_content()
     pictures.shoot(name)
@@ -81,15 +116,4 @@ def _tab(pictures, name, url):
     pictures.shoot(name)
 
 
-# The first element of a selector, also within the roots of other elements.
-_DEEP = """
-const deep = (css, root = document) => {
-  const found = root.querySelector(css);
-  if (found) return found;
-  for (const one of root.querySelectorAll("*")) {
-    const inside = one.shadowRoot && deep(css, one.shadowRoot);
-    if (inside) return inside;
-  }
-};
-"""
 _VIEWS = {"hparams": _hparams, "projector": _projector, "tensorboard_tab": _tab}

@@ -1,15 +1,15 @@
-"""Run a table of the paper at any scale: pre-train what it needs, fine-tune with several seeds, judge each row.
+"""Run a table of the paper at any scale: pre-train its models, fine-tune them with several seeds, judge each row.
 
     python recipes/ablations.py --table table5 --records records --size tiny --steps 30000 --settings small-budget \\
         --glue glue --tasks MRPC SST-2 --squad squad --ner conll2003 --restarts 3 --output runs/ablations
 
 --table: table5 (No NSP, LTR, + BiLSTM), table6 (sizes), table7 (features of a frozen encoder), table8 (masking),
-figure5 (steps), and questions of the same kind: pretraining (against random weights), masking, next-sentence,
-positions; or all. Give all tables the same --output: a pre-training or fine-tuning that two rows need is made once. A
-killed command resumes when it is given again. Each row and task takes the --learning-rate, of those given, that is best
-on dev by the mean of the seeds. --results (results/ in --output) receives for each table .json, .md, .csv and .svg: the
-scores beside the paper's, and for each comparison whether the paper's sign is seen, reversed, or a tie
-(docs/experiments.md).
+figure5 (steps), and similar comparisons that are not in the paper: pretraining (with random weights), masking,
+next-sentence, positions; or all. Give all tables the same --output: a pre-training or fine-tuning that several rows
+need is run once. A killed command resumes when it is given again. For each row and task, the --learning-rate with the
+best mean on dev over the seeds is taken. --results (by default results/ in --output) receives .json, .md, .csv and .svg
+for each table: the scores next to the paper's, and for each comparison whether the paper's result is seen, reversed, or
+a tie (docs/experiments.md).
 """
 
 import argparse
@@ -28,38 +28,38 @@ def rates(text: str) -> list[float]:
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add, count = parser.add_argument, {"type": flags.positive_int, "metavar": "N"}
-    add("--table", choices=[*TABLES, "all"], required=True, help="of the paper, or another question")
+    add("--table", choices=[*TABLES, "all"], required=True, help="the table or comparison")
     only = parser.add_mutually_exclusive_group(required=True).add_argument
     only("--records", metavar="DIR", type=flags.directory, help="output of prepare_records.py")
-    only("--corpus", nargs="+", metavar="GLOB", help="text files, with --vocab")
-    add("--vocab", metavar="FILE", type=flags.file, dest="vocabulary", help="vocab.txt of a --corpus")
+    only("--corpus", nargs="+", metavar="GLOB", help="text files; needs --vocab")
+    add("--vocab", metavar="FILE", type=flags.file, dest="vocabulary", help="with --corpus: a vocab.txt")
     flags.add_flags(parser, "output")
-    add("--results", metavar="DIR", type=pathlib.Path, help="where tables go (default: results/ in --output)")
+    add("--results", metavar="DIR", type=pathlib.Path, help="for the tables (default: results/ in --output)")
     sizes = ("tiny", "mini", "small", "medium", "base", "large")
-    add("--size", choices=sizes, default="tiny", help="of the models (default: tiny)")
-    add("--sizes", choices=sizes, nargs="+", default=["tiny", "mini", "small"], help="of table6 (default: three)")
+    add("--size", choices=sizes, default="tiny", help="size of the models (default: tiny)")
+    add("--sizes", choices=sizes, nargs="+", default=["tiny", "mini", "small"], help="in table6 (default: three)")
     long = parser.add_mutually_exclusive_group(required=True).add_argument
-    long("--steps", help="of each pre-training", **count)
-    long("--hours", type=flags.positive_float, metavar="X", help="of each pre-training; not for figure5")
-    add("--settings", choices=("paper", "small-budget"), help="of the pre-trainings (docs/pretraining.md)")
+    long("--steps", help="steps of each pre-training", **count)
+    long("--hours", type=flags.positive_float, metavar="X", help="hours of each pre-training; not for figure5")
+    add("--settings", choices=("paper", "small-budget"), help="pre-training defaults (docs/pretraining.md)")
     add("--pretraining-batch-size", help="(default: that of --settings, or 32)", **count)
     add("--pretraining-length", help="tokens (default: that of --settings, or 128)", **count)
-    add("--names", metavar="FILE", type=flags.file, help="of learn_names.py: a row of masking, names as a whole")
-    add("--held-out", type=flags.rate, default=0.01, metavar="SHARE", help="of a --corpus (default: 0.01)")
-    add("--glue", metavar="DIR", type=flags.directory, help="the GLUE files")
-    add("--tasks", nargs="+", default=[], metavar="TASK", help="of GLUE: the columns, such as MRPC SST-2")
-    add("--ner", metavar="DIR", type=flags.directory, help="with eng.train and eng.testa: a column of entities")
-    add("--squad", metavar="DIR", type=flags.directory, help="with train-v1.1.json and dev-v1.1.json: a column")
-    add("--train-examples", help="fine-tune each task on at most that many", **count)
-    add("--restarts", default=3, help="seeds of each fine-tuning (default: 3)", **count)
-    length = {"default": None, "help": "tokens of the tasks' texts (default: 128; of SQuAD 384)"}
+    add("--names", metavar="FILE", type=flags.file, help="file of learn_names.py, for the row of masking with names")
+    add("--held-out", type=flags.rate, default=0.01, metavar="SHARE", help="of --corpus, held out (default: 0.01)")
+    add("--glue", metavar="DIR", type=flags.directory, help="directory of the GLUE files")
+    add("--tasks", nargs="+", default=[], metavar="TASK", help="GLUE tasks, such as MRPC SST-2")
+    add("--ner", metavar="DIR", type=flags.directory, help="eng.train and eng.testa, for entities")
+    add("--squad", metavar="DIR", type=flags.directory, help="train-v1.1.json and dev-v1.1.json")
+    add("--train-examples", help="training examples of each task, at most", **count)
+    add("--restarts", default=3, help="number of seeds of each fine-tuning (default: 3)", **count)
+    length = {"default": None, "help": "tokens of a row in fine-tuning (default: 128, for SQuAD 384)"}
     own = {"epochs": {"default": 3.0}, "sequence_length": length}
     own["learning_rate"] = {"metavar": "X[,X…]", "type": rates, "default": "1e-4"}
     flags.add_flags(parser, "epochs", "batch-size", "learning-rate", "sequence-length", "seed", **own)
-    add("--dropout", metavar="X", type=flags.rate, help="of the fine-tunings, instead of the models' own")
-    add("--bias-correction", action="store_true", help="of Adam, in the fine-tunings")
-    add("--feature-epochs", type=flags.positive_float, default=10.0, metavar="N", help="of BiLSTMs (default: 10)")
-    add("--feature-units", default=768, help="of BiLSTMs on features, and direction (default: 768)", **count)
+    add("--dropout", metavar="X", type=flags.rate, help="in fine-tuning (default: the models' own)")
+    add("--bias-correction", action="store_true", help="Adam's bias correction, in fine-tuning")
+    add("--feature-epochs", type=flags.positive_float, default=10.0, metavar="N", help="on features (default: 10)")
+    add("--feature-units", default=768, help="of their BiLSTMs in each direction (default: 768)", **count)
     return parser.parse_args(argv)
 
 

@@ -1,16 +1,16 @@
-"""Does pre-training pay? Fine-tune a model and random weights of its architecture on several tasks, and judge.
+"""Measure what pre-training contributes: fine-tune a model and random weights on several tasks, and compare them.
 
     python recipes/compare_finetuning.py --init saved_models/kbert-tiny --output runs/comparison \\
         --glue glue --ner conll2003 --squad squad --task SST-2:1000 MRPC STS-B CoLA NER:3000 SQuAD \\
         --grid learning_rate=1e-4,3e-4,1e-3 epochs=3,6 dropout=0,0.1 --seeds 0 1 2
 
---task NAME[:TRAIN[:DEV]]: a task of GLUE, NER (--ner, with eng.train and eng.testa) or SQuAD (--squad, with
-train-v1.1.json and dev-v1.1.json), on at most so many examples. --grid NAME=VALUE[,VALUE…]: any options of
-kbert.finetune; all combinations are tried with the first seed, on each task, for the model and for random weights
-alike, and the best one is run with all seeds. A verdict needs a difference of the means above the sum of both standard
-deviations. --beside MODEL: further models as rows. Every fine-tuning is a file in cells/ of --output: a killed command
-resumes, and commands for other tasks or models may share --output. --results (results/ in --output) receives
-finetuning-NAME.json, .md, .csv and .svg, anew after each task.
+--task NAME[:TRAIN[:DEV]] is a task of GLUE, NER (--ner, with eng.train and eng.testa) or SQuAD (--squad, with
+train-v1.1.json and dev-v1.1.json); TRAIN and DEV limit the numbers of examples. --grid NAME=VALUE[,VALUE…] gives values
+for options of kbert.finetune: all combinations are tried with the first seed, on each task, for the model and for
+random weights alike, and the best one is run with all seeds. A verdict needs a difference of the means that is larger
+than the sum of both standard deviations. --beside MODEL adds rows for other models. Every fine-tuning is a file in
+cells/ of --output: a killed command resumes, and commands for other tasks or models may share --output. --results (by
+default results/ in --output) receives finetuning-NAME.json, .md, .csv and .svg, which are rewritten after each task.
 """
 
 import argparse
@@ -23,19 +23,26 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add, folder = parser.add_argument, {"metavar": "DIR", "type": flags.directory}
     flags.add_flags(parser, "init", "output", init={"required": True})
-    add("--name", metavar="NAME", help="of the model in the table (default: the last part of --init)")
-    add("--beside", nargs="+", default=[], metavar="MODEL", type=flags.source, help="other models, as rows")
-    add("--results", metavar="DIR", type=pathlib.Path, help="where the table goes (default: results/ in --output)")
-    add("--task", nargs="+", required=True, metavar="TASK", help="such as SST-2:1000 MRPC NER")
-    add("--glue", help="the GLUE files", **folder)
-    add("--ner", help="with eng.train and eng.testa", **folder)
-    add("--squad", help="with train-v1.1.json and dev-v1.1.json", **folder)
+    add("--name", metavar="NAME", help="in the table (default: the last part of --init)")
+    add("--beside", nargs="+", default=[], metavar="MODEL", type=flags.source, help="other models to add as rows")
+    add("--results", metavar="DIR", type=pathlib.Path, help="for the table (default: results/ in --output)")
+    add("--task", nargs="+", required=True, metavar="TASK", help="the tasks, such as SST-2:1000 MRPC NER")
+    add("--glue", help="directory of the GLUE files", **folder)
+    add("--ner", help="has eng.train and eng.testa", **folder)
+    add("--squad", help="has train-v1.1.json and dev-v1.1.json", **folder)
     grid = ["learning_rate=1e-4,3e-4,1e-3", "epochs=3,6", "dropout=0,0.1"]
-    help = f"options of kbert.finetune (default: {' '.join(grid)})"
+    help = f"values for options of kbert.finetune (default: {' '.join(grid)})"
     add("--grid", nargs="+", metavar="NAME=X[,X…]", default=grid, help=help)
-    add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help="(default: 0 1 2)")
-    add("--choose-on", choices=("dev", "train"), default="dev", help="train: on a fifth of the training examples")
-    length = {"default": None, "help": "tokens of all tasks' texts (default: 128; of SQuAD 384)"}
+    add(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[0, 1, 2],
+        metavar="N",
+        help="seeds of the fine-tunings (default: 0 1 2)",
+    )
+    add("--choose-on", choices=("dev", "train"), default="dev", help="train: on a fifth of the training set")
+    length = {"default": None, "help": "tokens of a row for all tasks (default: 128, for SQuAD 384)"}
     flags.add_flags(parser, "batch-size", "sequence-length", sequence_length=length)
     return parser.parse_args(argv)
 

@@ -6,8 +6,8 @@
     done
     python recipes/compare_pretraining.py --runs runs/mini-paper runs/mini-small-budget --output runs/comparison
 
---output receives comparison.md and comparison.svg; curves.md and curves.svg: loss and accuracies on training and
-held-out text against tokens and hours, and where each run's plateau was. Runs need not be finished.
+--output receives comparison.md and comparison.svg, and curves.md and curves.svg: loss and accuracies on training and
+held-out text against tokens and hours, and where each run's plateau was. The runs need not be finished.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from flags import command, directory, plain_errors
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--runs", nargs="+", type=directory, required=True, metavar="DIR", help="outputs of pretrain.py")
-    score = "of history.jsonl (default: val_mlm_cross_entropy)"
+    add("--runs", nargs="+", type=directory, required=True, metavar="DIR", help="output directories of pretrain.py")
+    score = "the score to compare, a key in history.jsonl (default: val_mlm_cross_entropy)"
     add("--score", default="val_mlm_cross_entropy", metavar="NAME", help=score)
-    add("--output", type=pathlib.Path, required=True, metavar="DIR", help="where table and plot go")
+    add("--output", type=pathlib.Path, required=True, metavar="DIR", help="directory for the tables and plots")
     return parser.parse_args(argv)
 
 

@@ -1,11 +1,11 @@
-"""Find the names of several words in a cased text: what pretrain.py --names masks as a whole.
+"""Find names of several words in a cased text, which pretrain.py --names masks as a whole.
 
     python recipes/learn_names.py --corpus 'wiki/*.gz' --output names.txt
     python recipes/pretrain.py --records records --names names.txt --steps 10000 --output runs/names
 
-A name is two or more words in a row that are capitalised within a sentence, with words such as "of" between them, and
-occurs at least --least times. The names of an uncased model are those of the cased text that its records were made of.
---output receives a name a line, the most frequent first.
+A name consists of two or more consecutive words that are capitalised within a sentence, possibly with words such as
+"of" between them, and occurs at least --least times. For an uncased model, give the cased text from which its records
+were made. --output receives one name per line, the most frequent first.
 """
 
 import argparse
@@ -18,9 +18,15 @@ def parse_arguments(argv):
     add = parser.add_argument
     corpus = "text files, compressed or not, tar or zip archives; quote patterns"
     add("--corpus", nargs="+", metavar="GLOB", required=True, help=corpus)
-    add_flags(parser, "output", output={"metavar": "FILE", "help": "the names, as a rule names.txt"})
-    add("--least", type=positive_int, default=5, metavar="N", help="how often a name must occur (default: 5)")
-    add("--most", type=positive_int, default=20_000, metavar="N", help="how many names (default: 20000)")
+    add_flags(parser, "output", output={"metavar": "FILE", "help": "the file to write, such as names.txt"})
+    add(
+        "--least",
+        type=positive_int,
+        default=5,
+        metavar="N",
+        help="minimum number of occurrences of a name (default: 5)",
+    )
+    add("--most", type=positive_int, default=20_000, metavar="N", help="maximum number of names (default: 20000)")
     formats = ("auto", "lines", "prose", "wikiextractor")
     add("--format", choices=formats, default="auto", help="of the corpus (default: by the content of each file)")
     add_flags(parser, "overwrite", overwrite={"help": "replace the file"})
@@ -34,7 +40,9 @@ def main(argv=None):
         from kbert.corpus.names import frequent_names, write_names
 
         if args.output.exists() and not args.overwrite:
-            raise ValueError(f"{args.output} is there already. --overwrite replaces it; or choose another --output.")
+            raise ValueError(
+                f"{args.output} already exists. Use --overwrite to replace it, or choose another --output."
+            )
         parent = next(parent for parent in args.output.absolute().parents if parent.exists())
         if not parent.is_dir():
             raise NotADirectoryError(f"--output cannot be written: {parent} is not a directory")

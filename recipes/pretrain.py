@@ -74,7 +74,7 @@ def parse_arguments(argv):
     add("--keep-rate", help="share of the predicted tokens that stay as they are (default: 0.1)", **share_of)
     add("--random-token-rate", help="share of the predicted tokens that become random (default: 0.1)", **share_of)
     add("--span-length", type=positive_int, metavar="N", help="mask spans of N tokens as a whole")
-    add("--names", type=file, metavar="FILE", help="mask the names of learn_names.py as a whole")
+    add("--names", type=file, metavar="FILE", help="mask the names in a file of learn_names.py as a whole")
     dupe_factor = "repeat pairs and masks after N epochs; the original repeats them after 10 (default: never)"
     add("--dupe-factor", type=positive_int, metavar="N", help=dupe_factor)
     add("--random-next-rate", help="share of pairs with a random second segment (default: 0.5)", **share_of)

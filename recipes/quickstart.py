@@ -5,8 +5,8 @@
 Takes English prose from the Python installation (documentation topics and docstrings of installed packages), learns a
 vocabulary from it, pre-trains a tiny BERT, fine-tunes it, and for comparison the same model from random weights, to say
 which library a sentence is about, exports a SavedModel, queries it from a process that does not import kbert, and
-writes a report of what is inside the model. At the end kbert-tiny, which kbert pre-trained for hours on Wikipedia and
-novels, fills masks and is fine-tuned beside random weights. All of it is in --output afterwards.
+writes a report of what is inside the model. At the end, kbert-tiny, which kbert pre-trained for hours on Wikipedia and
+novels, fills masks and is fine-tuned, and so are random weights for comparison. All results are in --output.
 """
 
 import argparse
@@ -83,9 +83,14 @@ def run(output, steps):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default="runs/quickstart", type=pathlib.Path, metavar="DIR")
-    parser.add_argument("--steps", default=700, type=positive_int, metavar="N", help="of pre-training (default: 700)")
-    parser.add_argument("--overwrite", action="store_true", help="delete what an earlier quickstart left in --output")
+    output = "directory for all results (default: runs/quickstart)"
+    parser.add_argument("--output", default="runs/quickstart", type=pathlib.Path, metavar="DIR", help=output)
+    parser.add_argument(
+        "--steps", default=700, type=positive_int, metavar="N", help="pre-training steps (default: 700)"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="delete the results of an earlier quickstart in --output"
+    )
     args, start = parser.parse_args(argv), time.perf_counter()
     with plain_errors():
         from kbert.benchmarks.claim_directory import claim_directory
@@ -108,7 +113,7 @@ def main(argv=None):
         "  Time Series has training, test and baseline in one chart: how far the pre-training gets from token "
         "frequencies alone, and where a fine-tuning learns its few sentences by heart instead of the task."
     )
-    print(f"Look inside:         {args.output / 'inspection' / 'report.html'}, a page worth showing to a colleague")
+    print(f"Look inside:         {args.output / 'inspection' / 'report.html'}")
     print("Your own text next:  docs/quickstart.md, docs/pretraining.md")
 
 

@@ -4,8 +4,9 @@
     python docs/make_screenshots.py --only masking attention
 
 It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). --data holds GLUE's, CoNLL's and
-SQuAD's files in the folders glue, conll2003 and squad. Runs that are in --runs are not made again; all of them take
-about an hour on two cores. docs/screenshots has a file for each kind of picture.
+SQuAD's files in the folders glue, conll2003 and squad. --runs has a pre-training, tiny (docs/pretraining.md); of the
+other runs, which take minutes each, those that are not there are made. docs/screenshots has a file for each kind of
+picture.
 """
 
 import argparse
@@ -28,6 +29,8 @@ def main():
     add("--data", default=ROOT / "../shared/data", type=pathlib.Path, metavar="DIR", help="real data")
     add("--only", nargs="+", default=names, choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     args = parser.parse_args()
+    if not (args.runs / "tiny/model").is_dir():
+        parser.error(f"expected a finished pre-training. Received: --runs {args.runs}, without tiny/model")
     make_runs(args.runs, args.encoder, args.data)
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # the browser of the tests
     from helpers.browser import start_browser

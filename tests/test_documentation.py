@@ -1,5 +1,6 @@
 """README and docs say what is true: their commands exist with those flags, their links lead somewhere."""
 
+import importlib
 import re
 
 import pytest
@@ -64,3 +65,12 @@ def test_pictures_are_small_and_shown():
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for path in (ROOT / "docs/images").iterdir():
         assert path.stat().st_size < 150_000 and f"](images/{path.name})" in text, path.name
+
+
+def test_one_command_makes_every_picture(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    kinds = [
+        importlib.import_module(f"screenshots.{name}") for name in ("playground", "tensorboard", "report", "written")
+    ]
+    made = [name for kind in kinds for name in kind.PICTURES]
+    assert sorted(made) == sorted(path.stem for path in (ROOT / "docs/images").iterdir())

@@ -1,6 +1,6 @@
 """Makes the pictures of docs/inspection.md, and the runs that they show, with Chromium.
 
-    python docs/make_screenshots.py --encoder all-MiniLM-L6-v2 --data ../shared/data
+    python docs/make_screenshots.py --encoder all-MiniLM-L6-v2 --data data
     python docs/make_screenshots.py --only masking attention
 
 It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). --data holds GLUE's, CoNLL's and
@@ -26,7 +26,7 @@ def main():
     add = parser.add_argument
     add("--runs", default=ROOT / "runs", type=pathlib.Path, metavar="DIR", help="what is shown (default: runs)")
     add("--encoder", default="all-MiniLM-L6-v2", metavar="SOURCE", help="pre-trained, of any size")
-    add("--data", default=ROOT / "../shared/data", type=pathlib.Path, metavar="DIR", help="real data")
+    add("--data", default=ROOT / "data", type=pathlib.Path, metavar="DIR", help="real data")
     add("--only", nargs="+", default=names, choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     args = parser.parse_args()
     if not (args.runs / "tiny/model").is_dir():

@@ -25,7 +25,7 @@ import importlib
 import json
 import sys
 
-from flags import command, directory, file, plain_errors, positive_int, rate
+from flags import add_flags, command, plain_errors, positive_int
 
 PARTS = {  # name → module of kbert.benchmarks, function
     "tokenize": ("text", "tokenize"),
@@ -38,44 +38,37 @@ PARTS = {  # name → module of kbert.benchmarks, function
     "encode": ("encoding", "encode"),
     "serve": ("serving", "serve"),
 }
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("part", choices=[*PARTS, "all"], help="what to measure")
-    add(
-        "--size",
-        default="mini",
-        choices=("tiny", "mini", "small", "medium", "base", "large"),
-        help="of the model (default: mini)",
+    add_flags(
+        parser,
+        *("size", "batch-size", "sequence-length", "max-predictions", "precision", "xla", "dropout"),
+        *("corpus", "records", "vocab", "json"),
+        size={"default": "mini", "help": "of the model"},
+        batch_size={"help": "rows per batch"},
+        sequence_length={"help": "tokens of a row"},
+        max_predictions={"default": 20, "help": "masked positions in a row"},
+        precision={"choices": PRECISIONS, "default": "float32", "help": "of the arithmetic"},
+        xla={"help": "whether XLA compiles"},
+        dropout={"help": "train: dropout rate (default: 0.1)"},
+        corpus={"help": "text to use (default: the prose of this Python installation)"},
+        records={"help": "records, written by prepare_records.py, instead of text"},
+        vocab={"help": "a vocab.txt (default: one of 8,000 tokens is learned from the prose)"},
+        json={"help": "print the result as one JSON object on the last line"},
     )
-    add("--batch-size", type=positive_int, default=32, metavar="N", help="rows per batch (default: 32)")
-    add("--sequence-length", type=positive_int, default=128, metavar="N", help="tokens of a row (default: 128)")
-    predictions = "masked positions in a row (default: 20)"
-    add("--max-predictions", type=positive_int, default=20, metavar="N", help=predictions)
-    add(
-        "--precision",
-        default="float32",
-        choices=["float32", "mixed_bfloat16", "mixed_float16"],
-        help="(default: float32)",
-    )
-    add("--xla", default="auto", choices=["auto", "on", "off"], help="whether XLA compiles (default: auto)")
-    add("--dropout", type=rate, metavar="X", help="train: dropout rate (default: 0.1)")
-    add("--corpus", nargs="+", metavar="GLOB", help="text to use (default: the prose of this Python installation)")
-    add("--records", metavar="DIR", type=directory, help="records, written by prepare_records.py, instead of text")
-    vocabulary = "a vocab.txt (default: one of 8,000 tokens is learned from the prose)"
-    add("--vocab", metavar="FILE", type=file, dest="vocabulary", help=vocabulary)
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
     add("--data", default="synthetic", choices=["synthetic", "real"], help=data)
     add("--model", metavar="DIR", help="serve: the encoder to export, a kbert or Hugging Face directory")
     add("--packed", action="store_true", help="input, feed: with packed rows")
-    frozen = "serve: export with the weights as constants"
-    add("--frozen-weights", action="store_true", help=frozen)
+    add("--frozen-weights", action="store_true", help="serve: export with the weights as constants")
     add("--seconds", type=float, default=5.0, help="duration of one round of one system (default: 5)")
     add("--rounds", type=positive_int, default=5, metavar="N", help="number of rounds (default: 5)")
     add("--peers", action="store_true", help="also measure other libraries that are installed")
-    add("--json", action="store_true", help="print the result as one JSON object on the last line")
     return parser.parse_args(argv)
 
 
@@ -84,34 +77,21 @@ def main(argv=None):
     part, as_json = arguments.pop("part"), arguments.pop("json")
     with plain_errors():
         from kbert.benchmarks.settings import BenchmarkSettings
+        from kbert.benchmarks.table import measure_table, peer_lines, result_lines, table_lines
         from kbert.training.flops import peak_memory_bytes
 
         settings = BenchmarkSettings(**arguments)
         if part == "all":
-            print_table(settings, as_json)
-            return
-        module, function = PARTS[part]
-        measure = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)
-        result = {"part": part, **measure(settings)}
-    result["peak_memory_mib"] = round(peak_memory_bytes() / 2**20)
-    for name, speed in result.get("peers", {}).items():
-        compared = f"{speed:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / speed:.2f} times as fast"
-        print(f"{name:28s} {compared}   {result.get('peer_settings', {}).get(name, '')}")
+            result = measure_table([sys.executable, __file__], settings)
+            lines = table_lines(result)
+        else:
+            module, function = PARTS[part]
+            measure = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)
+            result = {"part": part, **measure(settings), "peak_memory_mib": round(peak_memory_bytes() / 2**20)}
+            lines = peer_lines(result) + ([] if as_json else result_lines(result))
+    print("\n".join(lines))
     if as_json:
         print(json.dumps(result))
-    else:
-        for name, value in result.items():
-            print(f"{name:30s} {value:,.4g}" if isinstance(value, float) else f"{name:30s} {value}")
-
-
-def print_table(settings, as_json):
-    """Measures all rows of the table, and prints it."""
-    from kbert.benchmarks.table import measure_table, table_lines
-
-    table = measure_table([sys.executable, __file__], settings)
-    print("\n".join(table_lines(table)))
-    if as_json:
-        print(json.dumps(table))
 
 
 if __name__ == "__main__":

@@ -22,18 +22,10 @@ from kbert.training.argument_types import (
 from kbert.training.console import log_to_console
 from kbert.training.program import plain_errors
 from kbert.training.program import run_program as command
+from kbert.training.run_arguments import inputs_of, settings_of
 
-__all__ = [
-    "command",
-    "directory",
-    "file",
-    "named_column",
-    "plain_errors",
-    "rate",
-    "share",
-    "source",
-    "stddev_or_scaled",
-]
+__all__ = ["command", "directory", "file", "inputs_of", "named_column", "plain_errors", "rate", "settings_of"]
+__all__ += ["share", "source", "stddev_or_scaled"]
 
 log_to_console()  # before TensorFlow is imported
 
@@ -298,27 +290,3 @@ def parse_with_beam_flags(parser: argparse.ArgumentParser, argv=None) -> argpars
     if arguments.runner is None and (arguments.beam_flags or arguments.shared):
         parser.error("--shared, and flags after --, need --runner")
     return arguments
-
-
-_NOT_SETTINGS = ("output", "overwrite", "json", "log_dir", "profile", "log_every", "checkpoint_every", "dry_run")
-
-
-def settings_of(arguments: argparse.Namespace, *without: str) -> dict:
-    """What defines a run, as JSON: all flags except those on where and how often it writes."""
-    dropped = {*_NOT_SETTINGS, *without}
-    kept = {name: value for name, value in sorted(vars(arguments).items()) if name not in dropped}
-    return json.loads(json.dumps(kept, default=str))
-
-
-def inputs_of(arguments: argparse.Namespace, **others) -> dict:
-    """What a run reads, for `open_run`: all flags that are paths, and models given by their names on the hub.
-
-    Args:
-        others: flags whose value is a pattern, a name, or a directory with other files too → the paths that are read.
-    """
-    paths = {
-        name: value
-        for name, value in vars(arguments).items()
-        if isinstance(value, pathlib.Path) or (name in ("init", "model") and value)
-    }
-    return {name: value for name, value in (paths | others).items() if name not in _NOT_SETTINGS}

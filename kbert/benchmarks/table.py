@@ -58,6 +58,22 @@ def table_lines(table) -> list[str]:
     return lines + [_serving_line(row) if row["part"] == "serve" else _model_line(row) for row in table["rows"]]
 
 
+def result_lines(result) -> list[str]:
+    """The result of one benchmark, a line for each of its figures."""
+    shown = {name: f"{value:,.4g}" if isinstance(value, float) else value for name, value in result.items()}
+    return [f"{name:30s} {value}" for name, value in shown.items()]
+
+
+def peer_lines(result) -> list[str]:
+    """The speeds of other libraries in the result of one benchmark, and how they compare."""
+    peers, chosen = result.get("peers", {}), result.get("peer_settings", {})
+    return [
+        f"{name:28s} {speed:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / speed:.2f} times as fast   "
+        f"{chosen.get(name, '')}"
+        for name, speed in peers.items()
+    ]
+
+
 def _model_line(row):
     ours = row["tokens_per_second"]
     peers = row.get("peers", {})

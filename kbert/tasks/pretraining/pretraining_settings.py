@@ -2,18 +2,16 @@
 
 import copy
 import dataclasses
-import hashlib
 import math
 import os
 
 from kbert.config import POSITION_EMBEDDINGS
-from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.packed_rows import default_num_parts
+from kbert.tasks.pretraining.identify import identify_model, identify_vocabulary
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
 from kbert.tasks.pretraining.plan import PlannedStage, plan_stages
-from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.source import local_source
 
 SCHEDULES = ("linear", "constant")
@@ -299,22 +297,3 @@ class PretrainingSettings:
 
 def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def identify_vocabulary(vocabulary):
-    """What stands for a vocabulary in settings: its path, or the hash of its tokens."""
-    if vocabulary is None or isinstance(vocabulary, str | os.PathLike):
-        return None if vocabulary is None else os.fspath(vocabulary)
-    if isinstance(vocabulary, BertTokenizer):
-        return {"sha256": vocabulary_hash(vocabulary.vocabulary), **vocabulary.settings()}
-    return {"sha256": vocabulary_hash(list(vocabulary))}
-
-
-def identify_model(init):
-    """What stands for a model in settings: its path, or the hash of its weights."""
-    if init is None or isinstance(init, str | os.PathLike):
-        return None if init is None else os.fspath(init)
-    digest = hashlib.sha256()
-    for weight in getattr(init, "model", init).weights:
-        digest.update(weight.path.encode() + weight.numpy().tobytes())
-    return {"sha256": digest.hexdigest()}

@@ -1,0 +1,26 @@
+"""What stands for vocabularies and models in the settings of a run."""
+
+import hashlib
+import os
+
+from kbert.corpus.records import vocabulary_hash
+from kbert.text.tokenizer import BertTokenizer
+
+
+def identify_vocabulary(vocabulary):
+    """What stands for a vocabulary in settings: its path, or the hash of its tokens."""
+    if vocabulary is None or isinstance(vocabulary, str | os.PathLike):
+        return None if vocabulary is None else os.fspath(vocabulary)
+    if isinstance(vocabulary, BertTokenizer):
+        return {"sha256": vocabulary_hash(vocabulary.vocabulary), **vocabulary.settings()}
+    return {"sha256": vocabulary_hash(list(vocabulary))}
+
+
+def identify_model(init):
+    """What stands for a model in settings: its path, or the hash of its weights."""
+    if init is None or isinstance(init, str | os.PathLike):
+        return None if init is None else os.fspath(init)
+    digest = hashlib.sha256()
+    for weight in getattr(init, "model", init).weights:
+        digest.update(weight.path.encode() + weight.numpy().tobytes())
+    return {"sha256": digest.hexdigest()}

@@ -50,7 +50,7 @@ def test_what_goes_together():
             {"steps": None, "hours": 1.0},
             dataclasses.replace(TWO, name="multiworker"),
             None,
-            "`hours` is for one machine",
+            "`hours` works on one machine only",
         ),
     ],
 )

@@ -81,4 +81,5 @@ def feed(settings):
         result[f"{name}_ms_per_step"] = 1e3 * statistics.median(wall[name])
         result[f"{name}_processor_ms_per_step"] = 1e3 * statistics.median(processor[name])
     share = result["pipeline_processor_ms_per_step"] / result["one_batch_processor_ms_per_step"] - 1
-    return result | {"input_processor_share": share, "packed": settings.packed} | settings.of_model()
+    about = settings.of_model() | {"data": "real", "packed": settings.packed}
+    return result | {"input_processor_share": share} | about

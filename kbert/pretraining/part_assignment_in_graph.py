@@ -9,7 +9,7 @@ _CLOSED = -1  # the space of a row that no part can join any more, or that does 
 
 
 def assign_rows_in_graph(lengths, masks, sequence_length, max_predictions, num_parts):
-    """What `kbert.pretraining.part_assignment.assign_rows` gives, row for row; in about ten times its time.
+    """What `kbert.pretraining.part_assignment.assign_rows` gives, row for row; it takes several times as long.
 
     Args:
         lengths: int32 [p].

@@ -16,7 +16,7 @@ PROMPTS = (
     "They had two sons and a [MASK].",
     "The battle took place in [MASK] 1815.",
 )
-OPTIONS = {"sequence_length": 64, "epochs": 4, "batch_size": 16, "learning_rate": 3e-4, "dropout": 0.1, "keep": "last"}
+OPTIONS = {"sequence_length": 96, "epochs": 4, "batch_size": 16, "learning_rate": 1e-4, "dropout": 0.0, "keep": "last"}
 
 
 def try_shipped_model(model, output, seeds: Sequence[int] = (0, 1, 2)) -> dict:

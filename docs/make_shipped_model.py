@@ -49,7 +49,8 @@ def ship(runs, records, name, *, results=ROOT / "results", directory=ROOT / "sav
     from kbert.weights.source import local_source
 
     model = kbert.load_pretrained(runs[-1])
-    pipeline, made_by = kbert.build_pipeline(model), describe_maker(local_source(runs[-1])) or {}
+    makers = {_name(run): describe_maker(local_source(run)) or {} for run in runs}
+    pipeline, made_by = kbert.build_pipeline(model), makers[_name(runs[-1])]
     points = {_name(run): _points(run) for run in runs}
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=directory) as place:
@@ -58,7 +59,8 @@ def ship(runs, records, name, *, results=ROOT / "results", directory=ROOT / "sav
         kbert.save_pretrained(model, partial / "model", storage_dtype="float16", made_by=made_by)
         (partial / "curves.svg").write_text(curves_plot(points), encoding="utf-8")
         (partial / "history.jsonl").write_text("".join(_lines(points)), encoding="utf-8")
-        card = _card(name, pipeline, points, made_by.get("settings", {}), records, pathlib.Path(results))
+        settings = {run: made_by.get("settings", {}) for run, made_by in makers.items()}
+        card = _card(name, pipeline, points, settings, records, pathlib.Path(results))
         (partial / "README.md").write_text(card, encoding="utf-8")
         shutil.rmtree(directory / name, ignore_errors=True)
         partial.rename(directory / name)
@@ -94,9 +96,6 @@ def _lines(points):
 def _card(name, pipeline, points, settings, records, results):
     model, config = pipeline.model, pipeline.model.config
     text, ends = read_json(pathlib.Path(records) / "metrics.json"), [curve[-1] for curve in points.values()]
-    given = {
-        key: value for key, value in settings.items() if isinstance(value, str | int | float) and value is not False
-    }
     filled = pipeline.predict(list(PROMPTS), verbose=0)["tokens"]
     scores = results / f"finetuning-{name}.json"
     return TEMPLATE.read_text(encoding="utf-8").format(
@@ -112,7 +111,7 @@ def _card(name, pipeline, points, settings, records, results):
         steps=sum(end.step for end in ends),
         tokens=sum(end.tokens for end in ends) / 1e6,
         hours=sum(end.hours for end in ends),
-        settings=describe_options(given) or "unknown",
+        settings="\n".join(f"- **Settings** of {run}: {_settings_line(given)}." for run, given in settings.items()),
         curves=curves_table(points),
         plateaus="\n".join(f"- {describe_plateau(run, curve)}" for run, curve in points.items()),
         scores=_held_out(list(points.values())[-1]),
@@ -121,6 +120,11 @@ def _card(name, pipeline, points, settings, records, results):
         length=pipeline.preprocessor.sequence_length,
         positions="" if config.position_embedding == "sinusoidal" else "; later positions are untrained",
     )
+
+
+def _settings_line(settings):
+    given = {key: value for key, value in settings.items() if isinstance(value, str | int | float)}
+    return describe_options({key: value for key, value in given.items() if value is not False}) or "unknown"
 
 
 def _held_out(points):

@@ -14,6 +14,8 @@ from kbert.files import read_json
 from kbert.serving.exported_pipeline import ExportedPipeline
 
 HOME, NAMES, MOST = ROOT / "saved_models", ("kbert-tiny", "kbert-mini"), 40e6  # bytes of both together
+MONTHS = {"january", "february", "march", "april", "may", "june", "july", "august"}
+MONTHS |= {"september", "october", "november", "december"}
 
 
 @pytest.fixture(params=NAMES)
@@ -45,10 +47,10 @@ def test_they_are_small():
 @pytest.mark.usefixtures("offline")
 def test_it_is_loaded_answers_and_is_exported(model, tmp_path):
     pipeline = kbert.build_pipeline(kbert.load_pretrained(model))
-    texts = ["Paris is the [MASK] of France.", "They had two sons and a [MASK]."]
+    texts = ["Paris is the [MASK] of France.", "The battle took place in [MASK] 1815."]
     answers = pipeline.predict(texts, verbose=0)
     assert answers["count"].tolist() == [1, 1]
-    assert "daughter" in answers["tokens"][1, 0].tolist() or "son" in answers["tokens"][1, 0].tolist()
+    assert len(MONTHS & set(answers["tokens"][1, 0].tolist())) >= 2  # of the five most probable tokens
     [shipped] = [path for path in model.iterdir() if path.name.isdecimal()]
     is_half = read_json(shipped / "card.json")["precision"] == "bfloat16"
     for exported in (shipped, kbert.export(pipeline, tmp_path / "exported")):

@@ -1,7 +1,9 @@
 """Write a frozen encoder's hidden states for every token or word of a text, as features for other programs.
 
-    python recipes/extract_features.py --model runs/tiny --input texts.txt --output features.jsonl --layers -1 -2 -3 -4
-    python recipes/extract_features.py --model runs/tiny --input texts.txt --output features.npz --align words
+    python recipes/extract_features.py --model saved_models/kbert-tiny --input texts.txt --output features.jsonl \\
+        --layers -1 -2 -3 -4
+    python recipes/extract_features.py --model saved_models/kbert-tiny --input texts.txt --output features.npz \\
+        --align words
 
 --input is a file with one text per line. Texts of any length are read in overlapping windows; a token's features are
 those of the window in which it has most context. With --align words, a word has the features of its first token.

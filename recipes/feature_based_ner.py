@@ -1,6 +1,7 @@
 """Named entities without fine-tuning, as in table 7 of the paper: a two-layer BiLSTM on a frozen encoder's features.
 
-    python recipes/feature_based_ner.py --train eng.train --dev eng.testa --init runs/tiny --output runs/features
+    python recipes/feature_based_ner.py --train eng.train --dev eng.testa --init saved_models/kbert-tiny \\
+        --output runs/features
 
 The table has six feature modes: embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
 weighted-sum-all. By default all of them are run; --feature-mode runs a single one. The encoder reads whole documents

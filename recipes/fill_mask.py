@@ -1,7 +1,8 @@
 """Ask a masked language model for the most probable tokens for each [MASK].
 
     python recipes/fill_mask.py "Paris is the [MASK] of France." --model bert-base-uncased
-    python recipes/fill_mask.py "[MASK] is red." "It was a very [MASK] [MASK]." --model runs/tiny --top-k 3
+    python recipes/fill_mask.py "[MASK] is red." "It was a very [MASK] [MASK]." --model saved_models/kbert-tiny \\
+        --top-k 3
 
 --model is a kbert directory, the output of pretrain.py, or any checkpoint with a masked-LM head that kbert loads
 (Hugging Face, Google, KerasHub). Each line printed is a probability, a token, and the text with the token filled in.

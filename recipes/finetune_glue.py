@@ -1,8 +1,8 @@
 """Fine-tune BERT on GLUE, as in section 4.1 of the paper: batches of 32, 3 epochs, the official metrics on dev.
 
-    python recipes/finetune_glue.py --task SST-2 --data glue --init runs/tiny --output runs/sst2
-    python recipes/finetune_glue.py --task all --data glue --init runs/tiny --output runs/glue --submission \\
-        --learning-rate 5e-5,4e-5,3e-5,2e-5
+    python recipes/finetune_glue.py --task SST-2 --data glue --init saved_models/kbert-tiny --output runs/sst2
+    python recipes/finetune_glue.py --task all --data glue --init saved_models/kbert-tiny --output runs/glue \\
+        --submission --learning-rate 5e-5,4e-5,3e-5,2e-5
 
 --data is the official download, with a folder for each task (or the task's own folder). --task all trains on every task
 that has a folder there, each into a folder of --output. Several learning rates, separated by commas, form a grid as in

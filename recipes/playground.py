@@ -1,7 +1,7 @@
 """Show what BERT is trained on, and query models, in a web page served by this machine.
 
     python recipes/playground.py
-    python recipes/playground.py --model runs/tiny --model runs/tiny@2000 --model saved_models/reviews/1
+    python recipes/playground.py --model saved_models/kbert-tiny --model runs/tiny@2000 --model saved_models/reviews/1
     python recipes/playground.py --vocab vocab.txt --port 8080
 
 Type a text to see its masks, its sentence pairs and its input representation as in training. With a model, the page

@@ -27,18 +27,18 @@ def synthetic_batch(settings, config):
     return inputs, labels, weights
 
 
-def batches(settings, config):
-    """A dataset of STEPS + UNCOUNTED batches, synthetic or real; synthetic ones need no TensorFlow on JAX."""
+def batches(settings, config, steps=STEPS):
+    """A dataset of `steps` + UNCOUNTED batches, synthetic or real; synthetic ones need no TensorFlow on JAX."""
     if settings.data == "real":
         from kbert.benchmarks.text import real_batches
 
-        return real_batches(settings).take(STEPS + UNCOUNTED).cache()
+        return real_batches(settings).take(steps + UNCOUNTED).cache()
     if keras.backend.backend() != "tensorflow":
-        return _RepeatedBatch(synthetic_batch(settings, config), STEPS + UNCOUNTED)
+        return _RepeatedBatch(synthetic_batch(settings, config), steps + UNCOUNTED)
     import tensorflow as tf
 
     batch = tf.data.Dataset.from_tensors(synthetic_batch(settings, config))
-    return batch.repeat(STEPS + UNCOUNTED)
+    return batch.repeat(steps + UNCOUNTED)
 
 
 class _RepeatedBatch(keras.utils.PyDataset):

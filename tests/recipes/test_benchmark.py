@@ -6,7 +6,7 @@ import pytest
 from helpers.run_recipe import as_flags, import_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 
-from kbert.benchmarks import feed, peak
+from kbert.benchmarks import board, feed, peak
 from kbert.benchmarks.peak import model_products, with_gradients
 from kbert.config import BertConfig
 from kbert.corpus.documents import read_documents
@@ -28,7 +28,8 @@ def test_encoding_of_synthetic_batches_has_no_padding(capsys):
     assert 0 < result["gflops_per_second"] and result["data"] == "synthetic" and result["peak_memory_mib"] > 0
 
 
-def test_what_tensorboard_costs(capsys):
+def test_what_tensorboard_costs(capsys, monkeypatch):
+    monkeypatch.setattr(board, "_STEPS", 2)
     result = benchmark(capsys, "board")
     assert result["ms_per_step"] > 0 and result["ms_per_step_with_tensorboard"] > 0 and result["calls"] >= 1
     assert result["overhead"] > -1 and result["processor_overhead"] > -1 and result["size"] == "tiny"
@@ -58,7 +59,7 @@ def test_rows_that_pairs_share(records, capsys):
     assert 0 < result["plain_real_share"] < result["packed_real_share"] <= result["filled_real_share"] <= 1
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])  # plain rows are fed alike
 def test_steps_on_one_batch_and_fed_by_the_pipeline(records, monkeypatch, capsys, packed):
     monkeypatch.setattr(feed, "_SETTLING", 0.0)
     result = benchmark(capsys, "feed", "--records", records, *(["--packed"] if packed else []))

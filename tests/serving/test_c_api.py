@@ -42,7 +42,7 @@ def assert_equal(found, expected):
 
 
 # The other kinds' answers out of their SavedModels: test_exported_pipeline.py; their operations: test_audit.py.
-QUICK = ("single", "span", "tagging")
+QUICK = ("single", "span")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 Takes English prose from the Python installation (documentation topics and docstrings of installed packages), learns a
 vocabulary from it, pre-trains a tiny BERT, fine-tunes it, and for comparison the same model from random weights, to say
 which library a sentence is about, exports a SavedModel, queries it from a process that does not import kbert, and
-writes a report of what is inside the model. At the end, kbert-tiny, which kbert pre-trained for hours on Wikipedia and
+writes a report of what is inside the model. At the end, kbert-tiny, which kbert pre-trained for an hour on Wikipedia and
 novels, fills masks and is fine-tuned, and so are random weights for comparison. All results are in --output.
 """
 
@@ -75,7 +75,7 @@ def run(output, steps):
     accuracy = {start: [one.metrics["dev"]["accuracy"] for one in found] for start, found in runs.items()}
     metrics = {"pretraining": pretrained.metrics, "majority_accuracy": majority, "accuracy": accuracy}
     if SHIPPED.is_dir():
-        print("\n7. kbert-tiny, pre-trained for hours: masks filled, and which sentence follows which", flush=True)
+        print("\n7. kbert-tiny, pre-trained for an hour: masks filled, and which sentence follows which", flush=True)
         metrics["shipped"] = try_shipped_model(SHIPPED, output, SEEDS)
         print(describe_filled(metrics["shipped"]["filled"]))
     return metrics

@@ -5,8 +5,8 @@
 Takes English prose from the Python installation (documentation topics and docstrings of installed packages), learns a
 vocabulary from it, pre-trains a tiny BERT, fine-tunes it, and for comparison the same model from random weights, to say
 which library a sentence is about, exports a SavedModel, queries it from a process that does not import kbert, and
-writes a report of what is inside the model. At the end, kbert-tiny, which kbert pre-trained for an hour on Wikipedia and
-novels, fills masks and is fine-tuned, and so are random weights for comparison. All results are in --output.
+writes a report of what is inside the model. At the end, kbert-tiny, which kbert pre-trained for an hour on Wikipedia
+and novels, fills masks and is fine-tuned, and so are random weights for comparison. All results are in --output.
 """
 
 import argparse

@@ -115,6 +115,8 @@ class Finetuning:
         finally:
             keras.config.set_dtype_policy(policy)  # the caller's; the layers keep theirs
         self.train = self.task.for_model(self.train, self.pipeline.settings())
+        if self.options.class_weight is not None:
+            self.task.check_class_weight(self.options.class_weight, self.pipeline, self.train)
         size, static = self.options.batch_size, self.hardware.name == "tpu"
         self._scores = DevScores(self.task, self.pipeline, self.train, self.dev, self.more_dev, size, static)
         self._run = None
@@ -161,7 +163,7 @@ class Finetuning:
         """
         data = self._training_data()
         self._compile(steps := self._steps(data))
-        estimate = estimate_training(self.pipeline.model, data.make_dataset(0), steps)
+        estimate = estimate_training(self.pipeline.model, data.make_dataset(), steps)
         return {"examples": len(self.train), "windows": data.windows} | estimate
 
     def run(self) -> FinetunedRun:
@@ -170,8 +172,6 @@ class Finetuning:
         Raises:
             As `kbert.finetune`.
         """
-        if self.options.class_weight is not None:
-            self._training_data()  # raises for labels that are not the model's, before anything is written
         run = self.open()
         _LOGGER.info(self.hardware.describe())
         data = self._training_data()
@@ -233,7 +233,7 @@ class Finetuning:
                 self.log_dir,
                 settings=about,
                 baseline={} if self.dev is None else self._scores.constant_answer(),
-                batch=lambda: next(iter(data.make_dataset(0))),
+                batch=lambda: next(iter(data.make_dataset())),
                 profile=self.profile,
                 wait_for_finish=True,
             )
@@ -251,10 +251,11 @@ class Finetuning:
 
     def _training_data(self):
         padding = "full" if self.hardware.name == "tpu" else "bucket" if self.hardware.jit_compile else "longest"
+        weights = {} if self.options.class_weight is None else {"class_weight": self.options.class_weight}
         return self.task.training_data(
             self.pipeline,
             self.train,
-            class_weight=self.options.class_weight,
+            **weights,
             batch_size=self.options.batch_size,
             seed=self.options.seed,
             padding=padding,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.tasks.table import Table
+from kbert.tasks.text_files import check_characters
 
 
 def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
@@ -101,10 +102,11 @@ def _plain(value):
 
 
 def _cell(value, where):
-    if value is None or value != value:  # pandas' missing value is NaN, which does not equal itself
+    # pandas' missing values: NaN, which does not equal itself, and NA, which cannot be compared
+    if value is None or type(value).__name__ == "NAType" or value != value:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
         raise ValueError(f"{where} must be a string or a number. Received: {value!r}")
-    return str(value)
+    return check_characters(str(value), where)

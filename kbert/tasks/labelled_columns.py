@@ -4,13 +4,10 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from kbert.tasks.table import read_table
+from kbert.tasks.table import TABLES, read_table
 from kbert.tasks.tagging.readers import DOCUMENT_START
-from kbert.tasks.tagging.tag_scheme import recognise_scheme, to_iob2
+from kbert.tasks.tagging.tag_scheme import convert_sentences
 from kbert.tasks.text_files import read_lines
-
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
-DEFAULT_COLUMNS = {"tags": -1}
 
 
 def read_labelled_columns(
@@ -45,64 +42,50 @@ def read_labelled_columns(
         table = read_table(path, [text, label, *([text_pair] if text_pair else [])])
         return {"text": table[text], label: table[label]} | ({"text_pair": table[text_pair]} if text_pair else {})
     is_conllu = path.suffix.lower() == ".conllu"
-    columns = {"words": 1 if is_conllu else 0, **(DEFAULT_COLUMNS if columns is None else columns)}
-    found, lines = {name: [] for name in columns}, []
-    for sentence in _sentences(path, is_conllu):
-        lines.append(sentence[0][0])
-        for name, column in columns.items():
-            found[name].append([_cell(path, number, cells, name, column) for number, cells in sentence])
-    if not lines:
+    columns = {"words": 1 if is_conllu else 0, **({"tags": -1} if columns is None else columns)}
+    sentences = list(_sentences(path, is_conllu))
+    if not sentences:
         raise ValueError(f"{path}: expected words in columns. Received: a file without any")
+    found = {
+        name: [[_cell(*word, name, column) for word in one] for one in sentences] for name, column in columns.items()
+    }
+    places = [[where for where, _ in sentence] for sentence in sentences]
     if "heads" in found:
-        found["heads"] = [_heads(path, *one) for one in zip(lines, found["heads"], strict=True)]
+        found["heads"] = [_heads(*one) for one in zip(places, found["heads"], strict=True)]
     if "tags" in found:
-        found["tags"] = _tags(path, lines, found["tags"])
+        try:
+            found["tags"] = convert_sentences(places, found["tags"])
+        except ValueError as error:
+            raise ValueError(f"{error}; give other labels another name than 'tags'") from None
     return found
 
 
 def _sentences(path, is_conllu):
-    """Yields [(line number, cells), …]."""
+    """Yields [("file, line", cells), …]."""
     sentence = []
     for number, line in enumerate([*read_lines(path), ""], start=1):
-        if not line.strip(" \t"):
+        cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+        if not line.strip(" \t") or cells[0] == DOCUMENT_START:
             if sentence:
                 yield sentence
             sentence = []
-            continue
-        cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
-        if cells[0] == DOCUMENT_START or (is_conllu and (line.startswith("#") or not cells[0].isdecimal())):
-            continue
-        sentence.append((number, cells))
+        elif not is_conllu or (cells[0].isdecimal() and not line.startswith("#")):
+            sentence.append((f"{path}, line {number}", cells))
 
 
-def _cell(path, number, cells, name, column):
+def _cell(where, cells, name, column):
     if not -len(cells) <= column < len(cells):
         raise ValueError(
-            f"{path}, line {number}: expected {name!r} in column {column} (from 0; negative from the end). "
+            f"{where}: expected {name!r} in column {column} (from 0; negative from the end). "
             f"Received: {len(cells)} columns"
         )
     return cells[column]
 
 
-def _heads(path, first, heads):
-    for n, head in enumerate(heads):
+def _heads(places, heads):
+    for where, head in zip(places, heads, strict=True):
         if not head.isdecimal() or int(head) > len(heads):
             raise ValueError(
-                f"{path}, line {first + n}: expected the number of a word's head, from 0 (the root) to {len(heads)}. "
-                f"Received: {head!r}"
+                f"{where}: expected the number of a word's head, from 0 (the root) to {len(heads)}. Received: {head!r}"
             )
     return [int(head) - 1 for head in heads]
-
-
-def _tags(path, lines, tags):
-    try:
-        scheme = recognise_scheme(tags)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}; give other labels another name than 'tags'") from None
-    found = []
-    for first, sentence in zip(lines, tags, strict=True):
-        try:
-            found.append(to_iob2(sentence, scheme))
-        except ValueError as error:
-            raise ValueError(f"{path}, sentence at line {first}: {error}") from None
-    return found

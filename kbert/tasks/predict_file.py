@@ -1,5 +1,6 @@
 """Writes a pipeline's answers to every row of a file; a killed run resumes."""
 
+import contextlib
 import json
 import logging
 import os
@@ -145,4 +146,5 @@ class _Unfinished:
         self.partial.unlink()  # the same error would occur again
         self.state.unlink(missing_ok=True)
         for directory in self.new_directories:
-            directory.rmdir()
+            with contextlib.suppress(OSError):  # another program has written there meanwhile
+                directory.rmdir()

@@ -1,5 +1,6 @@
 """Files of inputs without labels, read for predictions: tables, lines, and the tasks' own formats."""
 
+import abc
 import inspect
 import itertools
 import pathlib
@@ -7,12 +8,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbert.pipelines.registry import task_pipeline
-from kbert.tasks.table import iterate_json_lines, iterate_table, read_json_lines, read_table
-
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table
 
 
-class ColumnRows:
+class Rows(abc.ABC):
+    """Rows of inputs, which may be more than fit into memory: every iteration begins anew."""
+
+    @abc.abstractmethod
+    def __len__(self):
+        """How many rows there are."""
+
+    @abc.abstractmethod
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yields the rows, column → value."""
+
+    def batches(self, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
+        """Lists of up to `size` rows from row `start` on."""
+        rows = itertools.islice(self, start, None)
+        while some := list(itertools.islice(rows, size)):
+            yield some
+
+
+class ColumnRows(Rows):
     """Rows of columns in memory.
 
     Args:
@@ -25,14 +42,12 @@ class ColumnRows:
     def __len__(self):
         return len(next(iter(self.columns.values())))
 
-    def batches(self, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
-        """Lists of up to `size` rows from row `start` on."""
-        for first in range(start, len(self), size):
-            some = [column[first : first + size] for column in self.columns.values()]
-            yield [dict(zip(self.columns, row, strict=True)) for row in zip(*some, strict=True)]
+    def __iter__(self):
+        for row in zip(*self.columns.values(), strict=True):
+            yield dict(zip(self.columns, row, strict=True))
 
 
-class TableRows:
+class TableRows(Rows):
     """Rows of a CSV, TSV or JSON-lines file, which is read once to check and count them, and then again.
 
     Args:
@@ -46,28 +61,24 @@ class TableRows:
 
     def __init__(self, path, columns: Sequence[str], keep: Sequence[str]):
         self.path, self.columns, self.keep = pathlib.Path(path), tuple(columns), tuple(keep)
-        self._number = sum(1 for _ in self._rows())
+        self._number = sum(1 for _ in self)
 
     def __len__(self):
         return self._number
 
-    def batches(self, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
-        """Lists of up to `size` rows from row `start` on."""
-        rows = itertools.islice(self._rows(), start, None)
-        while some := list(itertools.islice(rows, size)):
-            yield some
-
-    def _rows(self):
-        if not self.keep or self.path.suffix.lower() not in (".jsonl", ".ndjson"):
+    def __iter__(self):
+        if not self.keep or self.path.suffix.lower() not in JSON_LINES:
             for _, row in iterate_table(self.path, [*self.columns, *self.keep]):
                 yield row
             return
         objects = iterate_json_lines(self.path, as_written=False)
         for (_, row), (number, entry) in zip(iterate_table(self.path, self.columns), objects, strict=True):
-            yield {**row, **_kept_values(self.path, number, entry, self.keep)}
+            if missing := [name for name in self.keep if name not in entry]:
+                raise ValueError(f"{self.path}, line {number}: expected the keys {list(self.keep)}. Missing: {missing}")
+            yield row | {name: entry[name] for name in self.keep}
 
 
-class LineRows:
+class LineRows(Rows):
     """A row for each line of a file: a text, or two separated by a tab. The file is not kept in memory.
 
     Bytes that are not UTF-8 become U+FFFD.
@@ -75,6 +86,10 @@ class LineRows:
     Args:
         path: the file.
         names: of the texts of a line, one or two.
+
+    Raises:
+        ValueError: other texts than these; while reading, a line that does not have exactly one tab, for two texts; the
+            message names the line.
     """
 
     def __init__(self, path, names: Sequence[str]):
@@ -82,39 +97,22 @@ class LineRows:
         if len(self.names) > 2:
             raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
         with open(path, "rb") as file:
-            self._number, last = 0, b"\n"
-            while block := file.read(2**20):
-                self._number, last = self._number + block.count(b"\n"), block[-1:]
-        self._number += last != b"\n"
+            self._number = sum(1 for _ in file)
 
     def __len__(self):
         return self._number
 
-    def batches(self, start: int, size: int) -> Iterator[list[dict[str, str]]]:
-        """Lists of up to `size` rows from row `start` on.
-
-        Raises:
-            ValueError: a line that does not have exactly one tab, for two texts; the message names the line.
-        """
-        some = []
+    def __iter__(self):
         with open(self.path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            for number, line in enumerate(file):
-                if number < start:
-                    continue
-                some.append(self._row(number, line.removesuffix("\n").removesuffix("\r")))
-                if len(some) == size:
-                    yield some
-                    some = []
-        if some:
-            yield some
-
-    def _row(self, number, line):
-        texts = line.split("\t") if len(self.names) == 2 else [line]
-        if len(texts) != len(self.names):
-            raise ValueError(
-                f"{self.path}, line {number + 1}: expected two texts with a tab between them. Received: {len(texts)}"
-            )
-        return dict(zip(self.names, texts, strict=True))
+            for number, line in enumerate(file, start=1):
+                line = line.removesuffix("\n").removesuffix("\r")
+                texts = line.split("\t") if len(self.names) == 2 else [line]
+                if len(texts) != len(self.names):
+                    raise ValueError(
+                        f"{self.path}, line {number}: expected two texts with a tab between them. "
+                        f"Received: {len(texts)}"
+                    )
+                yield dict(zip(self.names, texts, strict=True))
 
 
 def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading):
@@ -143,12 +141,14 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     if other := sorted(set(reading) - set(inspect.signature(read_columns).parameters)):
         raise ValueError(f"Expected no {other} for the inputs of a {pipeline.task} model. Received: {reading}")
     read = read_columns(path, columns, **reading)
-    if read is None and not is_table:
-        return LineRows(path, list(columns.values()))
+    names = list(columns.values() if read is None else read)
+    keep = [name for name in keep if name not in names]
     if read is None:
-        names = list(columns.values())
-        return TableRows(path, names, [name for name in keep if name not in names])
-    return ColumnRows({**read, **_kept(path, [name for name in keep if name not in read])})
+        return TableRows(path, names, keep) if is_table else LineRows(path, names)
+    if keep:
+        rows = list(TableRows(path, (), keep))
+        read |= {name: [row[name] for row in rows] for name in keep}
+    return ColumnRows(read)
 
 
 def rows_to_answer(pipeline, path, columns, keep, **reading):
@@ -158,23 +158,3 @@ def rows_to_answer(pipeline, path, columns, keep, **reading):
     if not len(rows):
         raise ValueError(f"{path} holds no text")
     return columns, rows
-
-
-def _kept(path, keep):
-    """The columns to keep; those of JSON lines have their values as they are."""
-    if not keep:
-        return {}
-    if path.suffix.lower() not in (".jsonl", ".ndjson"):
-        table = read_table(path, list(keep))
-        return {name: table[name] for name in keep}
-    kept = {name: [] for name in keep}
-    for number, entry in read_json_lines(path, as_written=False):
-        for name, value in _kept_values(path, number, entry, keep).items():
-            kept[name].append(value)
-    return kept
-
-
-def _kept_values(path, number, entry, keep):
-    if missing := [name for name in keep if name not in entry]:
-        raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
-    return {name: entry[name] for name in keep}

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from kbert.files import parse_json
 from kbert.tasks.text_files import check_characters
 
-_FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+JSON_LINES = (".jsonl", ".ndjson")
+TABLES = (".csv", ".tsv", *JSON_LINES)
 _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less than one long document
 
 
@@ -80,7 +81,7 @@ def read_table(
     path = pathlib.Path(path)
     format = _format(path, format)
     if format == "jsonl":
-        return _from_objects(path, _json_lines(path), columns, optional)
+        return _from_objects(path, list(iterate_json_lines(path)), columns, optional)
     names, wanted, rows = _with_header(path, _READERS[format](path), columns, optional, header)
     skipped = []
     rows = list(_whole_rows(path, names, rows, short_rows, skipped))
@@ -107,7 +108,7 @@ def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str,
     path = pathlib.Path(path)
     format = _format(path, None)
     if format == "jsonl":
-        for number, value in _json_lines(path):
+        for number, value in iterate_json_lines(path):
             where = f"{path}, line {number}"
             _check_columns(where, list(value), columns)
             yield number, {name: _json_cell(value[name], f"{where}: {name!r}") for name in columns}
@@ -119,23 +120,27 @@ def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str,
 
 
 def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
-    """As `read_json_lines`, an object at a time."""
-    yield from _json_lines(pathlib.Path(path), as_written)
-
-
-def read_json_lines(path, *, as_written: bool = True) -> list[tuple[int, dict]]:
     """(line number, object) of each line of a JSON-lines file; numbers are strings if `as_written`.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: an empty file, invalid UTF-8, a line that is not a JSON object; the message names file and line.
     """
-    return list(_json_lines(pathlib.Path(path), as_written))
+    digits = {"parse_int": str, "parse_float": str} if as_written else {}  # a label 1.0 stays "1.0"
+    for number, line in enumerate(_lines(pathlib.Path(path)), start=1):
+        line = line.removesuffix("\n")
+        if not line.strip():
+            continue
+        value = parse_json(line, f"{path}, line {number}", **digits)
+        if not isinstance(value, dict):
+            raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {line[:80]!r}")
+        yield number, value
 
 
 def _format(path, format):
     if format is None:
-        format = _FORMATS.get(path.suffix.lower())
+        suffix = path.suffix.lower()
+        format = "jsonl" if suffix in JSON_LINES else suffix[1:]
     if format not in ("csv", "tsv", "jsonl"):
         raise ValueError(
             f"A table is a .csv, .tsv or .jsonl file; rename it, or give `format`. Received: {str(path)!r}, {format=}"
@@ -244,20 +249,7 @@ def _check_columns(where, names, wanted):
         raise ValueError(f"{where}: expected each column once. Received: {names}; more than once: {twice}.")
 
 
-def _json_lines(path, as_written=True) -> Iterator[tuple[int, dict]]:
-    digits = {"parse_int": str, "parse_float": str} if as_written else {}  # a label 1.0 stays "1.0"
-    for number, line in enumerate(_lines(path), start=1):
-        line = line.removesuffix("\n")
-        if not line.strip():
-            continue
-        value = parse_json(line, f"{path}, line {number}", **digits)
-        if not isinstance(value, dict):
-            raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {line[:80]!r}")
-        yield number, value
-
-
 def _from_objects(path, objects, columns, optional):
-    objects = list(objects)
     wanted = list(objects[0][1]) if columns is None else list(columns)
     more = [name for name in optional if any(name in value for _, value in objects)]
     table = {name: [] for name in (*wanted, *more)}

@@ -18,13 +18,13 @@ class TrainingData:
         rows: examples in an epoch, from which steps are counted.
         windows: rows for batches, if long texts are divided into windows; else as `rows`.
         real_tokens: mean number of tokens per row that are not padding.
-        make_dataset: function (start_step) -> infinite tf.data.Dataset that starts with that batch.
+        make_dataset: function (start_step=n) -> infinite tf.data.Dataset that starts with batch n, by default with 0.
     """
 
     rows: int
     windows: int
     real_tokens: float
-    make_dataset: Callable[[int], Any]
+    make_dataset: Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,15 +154,19 @@ class Task(abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def training_data(self, pipeline, train: Examples, *, class_weight=None, **batches) -> TrainingData:
+    def training_data(self, pipeline, train: Examples, **batches) -> TrainingData:
         """The training data of `pipeline.model`.
 
         Args:
             pipeline: `kbert.Pipeline`.
             train: the result of `for_training`, after `for_model`.
-            class_weight: {label: loss factor of its examples}, or None.
-            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks.
+            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks, and
+                ``class_weight`` where it was given and `check_class_weight` accepts it.
         """
+
+    def check_class_weight(self, class_weight, pipeline, train: Examples) -> None:
+        """Raises ValueError unless `class_weight` of `kbert.finetune` suits the task; most have no classes."""
+        raise ValueError(f"`class_weight` is for a classifier's labels. Received: {class_weight!r}")
 
     @abc.abstractmethod
     def evaluate(self, pipeline, examples: Examples, *, batch_size=32, static=False, choose=False) -> Evaluation:

@@ -10,7 +10,16 @@ def read_lines(path) -> list[str]:
         FileNotFoundError: no such file.
         ValueError: invalid UTF-8; the message names the line.
     """
-    return [line.removesuffix("\r") for line in _read(path, "a tagged file").split("\n")]
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a tagged file. Received: {str(path)!r}, which is not a file.")
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: invalid UTF-8. Save the file as UTF-8.") from error
+    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def check_characters(text: str, where: str) -> str:
@@ -27,15 +36,3 @@ def check_characters(text: str, where: str) -> str:
             f"{text[:80]!r}"
         ) from None
     return text
-
-
-def _read(path, expected):
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected {expected}. Received: {str(path)!r}, which is not a file.")
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: invalid UTF-8. Save the file as UTF-8.") from error

@@ -7,7 +7,7 @@ from helpers.fuzz import check_reader
 
 from kbert.tasks.classification.labelled_text import from_table
 from kbert.tasks.classification.labels import learn_labels
-from kbert.tasks.table import read_json_lines, read_table
+from kbert.tasks.table import iterate_json_lines, read_table
 
 ROWS = [
     ("It is a charming journey.", "1", "4.5"),
@@ -44,7 +44,7 @@ def test_damaged_tables(tmp_path, name, content, count):
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_damaged_json_lines(tmp_path, count):
-    found = check_reader(read_json_lines, tmp_path / "a.jsonl", [JSONL.encode()], count)
+    found = check_reader(lambda path: list(iterate_json_lines(path)), tmp_path / "a.jsonl", [JSONL.encode()], count)
     assert found["read"] > 0 and found["refused"] > count / 4
 
 

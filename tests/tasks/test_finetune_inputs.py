@@ -65,6 +65,7 @@ def test_rows_in_memory_in_every_form(tmp_path):
         ({"text": ["a"]}, r"missing: \['label'\]"),
         ([{"text": "a", "label": None}], "row 0: expected a label in 'label'"),
         ([("a", ["b"])], "row 0: 'label' must be a string or a number"),
+        ([("a", "x"), ("b \ud83d", "y")], "row 1: 'text': expected characters. Received: half a surrogate pair"),
         (tf.data.Dataset.from_tensors({"text": "a", "label": 1}).repeat(), "a finite dataset"),
     ],
 )
@@ -73,6 +74,20 @@ def test_rows_that_are_none(data, message):
         TASK.examples(data)
     with pytest.raises(TypeError, match="Received: int"):
         TASK.examples(3)
+
+
+def test_missing_values_of_pandas_are_empty():
+    class NAType:
+        """As pandas' own, it cannot be compared."""
+
+        def __ne__(self, other):
+            return self
+
+        def __bool__(self):
+            raise TypeError("boolean value of NA is ambiguous")
+
+    examples = TASK.examples({"text": ["good", NAType(), float("nan"), None], "label": ["a", "b", "a", "b"]})
+    assert list(examples.texts) == ["good", "", "", ""]
 
 
 def test_models_and_pipelines_are_trained_themselves(init):
@@ -180,15 +195,24 @@ def test_balanced_classes_weigh_the_same(init):
         iter(
             work.task.training_data(
                 work.pipeline, work.train, class_weight="balanced", batch_size=30, padding="longest"
-            ).make_dataset(0)
+            ).make_dataset()
         )
     )
     assert sorted(given["logits"].numpy().tolist()) == pytest.approx(sorted(factors.tolist()))
 
 
-def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path):
-    with pytest.raises(ValueError, match=r"for a classifier's labels, \['bad', 'good'\]. Received: \['fine'\]"):
-        kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", class_weight={"fine": 2.0}, **QUICK)
+@pytest.mark.parametrize(
+    "class_weight, message",
+    [
+        ({"fine": 2.0}, r"for a classifier's labels, \['bad', 'good'\]. Received: \['fine'\]"),
+        ("balance", r"for a classifier's labels, \['bad', 'good'\], or \"balanced\". Received: 'balance'"),
+        ({"good": -1.0}, "expected a factor of at least 0 for 'good'. Received: -1.0"),
+        ({"good": float("nan")}, "expected a factor of at least 0 for 'good'. Received: nan"),
+    ],
+)
+def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path, class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", class_weight=class_weight, **QUICK)
     assert not (tmp_path / "run").exists()
 
 

@@ -42,6 +42,17 @@ def test_universal_dependencies(tmp_path):
     assert found == {"words": [["They", "buy"], ["No"]], "pos": [["PRON", "VERB"], ["INTJ"]], "heads": [[1, -1], [-1]]}
 
 
+def test_lines_between_words_do_not_change_their_numbers(tmp_path):
+    path = write(tmp_path / "en.conllu", CONLLU.replace("VBP\t_\t0", "VBP\t_\tx"))
+    with pytest.raises(ValueError, match="en.conllu, line 5: expected the number of a word's head"):
+        read_labelled_columns(path, {"heads": 6})
+
+
+def test_a_document_ends_a_sentence(tmp_path):
+    path = write(tmp_path / "words.txt", "a O\n-DOCSTART- O\nb O\n")
+    assert read_labelled_columns(path)["words"] == [["a"], ["b"]]
+
+
 def test_tables_of_texts(tmp_path):
     path = write(tmp_path / "a.csv", "review,stars,other\ngood,5,x\nbad,1,y\n")
     found = read_labelled_columns(path, text="review", label="stars")
@@ -54,7 +65,7 @@ def test_tables_of_texts(tmp_path):
     [
         (CONLL, {"pos": 4}, "line 3: expected 'pos' in column 4 .* Received: 4 columns"),
         (CONLL, {"tags": 1}, "expected O or a tag like B-PER .*; give other labels another name than 'tags'"),
-        ("a B-X\nb E-X\nc I-X\n", {"tags": 1}, "sentence at line 1: "),
+        ("a B-X\nb E-X\nc I-X\n", {"tags": 1}, "line 3: BIOES allows I-X only after .* Received: I-X after E-X"),
         (
             "a 1\nb 3\n",
             {"heads": 1},

@@ -49,11 +49,11 @@ def test_batches_from_a_step_on_are_those_of_the_whole_run(prepared, name, by_le
         work.pipeline, work.train, batch_size=4, seed=3, padding="longest", group_by_length=by_length
     )
     assert data.rows <= data.windows and 2 < data.real_tokens <= length * (3 if name == "multiple_choice" else 1)
-    inputs, labels, *weights = data.make_dataset(0).element_spec
+    inputs, labels, *weights = data.make_dataset().element_spec
     sizes = {spec.shape[0] for part in (inputs, labels, *weights) for spec in part.values()}
     assert sizes == {4}  # known, so that a step can divide a batch
-    whole = list(itertools.islice(data.make_dataset(0).as_numpy_iterator(), 9))
-    part = list(itertools.islice(data.make_dataset(5).as_numpy_iterator(), 4))
+    whole = list(itertools.islice(data.make_dataset().as_numpy_iterator(), 9))
+    part = list(itertools.islice(data.make_dataset(start_step=5).as_numpy_iterator(), 4))
     flat = [_flat(batch) for batch in whole]
     assert any(not np.array_equal(flat[0]["0/token_ids"], one["0/token_ids"]) for one in flat[1:])
     for one, other in zip(flat[5:], map(_flat, part), strict=True):

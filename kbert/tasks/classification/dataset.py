@@ -3,6 +3,8 @@
 Shapes: B batch, S sequence.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 
@@ -60,20 +62,18 @@ def training_dataset(
     return _batches(rows, examples, preprocessor, padding, weights)
 
 
-def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray | None:
+def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
     """The factor of each example's loss, float32.
 
     Args:
-        class_weight: {label: factor}, 1 for labels not in it; "balanced": every label has the same total weight; or
-            None.
+        class_weight: {label: factor}, 1 for labels not in it; "balanced": every label has the same total weight.
         pipeline: of a classifier.
         examples: with the model's labels.
 
     Raises:
-        ValueError: a model without labels, or a label that it does not have; texts with several labels.
+        ValueError: something else; a model without labels, or a label that it does not have; a factor that is negative
+            or not finite; texts with several labels.
     """
-    if class_weight is None:
-        return None
     if examples.labels.ndim == 2:
         raise ValueError(
             f"`class_weight` is for texts with one label each. Received: {class_weight} for several labels"
@@ -83,12 +83,15 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray 
         counts = np.bincount(examples.labels, minlength=len(names))
         factors = len(examples) / (np.count_nonzero(counts) * np.maximum(counts, 1))
         return factors.astype("float32")[examples.labels]
-    given = {str(label): float(factor) for label, factor in dict(class_weight).items()} if names else {}
-    if not names or (unknown := sorted(set(given) - set(names))):
-        raise ValueError(
-            f"`class_weight` is for a classifier's labels, {names or 'and this model has none'}. Received: "
-            f"{unknown if names else class_weight}"
-        )
+    if not names or not isinstance(class_weight, Mapping):
+        expected = f'{names}, or "balanced"' if names else "and this model has none"
+        raise ValueError(f"`class_weight` is for a classifier's labels, {expected}. Received: {class_weight!r}")
+    given = {str(label): factor for label, factor in class_weight.items()}
+    if unknown := sorted(set(given) - set(names)):
+        raise ValueError(f"`class_weight` is for a classifier's labels, {names}. Received: {unknown}")
+    for label, factor in given.items():
+        if not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
+            raise ValueError(f"`class_weight`: expected a factor of at least 0 for {label!r}. Received: {factor!r}")
     return np.array([given.get(name, 1.0) for name in names], "float32")[examples.labels]
 
 

@@ -1,6 +1,7 @@
 """The common base of the tasks with one label per text, a class or a number."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from kbert.tasks.classification.evaluation import evaluate
 from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.classification.metrics import metrics_of
 from kbert.tasks.in_memory import text_table
-from kbert.tasks.span import dataset as window_data
+from kbert.tasks.span.dataset import window_dataset
 from kbert.tasks.table import Table, read_table
 from kbert.tasks.task import Evaluation, Task, TrainingData
 
@@ -54,29 +55,20 @@ class TextTask(Task):
         stride = {"doc_stride": self.doc_stride} if self.window_pooling else {}
         return {"pair": train.pair, "window_pooling": self.window_pooling, **stride}
 
+    def check_class_weight(self, class_weight, pipeline, train):
+        class_weights(class_weight, pipeline, train)  # raises
+
     def training_data(self, pipeline, train, *, class_weight=None, **batches) -> TrainingData:
-        num_labels = getattr(pipeline.model, "num_labels", None)
-        weights = class_weights(class_weight, pipeline, train)
-        if not isinstance(pipeline.preprocessor, DocumentPreprocessor):
-
-            def make_dataset(start_step):
-                return training_dataset(
-                    train,
-                    pipeline.preprocessor,
-                    start_step=start_step,
-                    num_labels=num_labels,
-                    weights=weights,
-                    **batches,
-                )
-
-            return TrainingData(len(train), len(train), real_tokens(train, pipeline.preprocessor), make_dataset)
-        store, labels = document_windows(train, pipeline.preprocessor, num_labels)
-        weights = None if weights is None else weights[store.rows]
-
-        def make_window_dataset(start_step):
-            return window_data.window_dataset(store, labels, start_step=start_step, weights=weights, **batches)
-
-        return TrainingData(len(store), len(store), float(store.lengths.mean()), make_window_dataset)
+        preprocessor, num_labels = pipeline.preprocessor, getattr(pipeline.model, "num_labels", None)
+        weights = None if class_weight is None else class_weights(class_weight, pipeline, train)
+        if not isinstance(preprocessor, DocumentPreprocessor):
+            batches |= {"num_labels": num_labels, "weights": weights}
+            make_dataset = functools.partial(training_dataset, train, preprocessor, **batches)
+            return TrainingData(len(train), len(train), real_tokens(train, preprocessor), make_dataset)
+        store, labels = document_windows(train, preprocessor, num_labels)
+        batches["weights"] = None if weights is None else weights[store.rows]
+        make_dataset = functools.partial(window_dataset, store, labels, **batches)
+        return TrainingData(len(store), len(store), float(store.lengths.mean()), make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
         if isinstance(pipeline.preprocessor, DocumentPreprocessor):

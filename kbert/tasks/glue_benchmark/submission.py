@@ -131,7 +131,8 @@ def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[p
     directory.mkdir(parents=True, exist_ok=True)
     contents = {f"{file}.tsv": HEADER + "".join(line + "\n" for line in lines) for file, lines in answers.items()}
     for name, content in contents.items():
-        (directory / name).write_text(content, encoding="utf-8", newline="\n")
+        with atomic_file(directory / name) as file:
+            file.write(content)
     path = directory / ZIP
     with atomic_file(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():

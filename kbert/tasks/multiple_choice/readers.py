@@ -8,7 +8,7 @@ import numpy as np
 
 from kbert.files import read_json
 from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices
-from kbert.tasks.table import read_json_lines, read_table
+from kbert.tasks.table import JSON_LINES, iterate_json_lines, read_table
 from kbert.tasks.text_files import check_characters
 
 SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
@@ -83,7 +83,7 @@ def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
 def _read(path, prompt, choices, label):
     """Prompts, lists of choices, labels (None without a column) and "file, line" of each."""
     columns = [prompt, *choices, *([label] if label else [])]
-    if len(choices) == 1 and pathlib.Path(path).suffix.lower() not in (".jsonl", ".ndjson"):
+    if len(choices) == 1 and pathlib.Path(path).suffix.lower() not in JSON_LINES:
         raise ValueError(f"{path}: expected the names of the columns, one a choice, at least two. Received: {choices}")
     if len(choices) == 1:
         rows = _listed_rows(path, columns)
@@ -149,6 +149,8 @@ def _questions(entry, where):
     try:
         turns, questions, _ = entry
         for one in questions:
+            if not isinstance(turns, list) or not isinstance(one["choice"], list):
+                raise TypeError("turns and choices must be lists")
             for text in (one["question"], one["answer"], *one["choice"], *turns):
                 if not isinstance(text, str):
                     raise TypeError("texts must be strings")
@@ -166,7 +168,7 @@ def _questions(entry, where):
 def _listed_rows(path, columns):
     """(where, prompt, list of choices, label) of each line of a JSON-lines file with choices in a list."""
     rows = []
-    for number, entry in read_json_lines(path):
+    for number, entry in iterate_json_lines(path):
         where = f"{path}, line {number}"
         if missing := [name for name in columns if name not in entry]:
             raise ValueError(f"{where}: expected the keys {columns}. Received: {list(entry)}; missing: {missing}.")

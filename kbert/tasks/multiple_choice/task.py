@@ -1,6 +1,7 @@
 """The task of picking one of several choices."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -59,13 +60,8 @@ class MultipleChoice(Task):
     def settings(self, train):
         return {}
 
-    def training_data(self, pipeline, train, *, class_weight=None, **batches):
-        if class_weight is not None:
-            raise ValueError("`class_weight` is for classes, which choices are not. Received: " + repr(class_weight))
-
-        def make_dataset(start_step):
-            return training_dataset(train, pipeline.preprocessor, start_step=start_step, **batches)
-
+    def training_data(self, pipeline, train, **batches):
+        make_dataset = functools.partial(training_dataset, train, pipeline.preprocessor, **batches)
         return TrainingData(len(train), len(train), real_tokens(train, pipeline.preprocessor), make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):

@@ -1,8 +1,8 @@
 """The files of SQuAD's official evaluation: predictions.json, n-best lists and null odds."""
 
-import json
 import pathlib
 
+from kbert.files import write_json
 from kbert.tasks.span.questions import Questions
 
 
@@ -37,5 +37,4 @@ def write_squad_files(directory, questions: Questions, answers, odds, n_best) ->
         "nbest.json": lists,
     }
     for name, values in files.items():
-        content = json.dumps(dict(zip(questions.ids, values, strict=True)), indent=1, ensure_ascii=False)
-        (directory / name).write_text(content + "\n", encoding="utf-8")
+        write_json(directory / name, dict(zip(questions.ids, values, strict=True)))

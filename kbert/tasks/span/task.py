@@ -1,6 +1,7 @@
 """The task of answering questions by a span of a text."""
 
 import dataclasses
+import functools
 import logging
 
 import numpy as np
@@ -79,14 +80,9 @@ class SpanExtraction(Task):
         names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
         return {name: getattr(self, name) for name in names} | {"null_threshold": None}
 
-    def training_data(self, pipeline, train, *, class_weight=None, **batches):
-        if class_weight is not None:
-            raise ValueError("`class_weight` is for classes, which spans are not. Received: " + repr(class_weight))
+    def training_data(self, pipeline, train, **batches):
         store, labels = span_windows(train, pipeline.preprocessor)
-
-        def make_dataset(start_step):
-            return window_dataset(store, labels, start_step=start_step, **batches)
-
+        make_dataset = functools.partial(window_dataset, store, labels, **batches)
         # As in the original, an epoch has as many windows as there are questions.
         return TrainingData(len(train), len(store), float(store.lengths.mean()), make_dataset)
 

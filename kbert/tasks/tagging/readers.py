@@ -4,8 +4,9 @@ import itertools
 import pathlib
 import re
 
+from kbert.tasks.table import JSON_LINES
 from kbert.tasks.tagging.span_reader import read_span_lines
-from kbert.tasks.tagging.tag_scheme import BrokenTags, recognise_scheme, split_tag, to_iob2
+from kbert.tasks.tagging.tag_scheme import convert_sentences
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.tasks.text_files import read_lines
 
@@ -14,7 +15,7 @@ DOCUMENT_START = "-DOCSTART-"
 
 def read_tagged(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
     """A tagged file of either kind: .jsonl and .ndjson by `read_span_lines`, all others by `read_conll`."""
-    if pathlib.Path(path).suffix.lower() in (".jsonl", ".ndjson"):
+    if pathlib.Path(path).suffix.lower() in JSON_LINES:
         return read_span_lines(path)
     return read_conll(path, tag_column=tag_column, scheme=scheme)
 
@@ -56,13 +57,8 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
         lines.append(sentence[0][0])
     if not words:
         raise ValueError(f"{path}: expected words in columns. Received: a file without any")
-    for first, sentence in zip(lines, tags, strict=True):
-        for n, tag in enumerate(sentence):
-            try:
-                split_tag(tag)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {first + n}: {error}") from None
-    tags = _converted(path, tags, lines, scheme)
+    places = [[f"{path}, line {first + n}" for n in range(len(some))] for first, some in zip(lines, tags, strict=True)]
+    tags = convert_sentences(places, tags, scheme)
     if len(set(documents)) == 1 and documents[0] == 0:  # no line said where one begins
         documents = list(range(len(words)))
     return TaggedText(words, tags, documents, str(path), lines)
@@ -75,36 +71,18 @@ def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -
         ValueError: as `read_conll`; the message names the sentence.
     """
     for row, (some, their) in enumerate(zip(words, tags, strict=True)):
-        if not isinstance(some, list) or not isinstance(their, list) or len(some) != len(their) or not some:
+        are_lists = isinstance(some, list) and isinstance(their, list) and len(some) == len(their) > 0
+        if not are_lists or not all(isinstance(text, str) for text in (*some, *their)):
             raise ValueError(
-                f"row {row}: expected lists of words and of as many tags. Received: {some!r} and {their!r}"
+                f"row {row}: expected lists of words and of as many tags, all strings. Received: {some!r} and {their!r}"
             )
-    scheme = scheme or recognise_scheme(tags)
-    converted = []
-    for row, sentence in enumerate(tags):
-        try:
-            converted.append(to_iob2(sentence, scheme))
-        except ValueError as error:
-            raise ValueError(f"row {row}: {error}") from None
+    converted = convert_sentences([[f"row {row}"] * len(some) for row, some in enumerate(tags)], tags, scheme)
     numbers = list(range(len(words)))
     if documents:
         numbers = [0]
         for before, now in itertools.pairwise(documents):
             numbers.append(numbers[-1] + (before != now))
     return TaggedText([list(some) for some in words], converted, numbers)
-
-
-def _converted(path, sentences, lines, scheme):
-    given = scheme
-    scheme = scheme or recognise_scheme(sentences)
-    converted = []
-    for first, tags in zip(lines, sentences, strict=True):
-        try:
-            converted.append(to_iob2(tags, scheme))
-        except BrokenTags as error:
-            why = "" if given else f" (the file's tags look like {scheme.upper()})"
-            raise ValueError(f"{path}, line {first + error.word}: {error}{why}") from None
-    return converted
 
 
 def _sentences(path, tag_column):

@@ -93,6 +93,34 @@ def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
     return converted
 
 
+def convert_sentences(places, sentences, scheme: str | None = None) -> list[list[str]]:
+    """The tags of all sentences in IOB2.
+
+    Args:
+        places: where each tag of each sentence is, for messages.
+        sentences: tags of each.
+        scheme: of `to_iob2`; None: recognised from all of them.
+
+    Raises:
+        ValueError: as `to_iob2`; the message names the place.
+    """
+    for where, tags in zip(places, sentences, strict=True):
+        for place, tag in zip(where, tags, strict=True):
+            try:
+                split_tag(tag)
+            except ValueError as error:
+                raise ValueError(f"{place}: {error}") from None
+    found = scheme or recognise_scheme(sentences)
+    converted = []
+    for where, tags in zip(places, sentences, strict=True):
+        try:
+            converted.append(to_iob2(tags, found))
+        except BrokenTags as error:
+            why = "" if scheme else f" (the tags look like {found.upper()})"
+            raise ValueError(f"{where[error.word]}: {error}{why}") from None
+    return converted
+
+
 def _check_closed(pairs, tags, scheme):
     """BIOES: I and E continue an entity that B began, and E ends it."""
     is_open = ""

@@ -1,6 +1,7 @@
 """The task of tagging words: named entities."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 
@@ -79,14 +80,9 @@ class Tagging(Task):
     def check_dev(self, dev, settings):
         check_tags(dev, settings["labels"])
 
-    def training_data(self, pipeline, train, *, class_weight=None, **batches):
-        if class_weight is not None:
-            raise ValueError("`class_weight` is for a classifier's labels. Received: " + repr(class_weight))
+    def training_data(self, pipeline, train, **batches):
         windows = TaggedWindows.of(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
-
-        def make_dataset(start_step):
-            return tagging_dataset(windows, start_step=start_step, **batches)
-
+        make_dataset = functools.partial(tagging_dataset, windows, **batches)
         return TrainingData(len(windows), len(windows), windows.real_tokens, make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):

@@ -86,6 +86,8 @@ BAD_DREAM = [
     ([[["A: hi"], [{"question": "q", "choice": ["a", "b"], "answer": "c"}], "1"]], "dialogue 1: expected the text of"),
     ([[["A: hi"], [{"question": "q", "choice": ["a"], "answer": "a"}], "1"]], "dialogue 1: expected at least two"),
     ([["A: hi"]], "dialogue 1: expected .turns"),
+    ([["A: hi", [{"question": "q", "choice": ["a", "b"], "answer": "a"}], "1"]], "turns and choices must be lists"),
+    ([[["A: hi"], [{"question": "q", "choice": "ab", "answer": "a"}], "1"]], "turns and choices must be lists"),
     ([[["A: hi"], [{"question": 3, "choice": ["a", "b"], "answer": "a"}], "1"]], "must be strings"),
     ([[["A: \ud83d"], [{"question": "q", "choice": ["a", "b"], "answer": "a"}], "1"]], "dialogue 1: expected char"),
     ({"a": 1}, "dialogue 1: expected"),

@@ -237,3 +237,17 @@ def test_texts_and_spans_in_memory_are_read_as_from_a_file(tmp_path):
         Tagging().examples([rows[0], {"text": "Nobody left.", "spans": [[0, 50, "PER"]]}])
     with pytest.raises(ValueError, match=r"row 0: expected a text and a list of spans"):
         Tagging().examples([{"text": "Nobody left.", "spans": "PER"}])
+
+
+@pytest.mark.parametrize(
+    "words, tags, message",
+    [
+        (["a", "b"], [0, 1], "row 1: expected lists of words and of as many tags, all strings"),
+        ([1, 2], ["O", "O"], "row 1: expected lists of words and of as many tags, all strings"),
+        (["a", "b"], ["O", "PER"], "row 1: expected O or a tag like B-PER"),
+        (["a", "b"], ["O", "I-PER"], r"row 1: IOB2 allows I-PER only after .* \(the tags look like IOB2\)"),
+    ],
+)
+def test_wrong_words_and_tags_in_memory_are_named_by_row(words, tags, message):
+    with pytest.raises(ValueError, match=message):
+        Tagging().examples([{"words": ["c", "d"], "tags": ["B-PER", "O"]}, {"words": words, "tags": tags}])

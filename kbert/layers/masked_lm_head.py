@@ -28,7 +28,7 @@ class MaskedLMHead(keras.layers.Layer):
 
     Inputs: ``sequence_output`` float [B, S, H]; ``mask_positions`` int32 [B, P] in 0 … S - 1 (unused slots point at 0).
 
-    Outputs: float32 [B, P, V].
+    Outputs: float32 [B, P, V], of a product in the compute dtype.
 
     Raises:
         ValueError: neither or both of `token_embedding` and `vocabulary_size`.

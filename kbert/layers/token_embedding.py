@@ -42,6 +42,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.initializer_stddev = initializer_stddev
+        # By default Keras multiplies by the table as it is stored, in float32, inside other layers (Keras 3.15).
+        self.reverse_dtype = self.compute_dtype
 
     def get_config(self):
         return keras.layers.Layer.get_config(self) | {

@@ -55,6 +55,30 @@ def test_logits_are_float32_in_mixed_precision():
     assert keras.backend.standardize_dtype(head(X, PLACES).dtype) == "float32"
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_the_product_with_a_tied_table_runs_in_the_compute_dtype(policy, monkeypatch):
+    """Inside another layer Keras would leave the table, and so the widest product of BERT, in float32."""
+    products, call = [], TokenEmbedding.call
+
+    def recorded(self, inputs, reverse=False):
+        products.append(call(self, inputs, reverse))
+        return products[-1]
+
+    monkeypatch.setattr(TokenEmbedding, "call", recorded)
+    full, half = table(), TokenEmbedding(37, 12, dtype=policy)
+    half.build()
+    half.embeddings.assign(full.embeddings)
+    narrow, wide = MaskedLMHead(half, dtype=policy), MaskedLMHead(full)
+    narrow(X, PLACES), wide(X, PLACES)
+    narrow.set_weights(wide.get_weights())
+    products.clear()
+    scores = narrow(X, PLACES)
+    assert [keras.backend.standardize_dtype(one.dtype) for one in products] == [policy.removeprefix("mixed_")]
+    assert keras.backend.standardize_dtype(half.embeddings.dtype) == "float32"
+    assert keras.backend.standardize_dtype(scores.dtype) == "float32"
+    np.testing.assert_allclose(scores, wide(X, PLACES), rtol=2e-2, atol=5e-3)
+
+
 def test_a_tied_head_comes_back_from_its_config():
     head = MaskedLMHead(token_embedding=table())
     again = MaskedLMHead.from_config(head.get_config())

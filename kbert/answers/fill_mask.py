@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
 from kbert.answers.answers import Answers
+from kbert.checks import check_positive
 from kbert.keras_compat import deserialize
 
 
@@ -44,8 +45,7 @@ class FillMaskAnswers(Answers):
 
     def __init__(self, tokenizer, top_k=5, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
-            raise ValueError(f"FillMaskAnswers: `top_k` must be a positive integer. Received: {top_k!r}")
+        check_positive("FillMaskAnswers", top_k=top_k)
         self.tokenizer = tokenizer
         self.top_k = top_k
 

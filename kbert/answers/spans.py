@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from kbert.answers.answers import Answers
+from kbert.checks import check_positive
 from kbert.text.normalizer import valid_utf8
 
 NO_CANDIDATE = -1e9  # score of a context without any allowed span
@@ -58,9 +59,7 @@ class SpanAnswers(Answers):
 
     def __init__(self, n_best=20, max_answer_length=30, null_threshold=None, **kwargs):
         super().__init__(**kwargs)
-        for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"SpanAnswers: `{name}` must be a positive integer. Received: {value!r}")
+        check_positive("SpanAnswers", n_best=n_best, max_answer_length=max_answer_length)
         if null_threshold is not None and not abs(float(null_threshold)) < float("inf"):
             raise ValueError(f"SpanAnswers: `null_threshold` must be finite. Received: {null_threshold!r}")
         self.n_best = n_best

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.checks import check_positive
 from kbert.inspection.analysis.attention_statistics import mean_statistics
 from kbert.inspection.analysis.attribution_targets import ATTRIBUTED
 from kbert.inspection.analysis.probes import probe_layers
@@ -93,10 +94,7 @@ def inspect(
         check_output(directory, overwrite)
     if log_dir is not None:
         check_place(log_dir)
-    counted = {"sequence_length": sequence_length, "max_words": max_words, "max_vectors": max_vectors}
-    for argument, value in counted.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"inspect: `{argument}` must be an integer of at least 1. Received: {value!r}")
+    check_positive("inspect", sequence_length=sequence_length, max_words=max_words, max_vectors=max_vectors)
     if baseline not in BASELINES:
         raise ValueError(f"inspect: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
     name = name or _name(model)

@@ -8,9 +8,9 @@ from keras import ops
 
 from kbert.keras_compat import deserialize
 from kbert.layers.activation import activation_function
-from kbert.layers.dense import apply_dense
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
+from kbert.layers.lora_dense import LoraDense
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -65,7 +65,7 @@ class MaskedLMHead(keras.layers.Layer):
 
     def build(self, sequence_output_shape, mask_positions_shape=None):
         hidden_dim = sequence_output_shape[-1]
-        self.transform = keras.layers.Dense(
+        self.transform = LoraDense(
             hidden_dim,
             kernel_initializer=truncated_normal(self.initializer_stddev),
             dtype=self.dtype_policy,
@@ -85,8 +85,8 @@ class MaskedLMHead(keras.layers.Layer):
     def call(self, sequence_output, mask_positions, training=False):
         batch, predictions = ops.shape(mask_positions)
         x = _gather_positions(sequence_output, mask_positions)  # [B * P, H]
-        x = apply_dense(self.transform, x, training=training)
-        x = self.layer_norm(self._activate(x, training=training), training=training)
+        x = self._activate(self.transform(x, training=training), training=training)
+        x = self.layer_norm(x, training=training)
         if self.token_embedding is None:
             scores = ops.matmul(x, ops.transpose(self.output_embeddings))  # [B * P, V]
         else:

@@ -6,8 +6,8 @@ Shapes: B batch, S sequence, H hidden, K parts of a packed row.
 import keras
 from keras import ops
 
-from kbert.layers.dense import apply_dense
 from kbert.layers.initializer import truncated_normal
+from kbert.layers.lora_dense import LoraDense
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -39,7 +39,7 @@ class Pooler(keras.layers.Layer):
 
     def build(self, sequence_output_shape, part_ids_shape=None, padding_mask_shape=None):
         hidden_dim = sequence_output_shape[-1]
-        self.dense = keras.layers.Dense(
+        self.dense = LoraDense(
             hidden_dim,
             activation="tanh",
             kernel_initializer=truncated_normal(self.initializer_stddev),
@@ -51,16 +51,16 @@ class Pooler(keras.layers.Layer):
     def call(self, sequence_output, part_ids=None, padding_mask=None, training=False):
         if self.num_parts is None:
             if self.token == "first":
-                return apply_dense(self.dense, sequence_output[:, 0], training=training)  # [B, H]
+                return self.dense(sequence_output[:, 0], training=training)  # [B, H]
             last = _last(ops.cast(padding_mask, "bool"))  # [B]
             tokens = ops.take_along_axis(sequence_output, last[:, None, None], axis=1)
-            return apply_dense(self.dense, tokens[:, 0], training=training)
+            return self.dense(tokens[:, 0], training=training)
         parts = ops.arange(1, self.num_parts + 1, dtype="int32")
         belongs = ops.equal(part_ids[:, None, :], parts[None, :, None])  # [B, K, S]
         place = ops.argmax(belongs, axis=-1) if self.token == "first" else _last(belongs)  # [B, K]; 0: absent
         present = ops.cast(ops.any(belongs, axis=-1, keepdims=True), self.compute_dtype)  # [B, K, 1]
         tokens = ops.take_along_axis(sequence_output, place[:, :, None], axis=1)
-        return apply_dense(self.dense, tokens, training=training) * present  # [B, K, H]
+        return self.dense(tokens, training=training) * present  # [B, K, H]
 
     def compute_output_spec(self, sequence_output, part_ids=None, padding_mask=None, training=False):
         batch, _, hidden_dim = sequence_output.shape

@@ -6,8 +6,9 @@ Shapes: H hidden, N outputs.
 import keras
 from keras import ops
 
-from kbert.layers.dense import apply_dense
+from kbert.checks import check_positive
 from kbert.layers.initializer import truncated_normal
+from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
 
 
@@ -36,8 +37,7 @@ class TaskHead(keras.layers.Layer):
 
     def __init__(self, units, dropout=0.0, initializer_stddev=0.02, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-            raise ValueError(f"TaskHead: `units` must be a positive integer. Received: {units!r}")
+        check_positive("TaskHead", units=units)
         self.units = units
         self.dropout_rate = dropout
         self.initializer_stddev = initializer_stddev
@@ -46,15 +46,13 @@ class TaskHead(keras.layers.Layer):
 
     def build(self, input_shape):
         initializer = truncated_normal(self.initializer_stddev)
-        self.dense = keras.layers.Dense(
-            self.units, kernel_initializer=initializer, dtype=self.dtype_policy, name="dense"
-        )
+        self.dense = LoraDense(self.units, kernel_initializer=initializer, dtype=self.dtype_policy, name="dense")
         self.dense.build(input_shape)
         self.dropout.build(input_shape)
 
     def call(self, inputs, training=False):
         kept = self.dropout(inputs, training=training)
-        return ops.cast(apply_dense(self.dense, kept, training=training), "float32")  # [..., N]
+        return ops.cast(self.dense(kept, training=training), "float32")  # [..., N]
 
     def compute_mask(self, inputs, previous_mask):
         return None  # the mask of an LSTM below ends here: the sample weights say which scores count

@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, H hidden, A heads, K parts of a packed row, L layer
 
 import keras
 
+from kbert.checks import check_positive
 from kbert.config import BertConfig
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.embedding_block import EmbeddingBlock
@@ -238,8 +239,8 @@ def _inputs(num_parts):
 def _checked_outputs(config, outputs, num_parts, pooler):
     if not isinstance(config, BertConfig):
         raise TypeError(f"BertEncoder: `config` must be a BertConfig. Received: {config!r}")
-    if isinstance(num_parts, bool) or not (num_parts is None or (isinstance(num_parts, int) and num_parts > 0)):
-        raise ValueError(f"BertEncoder: `num_parts` must be None or a positive integer. Received: {num_parts!r}")
+    if num_parts is not None:
+        check_positive("BertEncoder", num_parts=num_parts)
     outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     if not outputs or set(outputs) - set(OUTPUTS):
         raise ValueError(f"BertEncoder: `outputs` must be some of {OUTPUTS}. Received: {outputs}")

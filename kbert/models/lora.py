@@ -3,6 +3,7 @@
 Shapes: H hidden, N units of a layer, r rank.
 """
 
+from kbert.checks import check_positive
 from kbert.keras_compat import all_layers
 from kbert.layers.lora_dense import LoraDense
 
@@ -22,8 +23,7 @@ def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
         ValueError: an invalid rank, alpha or layer; a model that already has LoRA, or is quantised.
     """
     caller = f"{type(model).__name__}.enable_lora"
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise ValueError(f"{caller}: `rank` must be a positive integer. Received: {rank!r}")
+    check_positive(caller, rank=rank)
     if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not alpha > 0):
         raise ValueError(f"{caller}: `alpha` must be a positive number. Received: {alpha!r}")
     layers = (layers,) if isinstance(layers, str) else tuple(layers)

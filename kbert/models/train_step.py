@@ -13,6 +13,7 @@ import contextlib
 import keras
 from keras import ops
 
+from kbert.checks import check_positive
 from kbert.optim.losses import WeightedMeanLoss
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.optim.whole_batch import WholeBatch
@@ -155,8 +156,7 @@ def has_replicas(model) -> bool:
 def check_micro_batches(micro_batches, optimizer):
     """Raises ValueError unless a model can be compiled with so many micro-batches."""
     accumulates = getattr(optimizer, "gradient_accumulation_steps", None)
-    if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
-        raise ValueError(f"compile: `micro_batches` must be an integer of at least 1. Received: {micro_batches!r}")
+    check_positive("compile", micro_batches=micro_batches)
     if micro_batches > 1 and (keras.backend.backend() not in ("tensorflow", "jax") or accumulates):
         raise ValueError(
             "compile: `micro_batches` is for TensorFlow or JAX, and an optimizer without "

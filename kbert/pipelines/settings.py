@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from kbert.checks import check_positive
+
 DEFAULT_SEQUENCE_LENGTH = 128  # tokens of a text if neither the model nor its task has another default
 _PREPROCESSING = (
     "sequence_length",
@@ -69,10 +71,7 @@ class ModelSettings:
         thresholds = [] if self.thresholds is None else self.thresholds
         if not isinstance(thresholds, list) or not all(type(x) in (int, float) and 0 < x < 1 for x in thresholds):
             raise ValueError(f"ModelSettings: `thresholds` must be numbers in (0, 1). Received: {thresholds!r}")
-        for name in COUNTS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"ModelSettings: `{name}` must be a positive integer. Received: {value!r}")
+        check_positive("ModelSettings", **{name: getattr(self, name) for name in COUNTS})
         for name in ("pair", "normalize"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"ModelSettings: `{name}` must be True or False. Received: {getattr(self, name)!r}")

@@ -6,6 +6,7 @@ Shapes: B texts, W windows of all of them, S sequence.
 import keras
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.preprocessing.limits import limit_rows
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import string_columns
@@ -50,8 +51,7 @@ class DocumentPreprocessor(Preprocessor):
     def __init__(self, tokenizer, sequence_length=128, doc_stride=128, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 1)
-        if isinstance(doc_stride, bool) or not isinstance(doc_stride, int) or doc_stride < 1:
-            raise ValueError(f"DocumentPreprocessor: `doc_stride` must be a positive integer. Received: {doc_stride!r}")
+        check_positive("DocumentPreprocessor", doc_stride=doc_stride)
         self.doc_stride = doc_stride
 
     def call(self, inputs, max_windows=None):

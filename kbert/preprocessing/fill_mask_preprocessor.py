@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, M masks.
 import keras
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import string_columns
 from kbert.text.packing import content_length, pack_ranges
@@ -52,8 +53,7 @@ class FillMaskPreprocessor(Preprocessor):
     ):
         super().__init__(_reading_special_tokens(tokenizer), sequence_length, **kwargs)
         content_length(sequence_length, 1)
-        if isinstance(max_masks, bool) or not isinstance(max_masks, int) or max_masks < 1:
-            raise ValueError(f"FillMaskPreprocessor: `max_masks` must be a positive integer. Received: {max_masks!r}")
+        check_positive("FillMaskPreprocessor", max_masks=max_masks)
         self.max_masks = max_masks
         self.causal = causal
         given = special_tokens_in_text

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
+from kbert.checks import check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 
 
@@ -24,6 +25,9 @@ class Preprocessor(keras.layers.Layer):
         tokenizer: `kbert.BertTokenizer`.
         sequence_length: S, static.
         **kwargs: name, dtype, trainable.
+
+    Raises:
+        ValueError: a `sequence_length` that is not a positive integer.
     """
 
     input_names: tuple[str, ...] = ("text",)
@@ -33,6 +37,7 @@ class Preprocessor(keras.layers.Layer):
 
     def __init__(self, tokenizer, sequence_length, **kwargs):
         super().__init__(**kwargs)
+        check_positive(type(self).__name__, sequence_length=sequence_length)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
         pass_inputs_unchanged(self)  # lists of strings are welcome, and strings stay with TensorFlow

@@ -6,6 +6,7 @@ Shapes: B questions, W windows of all of them, S sequence.
 import keras
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.preprocessing.limits import limit_rows
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import string_columns
@@ -61,9 +62,7 @@ class SpanPreprocessor(Preprocessor):
     def __init__(self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=64, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 2)
-        for name, value in (("doc_stride", doc_stride), ("max_query_length", max_query_length)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"SpanPreprocessor: `{name}` must be a positive integer. Received: {value!r}")
+        check_positive("SpanPreprocessor", doc_stride=doc_stride, max_query_length=max_query_length)
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length
 

@@ -6,6 +6,7 @@ Shapes: B texts, t words of the longest text, W windows of all texts, S sequence
 import keras
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.preprocessing.limits import at_most, limit_rows
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import string_columns
@@ -67,13 +68,8 @@ class TaggingPreprocessor(Preprocessor):
     def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         max_tokens = content_length(sequence_length, 1)
-        if doc_stride is None:
-            doc_stride = max(1, max_tokens // 2)
-        if isinstance(doc_stride, bool) or not isinstance(doc_stride, int) or doc_stride < 1:
-            raise ValueError(
-                f"TaggingPreprocessor: `doc_stride` must be a positive integer or None. Received: {doc_stride!r}"
-            )
-        self.doc_stride = doc_stride
+        self.doc_stride = max(1, max_tokens // 2) if doc_stride is None else doc_stride
+        check_positive("TaggingPreprocessor", doc_stride=self.doc_stride)
 
     def call(self, inputs, max_windows=None):
         (text,) = string_columns(inputs, self.input_names, "TaggingPreprocessor")

@@ -5,6 +5,8 @@ Shapes: B texts, W windows of all of them, c content positions of a window, t co
 
 import tensorflow as tf
 
+from kbert.checks import check_positive
+
 
 def sliding_windows(lengths, max_content_tokens, doc_stride):
     """Cuts texts of tokens into windows, as the original's SQuAD code does.
@@ -32,8 +34,7 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
 
         sliding_windows([5, 0], max_content_tokens=3, doc_stride=2)  # [0, 0, 1], [0, 2, 0], [3, 3, 0]
     """
-    if isinstance(doc_stride, bool) or not isinstance(doc_stride, int) or doc_stride < 1:
-        raise ValueError(f"sliding_windows: `doc_stride` must be a positive integer. Received: {doc_stride!r}")
+    check_positive("sliding_windows", doc_stride=doc_stride)
     lengths = tf.cast(lengths, tf.int32)  # [B]
     max_content_tokens = tf.broadcast_to(tf.maximum(tf.cast(max_content_tokens, tf.int32), 1), tf.shape(lengths))  # [B]
     step = tf.minimum(max_content_tokens, doc_stride)

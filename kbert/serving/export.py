@@ -4,6 +4,7 @@ import errno
 import os
 import pathlib
 
+from kbert.checks import check_positive
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
@@ -141,8 +142,7 @@ def _target(directory, version):
         )
     if version is None:
         version = max(versions, default=0) + 1
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ValueError(f"export: `version` must be a positive integer. Received: {version!r}")
+    check_positive("export", version=version)
     if version in versions:
         raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(versions)}")
     return directory / str(version)

@@ -7,6 +7,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.preprocessing.limits import at_most, limit_rows
 
 # The number of floats in one output: 256 MB. It bounds the memory of [B, S, ...] and [B, M, V].
@@ -33,9 +34,7 @@ class ServingLimits:
     max_request_tokens: int = 2**17
 
     def __post_init__(self):
-        for name, value in dataclasses.asdict(self).items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"export: `{name}` must be a positive integer. Received: {value!r}")
+        check_positive("export", **dataclasses.asdict(self))
 
     def max_rows(self, sequence_length, values_per_row=1):
         """The rows of S tokens that a request may have.

@@ -163,7 +163,7 @@ def test_examples_of_tasks_are_data():
         ({"data": DATA, "dev": {"text": ["a"], "pos": ["A"]}}, ValueError, "`dev`: expected labelled words, as `data`"),
         ({"counts": [1, 2]}, ValueError, "`counts`: expected a number for each of 25 tokens"),
         ({"baseline": "mean"}, ValueError, "`baseline` must be one of"),
-        ({"max_words": 0}, ValueError, "`max_words` must be an integer of at least 1. Received: 0"),
+        ({"max_words": 0}, ValueError, "`max_words` must be a positive integer. Received: 0"),
         ({"compare": 3}, TypeError, "`compare` must be a kbert model.* Received: int"),
     ],
 )

@@ -97,7 +97,7 @@ def test_weights_that_no_loss_reaches_stay_as_they_are():
 def test_wrong_numbers():
     model = tiny.compiled_model(**SMALL)
     for wrong in (0, True, 1.5):
-        with pytest.raises(ValueError, match="`micro_batches` must be an integer of at least 1. Received"):
+        with pytest.raises(ValueError, match="`micro_batches` must be a positive integer. Received"):
             model.compile(micro_batches=wrong)
     with pytest.raises(ValueError, match="Received: micro_batches=2, .*gradient_accumulation_steps=2"):
         model.compile(AdamW(0.1, gradient_accumulation_steps=2), micro_batches=2)

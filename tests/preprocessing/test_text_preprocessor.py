@@ -114,3 +114,6 @@ def test_errors(tokenizer):
         TextPreprocessor(tokenizer)([["alpha", "beta"]])
     with pytest.raises(ValueError, match="at least 5"):
         TextPreprocessor(tokenizer, sequence_length=4, pair=True)
+    for length in ("16", 16.0, True):
+        with pytest.raises(ValueError, match="TextPreprocessor: `sequence_length` must be a positive integer"):
+            TextPreprocessor(tokenizer, sequence_length=length)

@@ -1,5 +1,6 @@
 """Sends rows of a file or a command line to a server."""
 
+import codecs
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,16 +35,16 @@ def read_json_rows(path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file; blank lines are skipped.
 
     Raises:
-        ValueError: a line that is not an object, or has other keys than the first.
+        ValueError: a line that is not an object in UTF-8, or has other keys than the first; the message names it.
     """
     columns = None
-    for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1):
+    for number, line in enumerate(path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
         if not line.strip():
             continue
         row = parse_json(line, f"{path}, line {number}")
         columns = columns or (sorted(row) if isinstance(row, dict) else None)
         if not isinstance(row, dict) or sorted(row) != columns:
             raise ValueError(
-                f"{path}, line {number}: expected an object with {columns or 'columns'}. Received: {line:.80}"
+                f"{path}, line {number}: expected an object with {columns or 'columns'}. Received: {line.decode():.80}"
             )
         yield row

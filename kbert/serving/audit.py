@@ -5,7 +5,7 @@ import pathlib
 
 from kbert.keras_compat import is_tensorflow_op
 from kbert.serving import audit_files
-from kbert.serving.saved_model_file import SavedModelFile
+from kbert.serving.saved_model_file import SavedModelFile, find_export
 from kbert.serving.server_ops import CORE_OPS_SINCE_2_13, TEXT_OPS, forbidden
 
 _OLDEST = "2.12"  # the oldest server that kbert's exports run in
@@ -73,7 +73,7 @@ def audit(saved_model):
         report = kbert.audit("saved_models/reviews")
         report.require_clean()
     """
-    path = _version(pathlib.Path(saved_model))
+    path = find_export(saved_model) or pathlib.Path(saved_model)
     model = SavedModelFile(path)
     ops = dict(sorted(model.ops().items()))
     servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}
@@ -89,13 +89,6 @@ def audit(saved_model):
     return AuditReport(path, ops, servers, model.signatures, problems)
 
 
-def _version(path):
-    if (path / "saved_model.pb").is_file() or not path.is_dir():
-        return path
-    versions = [entry for entry in path.iterdir() if entry.name.isdecimal() and entry.is_dir()]
-    return max(versions, key=lambda entry: int(entry.name), default=path)
-
-
 def _op_problems(ops, servers):
     for op in ops:
         if op in servers:
@@ -107,7 +100,7 @@ def _op_problems(ops, servers):
         elif op in CORE_OPS_SINCE_2_13:
             yield f"{op} is not in TensorFlow 2.12, and so not in that server"
         elif reason := forbidden(op):
-            yield f"{op} {reason}" if reason.startswith(("calls", "holds", "reads")) else f"{op} is {reason}"
+            yield f"{op} {reason}"
 
 
 def _number(release):
@@ -130,7 +123,7 @@ def _signature_problems(signatures):
         yield from _method_problems(name, signature)
 
 
-_METHODS = {  # kind → (inputs, possible outputs, of which it needs at least one)
+_METHODS = {  # kind → its outputs
     "classify": {"classes": "string", "scores": "float32"},
     "regress": {"outputs": "float32"},
 }

@@ -4,7 +4,6 @@ import dataclasses
 import datetime
 import hashlib
 
-from kbert.files import write_json
 from kbert.versions import versions
 
 
@@ -53,11 +52,6 @@ def model_card(name, version, pipeline, signatures, limits, report, metrics=None
             for key, signature in signatures.items()
         },
     }
-
-
-def write_card(path, card):
-    """Writes a card as indented JSON."""
-    write_json(path, card)
 
 
 def _described(signature):

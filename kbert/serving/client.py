@@ -1,16 +1,20 @@
-"""A client of TensorFlow Serving, over REST and gRPC. It imports no TensorFlow."""
+"""A client of TensorFlow Serving, over REST and gRPC. It imports no TensorFlow.
+
+Shapes: B rows, M entries of a padded output.
+"""
 
 import json
 import shlex
 import time
 import urllib.parse
 
+from kbert.checks import check_positive
 from kbert.serving.rest_transport import RestTransport, address_of
 from kbert.serving.serving_error import ServingError
-from kbert.serving.trim import trim_answers
 
 _REST_PORT = 8501  # TensorFlow Serving's default
 _WAIT = 0.2  # seconds before the second try, doubled each time
+_COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each row are real
 
 
 class ServingClient:
@@ -30,7 +34,7 @@ class ServingClient:
         client_certificate: for a server that authenticates its clients, the files (certificate, key), both PEM.
 
     Raises:
-        ValueError: a URL of another kind, both a version and a label, certificates without TLS.
+        ValueError: a URL of another kind, both a version and a label, certificates without TLS, no `tries`.
         OSError: a file of certificates that cannot be read.
 
     Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256 MB are not read,
@@ -58,6 +62,7 @@ class ServingClient:
             raise ValueError(f"ServingClient: give a version or a label. Received: {version!r} and {label!r}")
         if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
             raise ValueError(f"ServingClient: certificates are for https:// and grpcs://. Received: {url!r}")
+        check_positive("ServingClient", tries=tries)
         for file in filter(None, (root_certificates, *(client_certificate or ()))):
             open(file, "rb").close()  # an error now, not at the first request
         self.url, self.model = url.rstrip("/"), model
@@ -141,14 +146,14 @@ class ServingClient:
 
     def _patiently(self, ask):
         """Repeats a request if the server cannot be reached or is overloaded."""
-        for number in range(self.tries):
+        for number in range(self.tries - 1):
             try:
                 return ask()
             except ServingError as error:
-                if not error.may_retry or number == self.tries - 1:
+                if not error.may_retry:
                     raise
                 time.sleep(_WAIT * 2**number)
-        raise ValueError(f"ServingClient: `tries` must be at least 1. Received: {self.tries}")
+        return ask()
 
 
 def _checked_scheme(url):
@@ -180,3 +185,33 @@ def _filled(inputs):
         width = max(map(len, rows), default=0)
         filled[name] = [[*row, *[""] * (width - len(row))] for row in rows] if rows else column
     return filled
+
+
+def trim_answers(answers, url=""):
+    """The outputs of a kbert model without padding; the counts themselves stay.
+
+    Outputs have the same width for every row, so that a server can batch. ``count`` is the number of real entries of a
+    row (masks, words, entities or tokens); ``n_best_count`` is that of the outputs ``n_best_…``.
+
+    Args:
+        answers: dict of output → list of B; an output [B, M, …] is a list of lists.
+        url: of the server, for messages.
+
+    Raises:
+        ServingError: a count that is not a possible number of entries.
+
+    Example::
+
+        trim_answers({"tokens": [[["capital", "heart"], ["", ""]]], "count": [1]})["tokens"]  # [[["capital", "heart"]]]
+    """
+    return {name: _trimmed(name, values, answers, url) for name, values in answers.items()}
+
+
+def _trimmed(name, values, answers, url):
+    counter = _COUNTS[0] if name.startswith("n_best") else _COUNTS[1]
+    if name in _COUNTS or counter not in answers or not all(isinstance(row, list) for row in values):
+        return values
+    counts = answers[counter]
+    if not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise ServingError(f"{url}: expected numbers of entries as {counter!r}. Received: {counts!r:.200}")
+    return [row[:count] for row, count in zip(values, counts, strict=True)]

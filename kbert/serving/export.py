@@ -5,12 +5,12 @@ import os
 import pathlib
 
 from kbert.checks import check_positive
-from kbert.files import explain_full_disk, flush, flush_tree, is_partial
+from kbert.files import explain_full_disk, flush, flush_tree, is_partial, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
 from kbert.serving.batching import write_batching_parameters
-from kbert.serving.card import model_card, write_card
+from kbert.serving.card import model_card
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.limits import ServingLimits
 from kbert.serving.partial_version import partial_version
@@ -107,7 +107,7 @@ def export(
                 made_by,
                 frozen_weights=bool(frozen_weights),
             )
-            write_card(partial / "card.json", card)
+            write_json(partial / "card.json", card)
             if _appears(partial, target):
                 return target
             target = _target(target.parent, version)  # another export took the number meanwhile

@@ -1,7 +1,6 @@
 """A SavedModel of `kbert.export`, asked in this process like the pipeline that was exported."""
 
 import hashlib
-import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +8,7 @@ import tensorflow as tf
 from kbert.files import read_json, sha256
 from kbert.pipelines.registry import task_pipeline
 from kbert.preprocessing.strings import as_text, string_columns
+from kbert.serving.saved_model_file import find_export
 
 
 class ExportedPipeline:
@@ -42,14 +42,15 @@ class ExportedPipeline:
             raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
         try:
             card = read_json(self.path / "card.json")
-            self.task, self.parameters = card["task"], card["parameters"]
-        except (FileNotFoundError, KeyError):
+            self.task, self.parameters, labels = card["task"], card["parameters"], card["labels"]
+            example = card["signatures"]["serving_default"]["example"]["body"]["inputs"]
+            self.input_names = tuple(example)  # in their order
+        except (FileNotFoundError, KeyError, TypeError):
             raise ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {self.path}") from None
         self._saved_model = tf.saved_model.load(str(self.path))  # kept: the signatures do not keep it
         self.signatures = tuple(sorted(self._saved_model.signatures))
-        self.input_names = tuple(card["signatures"]["serving_default"]["example"]["body"]["inputs"])  # in their order
         self.output = self._saved_model.signatures["serving_default"].structured_outputs
-        self.answers = task_pipeline(self.task).exported_answers(card["labels"], frozenset(self.output))
+        self.answers = task_pipeline(self.task).exported_answers(labels, frozenset(self.output))
 
     def predict_on_batch(self, inputs, signature="serving_default") -> dict[str, np.ndarray]:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
@@ -78,13 +79,3 @@ class ExportedPipeline:
         """A hash of the graph and the weights."""
         files = [self.path / "saved_model.pb", *sorted((self.path / "variables").glob("*"))]
         return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
-
-
-def find_export(directory) -> pathlib.Path | None:
-    """The version that a path of an export means: itself, or the highest version in it; None if there is none."""
-    directory = pathlib.Path(directory)
-    if not directory.is_dir():
-        return None
-    versions = [path for path in directory.iterdir() if path.name.isdecimal()]
-    found = [directory, *sorted(versions, key=lambda path: -int(path.name))]
-    return next((path for path in found if (path / "saved_model.pb").is_file()), None)

@@ -6,14 +6,25 @@ TensorFlow, which a client should neither need nor wait for.
 Source: tensorflow_serving/apis/*.proto, tensorflow/core/framework/tensor.proto, tensorflow/core/example/*.proto.
 """
 
+import math
+
+import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
-
-from kbert.serving.tensor_proto import fill_tensor_proto, tensor_proto_to_array
 
 # The largest answer that is read, in bytes; gRPC's default of 4 MB is less than one batch of token features.
 MAX_MESSAGE = 256 * 2**20
 KINDS = ("predict", "classify", "regress")
+_STRING = 7
+_MOST = 2**28  # values of a tensor: more than any answer has; a broken message must not exhaust the memory
+# DataType → (the layout of tensor_content, the field of single values)
+_TYPES = {
+    1: ("<f4", "float_val"),
+    2: ("<f8", "double_val"),
+    3: ("<i4", "int_val"),
+    9: ("<i8", "int64_val"),
+    10: ("?", "bool_val"),
+}
 
 # message → field → (number, type). bytes are for what is passed on unread, and for text that need not be UTF-8.
 _FIELDS = {
@@ -105,20 +116,6 @@ def parse(name, data):
         raise ValueError(f"expected a protocol buffer, {name}. Received: {bytes(data[:40])!r} ({error})") from None
 
 
-def encode_tensor(array):
-    """A NumPy array (str, bytes, float32, float64, int32, int64, bool) → TensorProto's bytes; TypeError for others."""
-    return _encode(fill_tensor_proto(_CLASSES["Tensor"](), array))
-
-
-def decode_tensor(data):
-    """TensorProto's bytes → NumPy array; strings become an object array of bytes.
-
-    Raises:
-        ValueError: not a TensorProto, or one of a dtype that answers do not have.
-    """
-    return tensor_proto_to_array(parse("Tensor", data))
-
-
 def predict_request(signature, inputs, model="default", version=None, label=None):
     """PredictRequest. `inputs`: dict of name → array of strings [B] or [B, C]."""
     request = _CLASSES["PredictRequest"](model_spec=_model_spec(model, signature, version, label))
@@ -138,8 +135,7 @@ def encode_example(columns):
     """A serialised tf.Example of string features: dict of name → str or bytes."""
     example = _CLASSES["Example"]()
     for name, value in columns.items():
-        value = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-        example.features.feature[name].bytes_list.value.append(value)
+        example.features.feature[name].bytes_list.value.append(_bytes(value))
     return _encode(example)
 
 
@@ -185,6 +181,58 @@ def read_classification_response(data):
 def read_regression_response(data):
     """RegressionResponse → a number for each example."""
     return [row.value for row in parse("RegressionResponse", data).result.regressions]
+
+
+def fill_tensor_proto(message, array):
+    """Sets a TensorProto to a NumPy array (str, bytes, float32, float64, int32, int64, bool), and returns it.
+
+    Raises:
+        TypeError: another dtype.
+    """
+    array = np.asarray(array)
+    message.tensor_shape.SetInParent()  # a scalar has a shape too
+    for size in array.shape:
+        message.tensor_shape.dim.add(size=size)
+    if array.dtype.kind in "OSU":
+        message.dtype = _STRING
+        message.string_val.extend(map(_bytes, array.ravel().tolist()))
+        return message
+    for number, (layout, _) in _TYPES.items():
+        if array.dtype == np.dtype(layout):
+            message.dtype, message.tensor_content = number, array.astype(layout).tobytes()
+            return message
+    raise TypeError(f"expected strings, float32, float64, int32, int64 or bool. Received: {array.dtype}")
+
+
+def tensor_proto_to_array(message):
+    """TensorProto → NumPy array; strings become an object array of bytes.
+
+    Raises:
+        ValueError: a dtype that answers do not have, or values that do not fit the shape.
+    """
+    shape = tuple(dim.size for dim in message.tensor_shape.dim)
+    if message.dtype == _STRING:
+        values = np.array([*message.string_val, None], dtype=object)[:-1]
+    elif message.dtype not in _TYPES:
+        raise ValueError(f"expected a tensor of strings, floats, integers or bools. Received: DataType {message.dtype}")
+    else:
+        layout, field = _TYPES[message.dtype]
+        content = message.tensor_content
+        values = np.frombuffer(content, layout) if content else np.array(getattr(message, field), layout)
+    size = math.prod(shape)
+    if 0 < len(values) < size <= _MOST:  # TensorProto: the last value is repeated
+        values = np.concatenate([values, np.repeat(values[-1:], size - len(values))])
+    if len(values) != size:
+        raise ValueError(f"expected {size} values, for shape {shape}. Received: {len(values)}")
+    return values.reshape(shape)
+
+
+def _bytes(value):
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"expected strings. Received: {value!r}")
 
 
 def _arrays(tensors):

@@ -3,7 +3,8 @@
 import functools
 from collections.abc import Callable
 
-from kbert.serving.exported_pipeline import ExportedPipeline, find_export
+from kbert.serving.exported_pipeline import ExportedPipeline
+from kbert.serving.saved_model_file import find_export
 from kbert.tasks.load_pipeline import load_pipeline
 
 

@@ -107,6 +107,16 @@ class SavedModelFile:
         return [asset.filename for asset in self._graph.asset_file_def]
 
 
+def find_export(directory) -> pathlib.Path | None:
+    """The version that a path of an export means: itself, or the highest version in it; None if there is none."""
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        return None
+    versions = [path for path in directory.iterdir() if path.name.isdecimal()]
+    found = [directory, *sorted(versions, key=lambda path: -int(path.name))]
+    return next((path for path in found if (path / "saved_model.pb").is_file()), None)
+
+
 def set_methods(directory, methods):
     """Sets method names of signatures, which TensorFlow 2 always calls ``tensorflow/serving/predict``.
 

@@ -42,7 +42,7 @@ TEXT_OPS = {
 
 # What a server links but a model for strings must not use: state besides the weights (tables need files and an
 # initialiser that Keras' export loses), Python, and code compiled for one machine.
-_STATE = "a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); use a constant"
+_STATE = "is a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); use a constant"
 _PYTHON = "calls Python, which a server has not"
 _COMPILED = "holds code compiled for one platform; export from the TensorFlow backend, without jit_compile"
 _FILES = "reads or writes files of the server"

@@ -91,11 +91,3 @@ def read_warmup(path):
     if size and not records:  # TensorFlow treats a file shorter than a record's header as one without records
         raise ValueError(f"expected a TFRecord file. Received: {size} bytes without a record")
     return [read_prediction_log(record) for record in records]
-
-
-def fed(kind, inputs):
-    """The inputs of a record for the signature's function: dict of name → array of strings."""
-    return inputs if kind == "predict" else {"inputs": np.array(inputs, dtype=object)}
-
-
-__all__ = ["MAX_RECORDS", "encode_example", "fed", "read_warmup", "write_warmup"]

@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import pytest
 
 import kbert
@@ -71,3 +72,8 @@ def make_pipeline(kind):
     else:
         randomise(model, scale=0.2)
     return kbert.build_pipeline(model, tokenizer, **more), columns
+
+
+def fed(kind, inputs):
+    """The inputs of a warm-up record for the signature's function: dict of name → array of strings."""
+    return inputs if kind == "predict" else {"inputs": np.array(inputs, dtype=object)}

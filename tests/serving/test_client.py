@@ -13,9 +13,8 @@ from helpers.model_server import ModelServer
 from helpers.paths import ROOT
 from helpers.run_recipe import run_recipe
 
-from kbert.serving.client import ServingClient
+from kbert.serving.client import ServingClient, trim_answers
 from kbert.serving.serving_error import ServingError
-from kbert.serving.trim import trim_answers
 
 pytestmark = pytest.mark.parity
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.served_models import fed
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
@@ -16,7 +17,7 @@ from kbert.serving.batching import BATCH_SIZES, read_batching_parameters
 from kbert.serving.messages import encode_example
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.signatures import signatures
-from kbert.serving.warmup import fed, read_warmup
+from kbert.serving.warmup import read_warmup
 from kbert.text.vocabulary import write_vocabulary
 
 SIGNATURES = {

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from kbert.serving.exported_pipeline import ExportedPipeline, find_export
+from kbert.serving.exported_pipeline import ExportedPipeline
+from kbert.serving.saved_model_file import find_export
 
 
 def test_rows_are_those_of_the_pipeline(served):
@@ -42,6 +43,10 @@ def test_the_highest_version_is_meant(tmp_path):
     assert find_export(tmp_path) is None and find_export("google-bert/bert-base-uncased") is None
     with pytest.raises(FileNotFoundError, match="Expected a SavedModel"):
         ExportedPipeline(tmp_path)
+    with pytest.raises(ValueError, match="of kbert.export, with card.json"):
+        ExportedPipeline(tmp_path / "m")
+    card = {"task": "classification", "parameters": 1, "labels": [], "signatures": []}
+    (tmp_path / "m/10/card.json").write_text(json.dumps(card))
     with pytest.raises(ValueError, match="of kbert.export, with card.json"):
         ExportedPipeline(tmp_path / "m")
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.c_api import ask
-from helpers.served_models import SOME_KINDS, make_pipeline
+from helpers.served_models import SOME_KINDS, fed, make_pipeline
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.serving.limits import ServingLimits
 from kbert.serving.messages import encode_example
 from kbert.serving.signatures import signatures
-from kbert.serving.warmup import fed, read_warmup
+from kbert.serving.warmup import read_warmup
 
 REFUSED = "A request may hold at most"
 SHORT = {"text": "good", "text_pair": "film", "question": "who?", "context": "a film", "prompt": "a", "choices": ["a"]}

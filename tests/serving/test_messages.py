@@ -5,16 +5,17 @@ import pytest
 import tensorflow as tf
 
 from kbert.serving.messages import (
-    decode_tensor,
     encode_example,
-    encode_tensor,
     example_request,
+    fill_tensor_proto,
+    parse,
     predict_request,
     prediction_log,
     read_classification_response,
     read_predict_response,
     read_prediction_log,
     read_regression_response,
+    tensor_proto_to_array,
 )
 
 ARRAYS = [
@@ -27,6 +28,14 @@ ARRAYS = [
     np.array([True, False]),
     np.array([0.5, -1e300]),
 ]
+
+
+def encode_tensor(array):
+    return fill_tensor_proto(parse("Tensor", b""), array).SerializeToString()
+
+
+def decode_tensor(data):
+    return tensor_proto_to_array(parse("Tensor", data))
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")

@@ -22,7 +22,7 @@ def test_versions(tmp_path, monkeypatch):
 
     pipeline = make_pipeline("regression")[0]
     monkeypatch.setattr(module, "write_saved_model", _write_nothing)
-    for name in ("set_methods", "audit", "model_card", "write_card", "write_warmup"):
+    for name in ("set_methods", "audit", "model_card", "write_json", "write_warmup"):
         monkeypatch.setattr(module, name, _Anything())
     directory = tmp_path / "models" / "score"
     assert kbert.export(pipeline, directory) == directory / "1"
@@ -61,7 +61,7 @@ def test_two_exports_at_once(tmp_path, monkeypatch):
     for name in ("set_methods", "audit", "write_warmup"):
         monkeypatch.setattr(module, name, _Anything())
     monkeypatch.setattr(module, "model_card", lambda name, version, *more, **others: str(version))
-    monkeypatch.setattr(module, "write_card", rival)
+    monkeypatch.setattr(module, "write_json", rival)
     assert kbert.export(pipeline, directory) == directory / "2" and cards == ["1", "2"]
     assert (directory / "1/variables").is_dir() and not (directory / "2/variables").exists()
     with pytest.raises(FileExistsError, match="version 7 of .* exists"):
@@ -75,7 +75,7 @@ def quick_export(monkeypatch):
     import kbert.serving.export as module
 
     monkeypatch.setattr(module, "write_saved_model", _write_little)
-    for name in ("set_methods", "audit", "model_card", "write_card", "write_warmup"):
+    for name in ("set_methods", "audit", "model_card", "write_json", "write_warmup"):
         monkeypatch.setattr(module, name, _Anything())
     return module
 

@@ -5,7 +5,7 @@ from typing import Any
 from kbert.files import read_json
 from kbert.inspection.playground.request_fields import first_line
 from kbert.inspection.playground.sources import ModelSource
-from kbert.serving.exported_pipeline import find_export
+from kbert.serving.saved_model_file import find_export
 from kbert.weights.open_checkpoint import open_checkpoint
 
 WITHOUT_MODEL = ("masking", "next_sentence", "input_representation")

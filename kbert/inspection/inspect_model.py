@@ -103,7 +103,9 @@ def inspect(
     texts = _checked_texts(texts)
     data, dev = _checked_data(data, dev)
     encoder, config = model.encoder, model.config
-    states = text_states(encoder, _reading_masks(model, tokenizer), texts, sequence_length)
+    fills_masks = any(layer.name == "masked_lm_head" for layer in model.layers)
+    reading = tokenizer.reading_special_tokens() if fills_masks else tokenizer
+    states = text_states(encoder, reading, texts, sequence_length)
     attributions = [None] * len(states)
     if model.task in ATTRIBUTED:
         options = {"labels": labels, "baseline": baseline}
@@ -193,14 +195,6 @@ def _checked_data(data, dev):
         wanted, received = (kinds[isinstance(one, LabelledWords)] for one in (data, dev))
         raise ValueError(f"inspect: `dev`: expected {wanted}, as `data` has. Received: {received}")
     return data, dev
-
-
-def _reading_masks(model, tokenizer):
-    """The tokenizer, or one that reads [MASK] in texts for a model that can fill it."""
-    has_head = any(layer.name == "masked_lm_head" for layer in model.layers)
-    if not has_head or tokenizer.special_tokens_in_text:
-        return tokenizer
-    return type(tokenizer)(tokenizer.vocabulary, **{**tokenizer.settings(), "special_tokens_in_text": True})
 
 
 def _warn(states, attributions):

@@ -106,8 +106,8 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
 
     Raises:
         TypeError: none of these.
-        ValueError: columns of different lengths, sentences with more or fewer labels than words, no rows or no labels;
-            the message names the row.
+        ValueError: columns of different lengths, a sentence that is not a list of words or has more or fewer labels
+            than words, a head that is not one of its words, no rows or no labels; the message names the row.
 
     Example::
 
@@ -137,6 +137,9 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
 
 def _words(columns, argument):
     words = columns.pop("words")
+    for row, some in enumerate(words):
+        if isinstance(some, str) or not all(isinstance(word, str) for word in some):
+            raise ValueError(f"inspect: `{argument}`, sentence {row}: expected a list of words. Received: {some!r}")
     for name, column in columns.items():
         for row, (some, labels) in enumerate(zip(words, column, strict=True)):
             if isinstance(labels, str) or len(labels) != len(some) or not len(some):
@@ -145,6 +148,12 @@ def _words(columns, argument):
                     f"at least one word. Received: {labels!r}"
                 )
     tags, heads = columns.pop("tags", None), columns.pop("heads", None)
+    for row, some in enumerate(() if heads is None else heads):
+        if not all(-1 <= head < len(some) for head in some):
+            most = len(some) - 1
+            raise ValueError(
+                f"inspect: `{argument}`, sentence {row}: expected `heads` from -1 to {most}. Received: {some!r}"
+            )
     labels = {name: [list(map(str, some)) for some in column] for name, column in columns.items()}
     if tags is not None:
         labels["entity type"] = [[tag.partition("-")[2] or tag for tag in some] for some in tags]

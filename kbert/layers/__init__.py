@@ -12,7 +12,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "FeedForward": "feed_forward",
         "LayerNorm": "layer_norm",
         "LoraDense": "lora_dense",
-        "MaskChoices": "mask_choices",
         "MaskedLMHead": "masked_lm_head",
         "MergeChoices": "merge_choices",
         "Pooler": "pooler",

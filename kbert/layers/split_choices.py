@@ -6,30 +6,36 @@ Shapes: B batch, C choices, S sequence.
 import keras
 from keras import ops
 
+ABSENT = -1e9  # finite, and its probability is 0
+
 
 @keras.saving.register_keras_serializable("kbert")
 class SplitChoices(keras.layers.Layer):
-    """The inverse of `MergeChoices` for scores.
+    """The inverse of `MergeChoices` for scores; choices without tokens get -1e9.
 
-    Inputs: ``scores`` [B * C, 1]; ``like`` [B, C, S], the batch that was merged.
+    Loss, gradient and probability of such a choice are 0, so that questions with different numbers of choices share a
+    batch.
+
+    Inputs: ``scores`` float [B * C, 1]; ``padding_mask`` bool [B, C, S], False everywhere in the row of an absent
+    choice.
 
     Outputs: [B, C], in the dtype of the scores.
 
     Example::
 
-        SplitChoices()(keras.ops.zeros((8, 1)), keras.ops.zeros((2, 4, 5)))  # [2, 4]
+        SplitChoices()(keras.ops.ones((2, 1)), keras.ops.array([[[True, True], [False, False]]]))  # [[1, -1e9]]
     """
 
     def __init__(self, **kwargs):
         super().__init__(autocast=False, **kwargs)  # scores stay float32 under a global mixed policy
         self.built = True
 
-    def call(self, scores, like):
-        batch, choices = ops.shape(like)[:2]
-        return ops.reshape(scores, (batch, choices))
+    def call(self, scores, padding_mask):
+        is_there = ops.any(ops.cast(padding_mask, "bool"), axis=-1)  # [B, C]
+        return ops.where(is_there, ops.reshape(scores, ops.shape(is_there)), ops.cast(ABSENT, scores.dtype))
 
-    def compute_output_spec(self, scores, like):
-        return keras.KerasTensor(like.shape[:2], dtype=scores.dtype)
+    def compute_output_spec(self, scores, padding_mask):
+        return keras.KerasTensor(padding_mask.shape[:2], dtype=scores.dtype)
 
     def get_config(self):  # Keras' automatic one takes no dtype policy
         return super().get_config()

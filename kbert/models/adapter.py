@@ -15,15 +15,7 @@ _DESCRIPTION = "adapter.json"
 
 
 def save_adapter(model, path) -> None:
-    """Writes LoRA's matrices, the variables after the encoder, and a hash of the encoder itself.
-
-    Args:
-        model: one of kbert's models, with LoRA.
-        path: the file to write.
-
-    Raises:
-        ValueError: a model without LoRA.
-    """
+    """`BertModel.save_adapter`: LoRA's matrices, the variables after the encoder, and a hash of the encoder itself."""
     lora = lora_layers(model)
     if not lora:
         raise ValueError(f"{type(model).__name__}.save_adapter: a model without LoRA. Call `enable_lora(rank)` first.")
@@ -34,16 +26,7 @@ def save_adapter(model, path) -> None:
 
 
 def load_adapter(model, path) -> None:
-    """Loads what `save_adapter` wrote into a model that has the weights of the base.
-
-    Args:
-        model: one of kbert's models, without LoRA or with LoRA of the same layers, rank and alpha.
-        path: the file to read.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: a damaged file, or one of another kind of model, head or base; the model is left unchanged.
-    """
+    """`BertModel.load_adapter`."""
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected an adapter, a file that `save_adapter` wrote. Received: {str(path)!r}")

@@ -232,13 +232,13 @@ class BertModel(CompatibleModel):
         """Loads LoRA's matrices and the head that `save_adapter` wrote; outputs are then those of the saved model.
 
         Args:
-            path: the file to read. The model must have the weights of the base, and no LoRA or LoRA of the same layers
-                and rank.
+            path: the file to read. The model must have the weights of the base, and no LoRA or LoRA of the same layers,
+                rank and alpha.
 
         Raises:
             FileNotFoundError: no such file.
-            ValueError: a file that is damaged, of another kind of model, or of other base weights; the model is left
-                unchanged.
+            ValueError: a file that is damaged, of another kind of model or head, or of other base weights; the model is
+                left unchanged.
         """
         load_adapter(self, path)
 

@@ -119,14 +119,7 @@ class BertEncoder(BertModel):
         """
         if "pooled_output" in outputs and self.pooler is None:
             raise ValueError("BertEncoder.with_outputs: `pooled_output` needs the pooler, which this encoder lacks.")
-        return BertEncoder(
-            self.config,
-            outputs,
-            num_parts=self.num_parts,
-            pooler=self.pooler is not None,
-            dtype=self.dtype_policy,
-            _layers=(self.embeddings, self.attention_bias, list(self.blocks), self.pooler),
-        )
+        return self._sharing(outputs, self.num_parts, self.pooler)
 
     def with_parts(self, num_parts) -> "BertEncoder":
         """An encoder for packed rows that shares the layers of this one: training either changes both.
@@ -140,14 +133,11 @@ class BertEncoder(BertModel):
             encoder.with_parts(8).output["pooled_output"]  # [B, 8, 128]
         """
         pool = None if self.pooler is None else self.pooler.with_parts(num_parts)
-        return BertEncoder(
-            self.config,
-            self.output_keys,
-            num_parts=num_parts,
-            pooler=pool is not None,
-            dtype=self.dtype_policy,
-            _layers=(self.embeddings, self.attention_bias, list(self.blocks), pool),
-        )
+        return self._sharing(self.output_keys, num_parts, pool)
+
+    def _sharing(self, outputs, num_parts, pool):
+        layers = self.embeddings, self.attention_bias, list(self.blocks), pool
+        return BertEncoder(self.config, outputs, num_parts, pool is not None, self.dtype_policy, _layers=layers)
 
     @property
     def encoder(self) -> "BertEncoder":

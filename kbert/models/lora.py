@@ -11,17 +11,7 @@ TARGETS = ("query", "key", "value", "attention/output", "intermediate", "feed_fo
 
 
 def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
-    """Freezes a model's encoder and gives its projections low-rank matrices that are trained in their place.
-
-    Args:
-        model: one of kbert's models; the heads on its encoder stay trainable.
-        rank: r.
-        alpha: the change is (alpha / r) A B; None: r.
-        layers: some of `TARGETS`, in every block.
-
-    Raises:
-        ValueError: an invalid rank, alpha or layer; a model that already has LoRA, or is quantised.
-    """
+    """`BertModel.enable_lora`; `layers` are some of `TARGETS`, in every block."""
     caller = f"{type(model).__name__}.enable_lora"
     check_positive(caller, rank=rank)
     if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not alpha > 0):

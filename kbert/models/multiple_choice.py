@@ -5,7 +5,6 @@ Shapes: B batch, C choices, S sequence.
 
 import keras
 
-from kbert.layers.mask_choices import MaskChoices
 from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.split_choices import SplitChoices
 from kbert.models.bert_model import BertModel
@@ -62,8 +61,7 @@ class BertMultipleChoice(BertModel):
         }
         rows = {name: MergeChoices(dtype=policy, name=f"merge_{name}")(x) for name, x in inputs.items()}  # [B * C, S]
         scores = head(encoder(rows)["pooled_output"])  # [B * C, 1]
-        logits = SplitChoices(dtype=policy, name="split_choices")(scores, inputs["token_ids"])  # [B, C]
-        logits = MaskChoices(dtype=policy, name="mask_choices")(logits, inputs["padding_mask"])
+        logits = SplitChoices(dtype=policy, name="split_choices")(scores, inputs["padding_mask"])  # [B, C]
         super().__init__(inputs, {"logits": logits}, dtype=policy, **kwargs)
         self.config, self.encoder = encoder.config, encoder
         self.dropout = dropout

@@ -51,7 +51,7 @@ class FillMaskPreprocessor(Preprocessor):
     def __init__(
         self, tokenizer, sequence_length=128, max_masks=8, special_tokens_in_text=None, causal=False, **kwargs
     ):
-        super().__init__(_reading_special_tokens(tokenizer), sequence_length, **kwargs)
+        super().__init__(tokenizer.reading_special_tokens(), sequence_length, **kwargs)
         content_length(sequence_length, 1)
         check_positive("FillMaskPreprocessor", max_masks=max_masks)
         self.max_masks = max_masks
@@ -113,10 +113,3 @@ class FillMaskPreprocessor(Preprocessor):
             "special_tokens_in_text": self.special_tokens_in_text,
             "causal": self.causal,
         }
-
-
-def _reading_special_tokens(tokenizer):
-    settings = tokenizer.settings()
-    if settings["special_tokens_in_text"]:
-        return tokenizer
-    return type(tokenizer)(tokenizer.vocabulary, **{**settings, "special_tokens_in_text": True})

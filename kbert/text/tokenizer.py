@@ -182,6 +182,12 @@ class BertTokenizer(keras.layers.Layer):
     def get_config(self):
         return {**super().get_config(), "vocabulary": None, **self.settings()}
 
+    def reading_special_tokens(self):
+        """This tokenizer, or if it does not read special tokens in texts, one of the same settings that does."""
+        if self.special_tokens_in_text:
+            return self
+        return type(self)(self.vocabulary, **{**self.settings(), "special_tokens_in_text": True})
+
     def save_assets(self, directory):
         write_vocabulary(pathlib.Path(directory) / _ASSET, self._known().tokens)
 

@@ -156,6 +156,8 @@ def test_examples_of_tasks_are_data():
         ({"data": {"pos": [["A"]]}}, ValueError, r"Received: the columns \['pos'\]"),
         ({"data": {"words": [["a"]], "pos": []}}, ValueError, "columns of one length"),
         ({"data": {"words": [["a", "b"]], "pos": [["A"]]}}, ValueError, "sentence 0: expected 2 of 'pos'"),
+        ({"data": {"words": ["EU rejects", "it"]}}, ValueError, "sentence 0: expected a list of words. Received: 'EU"),
+        ({"data": {"words": [["a", "b"]], "heads": [[1, 2]]}}, ValueError, "sentence 0: expected `heads` from -1 to 1"),
         ({"data": {"text": ["a"]}}, ValueError, "expected a column of labels"),
         ({"data": {"words": [["a"]], "pos": [["A"]]}}, ValueError, "at least two sentences or texts, or `dev`"),
         ({"dev": {"words": [["a"]], "pos": [["A"]]}}, ValueError, "Received: no `data`"),

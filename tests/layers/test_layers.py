@@ -94,4 +94,4 @@ def test_layer(case, tmp_path):
 def test_split_choices_undoes_merge_choices():
     merged = MergeChoices()(CHOICES)
     np.testing.assert_array_equal(merged[3 * 2 + 1], CHOICES[2, 1])
-    np.testing.assert_array_equal(SplitChoices()(merged[:, :1], CHOICES), CHOICES[:, :, 0])
+    np.testing.assert_array_equal(SplitChoices()(merged[:, :1], np.ones_like(CHOICES, bool)), CHOICES[:, :, 0])

@@ -74,7 +74,7 @@ class MaskedExamples(keras.callbacks.Callback):
 
     def _example(self, row, places, truth, probabilities):
         shown, guesses = self.inputs["token_ids"][row].tolist(), probabilities.argmax(axis=-1).tolist()
-        shown = shown[: np.flatnonzero(self.inputs["padding_mask"][row])[-1] + 1]
+        shown = shown[: np.flatnonzero(self.inputs["padding_mask"][row]).max(initial=-1) + 1]
         correct = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
         answers = [self._answer(*one) for one in zip(guesses, truth, probabilities, strict=True)]
         return (

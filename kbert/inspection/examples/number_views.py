@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from kbert.inspection.examples.label_views import MOST_EXAMPLES
 from kbert.inspection.examples.predicted_numbers import PredictedNumbers
 from kbert.inspection.markdown import markdown_table
 from kbert.inspection.view import View
-
-MOST_EXAMPLES = 10  # rows of the table of examples
 
 
 def number_views(predictions, labels, header: Sequence[str], cells: Callable[[int], Sequence[str]]) -> list[View]:

@@ -3,10 +3,10 @@
 Shapes: S sequence, H hidden, A heads, L layers.
 """
 
-import keras
 import numpy as np
 
 from kbert.inspection.analysis.attention_statistics import attention_statistics
+from kbert.inspection.analysis.text_states import states_and_attention
 from kbert.inspection.playground.plain_values import rounded
 from kbert.inspection.playground.token_rows import read_row
 
@@ -31,7 +31,7 @@ def attention(models, fields) -> dict:
     layers, heads = encoder.config.num_layers, encoder.config.num_heads
     layer, head = fields.integer("layer", None, 0, layers - 1), fields.integer("head", None, 0, heads - 1)
     tokens, batch, truncated = read_row(model, text, text_pair, _LONGEST)
-    probs, states = layer_outputs(encoder, batch)
+    states, probs = states_and_attention(encoder, batch)
     statistics = attention_statistics(probs, [token["token"] for token in tokens])
     statistics = {name: rounded(values) for name, values in statistics.items()}
     chosen = probs[slice(None) if layer is None else slice(layer, layer + 1)]
@@ -47,12 +47,3 @@ def attention(models, fields) -> dict:
         "hidden_norms": rounded(np.linalg.norm(states, axis=-1)),
         "truncated": truncated,
     }
-
-
-def layer_outputs(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
-    """Attention probabilities [L, A, S, S] and hidden states [L + 1, S, H] of a row, float32."""
-    outputs = encoder(batch, training=False)
-    return tuple(
-        np.stack([keras.ops.convert_to_numpy(layer)[0].astype("float32") for layer in outputs[name]])
-        for name in ("attention_probs", "hidden_states")
-    )

@@ -3,7 +3,6 @@
 Shapes: P predictions, V vocabulary.
 """
 
-import functools
 import threading
 
 import keras
@@ -46,7 +45,7 @@ class PlaygroundModel:
         self.tokenizer = tokenizer
         self.model = model
         self._lock = threading.RLock()
-        self._preprocessors = {}
+        self._made = {}
 
     @classmethod
     def load(cls, source) -> "PlaygroundModel":
@@ -70,11 +69,18 @@ class PlaygroundModel:
         """Whether the model is left-to-right: it predicts a token at the one before it."""
         return self.model is not None and self.model.config.causal
 
-    @functools.cached_property
+    def _once(self, key, make):
+        """What `make` returned when `key` was first asked for, in whichever thread."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
+
+    @property
     def plain(self):
         """The model for plain rows: one that was trained on packed rows takes them apart."""
-        packed = self.model.encoder.num_parts is not None
-        return self.model.with_parts(None) if packed and hasattr(self.model, "with_parts") else self.model
+        packed = self.model.encoder.num_parts is not None and hasattr(self.model, "with_parts")
+        return self._once("plain", lambda: self.model.with_parts(None)) if packed else self.model
 
     @property
     def encoder(self):
@@ -85,32 +91,18 @@ class PlaygroundModel:
         """
         if self.model is None:
             raise BadRequest("Expected a model. Received: none; choose one to see what it computes")
-        with self._lock:
-            return self._encoder
-
-    @functools.cached_property
-    def _encoder(self):
-        return seeing_encoder(self.model.encoder)
+        return self._once("encoder", lambda: seeing_encoder(self.model.encoder))
 
     @property
     def pipeline(self):
         """The model's `kbert.Pipeline`, with as many tokens as were stored with it."""
-        with self._lock:
-            return self._pipeline
-
-    @functools.cached_property
-    def _pipeline(self):
-        return build_pipeline(self.plain, self.tokenizer)
+        return self._once("pipeline", lambda: build_pipeline(self.plain, self.tokenizer))
 
     @property
     def fill_mask_preprocessor(self) -> FillMaskPreprocessor:
         """The preprocessor of texts with [MASK], for as many tokens as the model can read."""
-        with self._lock:
-            return self._fill_mask_preprocessor
-
-    @functools.cached_property
-    def _fill_mask_preprocessor(self):
-        return FillMaskPreprocessor(self.tokenizer, self.max_length, _MASKS, causal=self.is_causal)
+        options = {"max_masks": _MASKS, "causal": self.is_causal}
+        return self._once("fill mask", lambda: FillMaskPreprocessor(self.tokenizer, self.max_length, **options))
 
     def has_output(self, name: str) -> bool:
         """Whether there is a model that computes this output, such as ``mlm_logits``."""
@@ -129,12 +121,9 @@ class PlaygroundModel:
 
     def masked_lm_loss(self, mask_ids, logits) -> float:
         """The loss of pre-training for one row, ``mask_ids`` [1, P] and ``logits`` [1, P, V]."""
-        with self._lock:
-            loss = self._masked_lm_loss
-        return float(loss(mask_ids, logits))
+        return float(self._once("loss", self._make_loss)(mask_ids, logits))
 
-    @functools.cached_property
-    def _masked_lm_loss(self):
+    def _make_loss(self):
         loss = self.plain.default_loss()["mlm_logits"]
         # Without static shapes, as XLA would compile the loss anew for every number of masks.
         specs = [tf.TensorSpec([1, None], tf.int32), tf.TensorSpec([1, None, None])]
@@ -142,11 +131,8 @@ class PlaygroundModel:
 
     def preprocessor(self, sequence_length: int, pair: bool) -> TextPreprocessor:
         """The preprocessor of texts, or of pairs of them."""
-        with self._lock:
-            key = sequence_length, pair
-            if key not in self._preprocessors:
-                self._preprocessors[key] = TextPreprocessor(self.tokenizer, sequence_length, pair=pair)
-            return self._preprocessors[key]
+        key = sequence_length, pair
+        return self._once(key, lambda: TextPreprocessor(self.tokenizer, sequence_length, pair=pair))
 
     def check_task(self, *tasks: str) -> None:
         """Raises BadRequest unless the model is of one of these tasks."""

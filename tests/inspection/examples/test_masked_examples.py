@@ -57,6 +57,19 @@ def test_table():
     ]
 
 
+def test_a_row_of_padding_is_empty():
+    inputs, labels, weights = batch()
+    inputs["padding_mask"][1], weights["mlm_logits"][1] = False, 0
+    callback = MaskedExamples(VOCABULARY, (inputs, labels, weights), "unused", examples=2)
+    callback.set_model(Guesser([[6, 5, 5], [4, 5, 5]]))
+    rows = table_rows(markdown_to_safe_html(callback.views()[0].content))
+    assert rows[4:] == [
+        ["<strong>original</strong>", ""],
+        ["<strong>corrupted</strong>", ""],
+        ["<strong>predicted, 0 of 0</strong>", ""],
+    ]
+
+
 def test_pieces_that_are_markdown_are_shown_as_they_are():
     """A vocabulary's punctuation, links, tags and references, at a masked place and beside one."""
     pieces = [

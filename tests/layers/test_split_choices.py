@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.batches import choice_batch, config
 from helpers.layer_harness import run_layer_test
 
-from kbert.layers.mask_choices import ABSENT, MaskChoices
+from kbert.layers.split_choices import ABSENT, SplitChoices
 from kbert.models.multiple_choice import BertMultipleChoice
 from kbert.optim.losses import ClassificationLoss
 
@@ -15,12 +15,12 @@ MASK = np.array([[[True, True], [False, False], [True, False]], [[True, True], [
 
 
 def test_it_is_a_layer(tmp_path):
-    run_layer_test(MaskChoices, {}, (SCORES, MASK), tmp_path, paths=[])
+    run_layer_test(SplitChoices, {}, (SCORES.reshape(6, 1), MASK), tmp_path, paths=[])
 
 
 def test_absent_choices_lose():
     expected = [[0.5, ABSENT, -2.0], [3.0, 0.0, ABSENT]]
-    np.testing.assert_array_equal(MaskChoices()(SCORES, MASK), np.array(expected, "float32"))
+    np.testing.assert_array_equal(SplitChoices()(SCORES.reshape(6, 1), MASK), np.array(expected, "float32"))
 
 
 def test_a_padded_question_trains_as_it_would_alone():

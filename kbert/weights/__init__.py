@@ -8,7 +8,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "Format": "formats.format",
         "LoadReport": "report",
         "ParityReport": "diagnostics.parity",
-        "Pretrained": "pretrained",
+        "Pretrained": "load",
         "load_pretrained": "load",
         "measure_parity": "diagnostics.parity",
         "register_format": "formats.registry",

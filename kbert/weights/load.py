@@ -1,17 +1,35 @@
 """A stored model → a model of any task."""
 
+import dataclasses
+
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_names, task_pipeline
-from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
+from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import FREE_FIELDS, ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.open_checkpoint import open_checkpoint
-from kbert.weights.pretrained import Pretrained
+from kbert.weights.report import LoadReport
 
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
 _ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """The value of ``model.pretrained``: tokenizer, settings and report of a loaded model.
+
+    Example::
+
+        model = kbert.load_pretrained("runs/sst2/model")
+        model.pretrained.settings.labels  # ["negative", "positive"]
+        print(model.pretrained.report)
+    """
+
+    tokenizer: BertTokenizer | None  # None: the checkpoint has no vocabulary
+    settings: ModelSettings
+    report: LoadReport
 
 
 def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None, vocabulary=None, **overrides):

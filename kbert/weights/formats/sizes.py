@@ -1,5 +1,6 @@
 """Compares the sizes in a config with the shapes in the file of weights, before anything is built."""
 
+import dataclasses
 import math
 import reprlib
 from collections.abc import Mapping
@@ -153,12 +154,8 @@ def parameters_of(config: BertConfig) -> int:
         return math.prod(variable_shape(variable, sizes))
 
     block = sum(size(name.format(i=0)) for name in block_variables())
-    others = [n for n in encoder_variables(_one_layer(config)) if not n.startswith("encoder_block_")]
-    return config.num_layers * block + sum(size(name) for name in others)
-
-
-def _one_layer(config):
-    return BertConfig.from_dict({**config.to_dict(), "num_layers": 1})
+    one_layer = encoder_variables(dataclasses.replace(config, num_layers=1))
+    return (config.num_layers - 1) * block + sum(map(size, one_layer))
 
 
 def _count_blocks(names, shapes):

@@ -59,8 +59,7 @@ class Answers(keras.layers.Layer):
         return row
 
     def get_config(self):
-        options = {name: getattr(self, name) for name in self.option_names}
-        return {**super().get_config(), **{n: list(v) if isinstance(v, tuple) else v for n, v in options.items()}}
+        return {**super().get_config(), **Answers.settings(self)}
 
 
 def check_labels(labels, owner):

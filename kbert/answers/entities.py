@@ -6,12 +6,12 @@ Shapes: B texts, T words and E entities of the longest, W windows, S sequence, N
 import keras
 import tensorflow as tf
 
-from kbert.answers.answers import Answers, check_labels, check_number, grouped_values
-from kbert.answers.word_tags import word_tags
+from kbert.answers.answers import grouped_values
+from kbert.answers.word_answers import WordAnswers
 
 
 @keras.saving.register_keras_serializable("kbert")
-class EntityAnswers(Answers):
+class EntityAnswers(WordAnswers):
     """The entities of each text: runs of words whose tags belong together.
 
     An entity begins at a tag B- or S- (U-), at a tag of another type than the previous word's, and after O, E- or L-.
@@ -41,13 +41,11 @@ class EntityAnswers(Answers):
         EntityAnswers(["O", "B-PER", "I-PER"])(tagger(windows), batch)["entities"]  # [["Peter Blackburn"], [""]]
     """
 
-    option_names = ("labels",)
-    fits_table = False
+    tagging_output = "entities"
     pad_values = {"entities": "", "types": "", "starts": -1, "ends": -1, "scores": 0.0}
 
     def __init__(self, labels, **kwargs):
-        super().__init__(**kwargs)
-        self.labels = check_labels(labels, "EntityAnswers")
+        super().__init__(labels, **kwargs)
         prefixes, types = zip(*map(prefix_and_type, self.labels), strict=True)
         self._types = ("", *sorted(set(types) - {""}))  # "" for O
         self._type_of = tuple(self._types.index(type_) for type_ in types)
@@ -55,8 +53,7 @@ class EntityAnswers(Answers):
         self._ends = tuple(prefix in "ELSU" for prefix in prefixes)
 
     def call(self, outputs, batch):
-        check_number(self.labels, outputs["logits"].shape, "EntityAnswers")
-        ids, scores, is_word = word_tags(outputs, batch, len(self.labels))
+        ids, scores, is_word = self.word_tags(outputs, batch)
         type_ = tf.where(is_word, tf.gather(tf.constant(self._type_of), ids), 0)  # [B, T]
         is_in = type_ > 0
         before = tf.pad(type_, [[0, 0], [1, 0]])[:, :-1]
@@ -84,16 +81,6 @@ class EntityAnswers(Answers):
             for name, values in columns.items()
         }
         return answers | {"count": count}
-
-    def compute_output_spec(self, outputs, batch):
-        check_number(self.labels, outputs["logits"].shape, "EntityAnswers")
-        rows = batch["word_count"].shape[0]
-        kinds = {"entities": "string", "types": "string", "starts": "int32", "ends": "int32", "scores": "float32"}
-        answers = {name: keras.KerasTensor((rows, None), dtype=kind) for name, kind in kinds.items()}
-        return answers | {"count": keras.KerasTensor((rows,), dtype="int32")}
-
-    def settings(self):
-        return {**super().settings(), "tagging_output": "entities"}
 
     def to_dicts(self, answers):
         """``entities``: a list of ``entity``, ``type``, ``start``, ``end`` and ``score``."""

@@ -6,12 +6,12 @@ Shapes: B texts, T words of the longest, W windows, S sequence, N labels.
 import keras
 import tensorflow as tf
 
-from kbert.answers.answers import Answers, check_labels, check_number, grouped_values
-from kbert.answers.word_tags import word_tags
+from kbert.answers.answers import grouped_values
+from kbert.answers.word_answers import WordAnswers
 
 
 @keras.saving.register_keras_serializable("kbert")
-class TagAnswers(Answers):
+class TagAnswers(WordAnswers):
     """Every word of each text with its most probable tag.
 
     Args:
@@ -36,29 +36,13 @@ class TagAnswers(Answers):
         TagAnswers(["O", "B-PER", "I-PER"])(tagger(windows), batch)["tags"]  # [["B-PER", "O", ""], …]
     """
 
-    option_names = ("labels",)
     pad_values = {"words": "", "tags": "", "scores": 0.0}
-    fits_table = False
-
-    def __init__(self, labels, **kwargs):
-        super().__init__(**kwargs)
-        self.labels = check_labels(labels, "TagAnswers")
+    tagging_output = "tags"
 
     def call(self, outputs, batch):
-        check_number(self.labels, outputs["logits"].shape, "TagAnswers")
-        ids, scores, is_word = word_tags(outputs, batch, len(self.labels))
+        ids, scores, is_word = self.word_tags(outputs, batch)
         tags = tf.where(is_word, tf.gather(tf.constant(self.labels), ids), "")
         return {"words": batch["words"], "tags": tags, "scores": scores, "count": batch["word_count"]}
-
-    def compute_output_spec(self, outputs, batch):
-        check_number(self.labels, outputs["logits"].shape, "TagAnswers")
-        rows = batch["word_count"].shape[0]
-        kinds = {"words": "string", "tags": "string", "scores": "float32"}
-        answers = {name: keras.KerasTensor((rows, None), dtype=kind) for name, kind in kinds.items()}
-        return answers | {"count": keras.KerasTensor((rows,), dtype="int32")}
-
-    def settings(self):
-        return {**super().settings(), "tagging_output": "tags"}
 
     def to_dicts(self, answers):
         """``words``: a list of ``word``, ``tag`` and ``score``."""

@@ -25,9 +25,7 @@ def label_ids(values, labels: Sequence[str] | None):
         return None
     if isinstance(values, Mapping):
         return {name: label_ids(value, labels) for name, value in values.items()}
-    if isinstance(values, tf.Tensor) or hasattr(values, "iloc"):
-        if not isinstance(values, tf.Tensor):  # a column of pandas
-            return label_ids(values.to_numpy(), labels)
+    if isinstance(values, tf.Tensor):
         return _tensor_ids(values, labels) if values.dtype == tf.string else values
     array = np.asarray(values)
     if array.dtype.kind not in "USO":
@@ -44,14 +42,12 @@ def label_ids(values, labels: Sequence[str] | None):
     return ids
 
 
-def class_weight_ids(class_weight: Mapping[Any, float] | None, labels: Sequence[str] | None):
+def class_weight_ids(class_weight: Mapping[Any, float], labels: Sequence[str] | None):
     """`class_weight` by class number, whether it is given by label or by number.
 
     Raises:
         ValueError: a string that is not one of the labels.
     """
-    if class_weight is None:
-        return None
     strings = [key for key in class_weight if isinstance(key, str)]
     if strings:
         known = _known(labels, strings[0])

@@ -15,7 +15,7 @@ _PLAIN = r"[\t\n\r -~]*"
 _VALID = r"[\x00-\x{D7FF}\x{E000}-\x{10FFFF}]*"
 _CONTROL = r"\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}\p{Cf}\x{FFFD}"
 _SPACE = r"[\t\n\r\p{Z}]"
-_PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
+PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 # What the original treats as Chinese characters; Hangul and kana are not included.
 CJK = (
     r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B820}-\x{2CEAF}"
@@ -68,7 +68,7 @@ class Normalizer:
         self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.split_words = split_words
-        self._separate = f"[{_PUNCTUATION}{separated}]"
+        self._separate = f"[{PUNCTUATION}{separated}]"
         self._settings = lowercase, strip_accents, split_words, separated
 
     def __eq__(self, other):

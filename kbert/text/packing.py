@@ -37,26 +37,15 @@ def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
         raise ValueError(f"pack: `segments` must hold one or two ragged tensors. Received: {len(segments)} of them")
     lengths = [tf.cast(segment.row_lengths(), tf.int32) for segment in segments]  # 1 or 2 of [B]
     budget = content_length(sequence_length, len(segments))
-    if len(segments) == 2:
-        lengths = truncated_lengths(*lengths, budget)
-    else:
-        lengths = [tf.minimum(lengths[0], budget), None]
-    # One leading filler keeps the gather below valid when there are no tokens.
-    values = [tf.fill([1], tf.cast(pad_id, tf.int32))] + [tf.cast(segment.values, tf.int32) for segment in segments]
-    starts = [1 + tf.cast(segments[0].row_starts(), tf.int32), None]
-    if len(segments) == 2:
-        starts[1] = 1 + tf.size(values[1]) + tf.cast(segments[1].row_starts(), tf.int32)
-    return pack_ranges(
-        tf.concat(values, axis=0),
-        starts[0],
-        lengths[0],
-        starts[1],
-        lengths[1],
-        sequence_length=sequence_length,
-        cls_id=cls_id,
-        sep_id=sep_id,
-        pad_id=pad_id,
-    )
+    lengths = [tf.minimum(lengths[0], budget)] if len(segments) == 1 else truncated_lengths(*lengths, budget)
+    # One leading filler keeps gathers valid when there are no tokens.
+    values, ranges, first = [tf.fill([1], tf.cast(pad_id, tf.int32))], [], 1
+    for segment, length in zip(segments, lengths, strict=True):
+        ranges += [first + tf.cast(segment.row_starts(), tf.int32), length]
+        values.append(tf.cast(segment.values, tf.int32))
+        first += tf.size(values[-1])
+    special = {"cls_id": cls_id, "sep_id": sep_id, "pad_id": pad_id}
+    return pack_ranges(tf.concat(values, axis=0), *ranges, sequence_length=sequence_length, **special)
 
 
 def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, sequence_length, cls_id, sep_id, pad_id):

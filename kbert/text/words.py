@@ -5,13 +5,12 @@ Shapes: B texts.
 
 import tensorflow as tf
 
-from kbert.text.normalizer import CJK, valid_utf8
+from kbert.text.normalizer import CJK, PUNCTUATION, valid_utf8
 
 _SENTINEL = "\ufdd0"  # a code point that is not a character, inserted around the words
 _SPACE = r"\t\n\r\p{Z}"
-_PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 _DELETED = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}\p{Cf}\x{FFFD}\x{FDD0}]*"  # what the tokenizer deletes
-_LETTER = rf"[^{_SPACE}{_PUNCTUATION}{CJK}\x{{FDD0}}]"
+_LETTER = rf"[^{_SPACE}{PUNCTUATION}{CJK}\x{{FDD0}}]"
 _WORDS = "|".join(
     (
         r"\p{L}(?:\.\p{L})+\.",  # U.S., p.m.

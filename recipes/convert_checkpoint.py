@@ -53,7 +53,7 @@ def main(argv=None):
     with plain_errors():
         import kbert
         from kbert.files import write_json
-        from kbert.weights.diagnostics.conversion_report import conversion_report
+        from kbert.weights.diagnostics.parity import conversion_report
 
         overrides = {} if args.lowercase is None else {"lowercase": args.lowercase}
         overrides |= {"pooler": False} if args.no_pooler else {}

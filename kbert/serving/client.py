@@ -82,6 +82,9 @@ class ServingClient:
         Args:
             inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length).
             signature: name of the signature.
+
+        Raises:
+            ValueError: a column that is a single string, or that holds both strings and lists.
         """
         inputs = _filled(inputs)
         found = self._patiently(lambda: self._transport.predict(self._spec(signature), inputs, self.timeout))
@@ -181,9 +184,13 @@ def _filled(inputs):
     """Lists of choices padded to the longest with "", which is not a choice: a request has one shape."""
     filled = {}
     for name, column in inputs.items():
-        rows = [row for row in column if isinstance(row, (list, tuple))]
-        width = max(map(len, rows), default=0)
-        filled[name] = [[*row, *[""] * (width - len(row))] for row in rows] if rows else column
+        kinds = {isinstance(row, (list, tuple)) for row in column}
+        if isinstance(column, (str, bytes)) or len(kinds) > 1:
+            raise ValueError(
+                f"ServingClient: `{name}` must be a list of strings, or of lists of strings. Received: {column!r:.200}"
+            )
+        width = max(map(len, column), default=0) if True in kinds else 0
+        filled[name] = [[*row, *[""] * (width - len(row))] for row in column] if True in kinds else column
     return filled
 
 

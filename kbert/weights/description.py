@@ -83,17 +83,13 @@ class ModelDescription:
 
     def build(self, dtype=None):
         """A newly initialised model, quantised and frozen as described. `dtype`: its dtype policy."""
-        model = self._build(dtype)
+        task, base = task_pipeline(self.task), self.config
+        if self.encoder_arguments is not None:
+            base = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
+        model = task.model_class(base, dtype=dtype, **self.arguments, **task.model_arguments)
         quantize_layers(model, self.quantized_layers)
         set_trainability(model, self.trainability)
         return model
-
-    def _build(self, dtype):
-        task = task_pipeline(self.task)
-        if self.encoder_arguments is None:
-            return task.model_class(self.config, dtype=dtype, **self.arguments, **task.model_arguments)
-        encoder = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
-        return task.model_class(encoder, **self.arguments, **task.model_arguments)
 
     def has_the_variables_of(self, other: "ModelDescription") -> bool:
         """Whether both models have the same variables, so that a weights file of one fits the other."""

@@ -90,7 +90,8 @@ def remove_later_steps(log_dir, step: int) -> None:
     """Takes the events of later steps out of the event files of all runs in a directory but `inspection`.
 
     A process that was killed wrote them after its last checkpoint; resumed from there, the run does these steps again.
-    A file that ends in the middle of an event is cut before it. The steps of `inspection` are a model's layers.
+    A file is cut before an event that is incomplete or damaged, where TensorBoard stops reading. The steps of
+    `inspection` are a model's layers.
 
     Args:
         log_dir: path, of directories with a run each.
@@ -113,24 +114,28 @@ def remove_later_steps(log_dir, step: int) -> None:
 
 
 def _cut(path, step):
-    from tensorboard.compat.proto import event_pb2
-
     content = path.read_bytes()
-    kept = [record for record, data in _records(content) if event_pb2.Event.FromString(data).step <= step]
+    kept = [record for record, event in _records(content) if event.step <= step]
     if sum(map(len, kept)) < len(content):
         with atomic_file(path, "wb") as file:
             file.writelines(kept)
 
 
 def _records(content):
-    """(whole record, its data) of each record: length, its checksum, data, their checksum."""
+    """(record, event) of each record, up to a damaged one: length, its checksum, the event, its checksum."""
+    from google.protobuf.message import DecodeError
+    from tensorboard.compat.proto import event_pb2
+
     start = 0
     while start + 12 <= len(content):
         length = struct.unpack_from("<Q", content, start)[0]
         end = start + 12 + length + 4
-        if end > len(content):
+        if end > len(content) or not length:  # zeros are what a machine leaves that lost its power
             return
-        yield content[start:end], content[start + 12 : end - 4]
+        try:
+            yield content[start:end], event_pb2.Event.FromString(content[start + 12 : end - 4])
+        except DecodeError:
+            return
         start = end
 
 

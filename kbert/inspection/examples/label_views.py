@@ -57,23 +57,14 @@ def label_views(
         calibration.table(),
     ]
 
+    def line(row):
+        both = (f"{escape(names[n], 60)} ({percent(probabilities[row, n])})" for n in (labels[row], predictions[row]))
+        return ["✓" if is_right[row] else "✗", *both, *cells(row)]
+
     def table(rows):
         if not len(rows):
             return "No held-out example is predicted wrongly."
-        return markdown_table(
-            ["", "gold", "predicted", *header],
-            (
-                [
-                    "✓" if is_right[row] else "✗",
-                    *(
-                        f"{escape(names[n], 60)} ({percent(probabilities[row, n])})"
-                        for n in (labels[row], predictions[row])
-                    ),
-                    *cells(row),
-                ]
-                for row in rows
-            ),
-        )
+        return markdown_table(["", "gold", "predicted", *header], map(line, rows))
 
     views = [
         View("predictions/by label", "\n\n".join(parts)),

@@ -5,23 +5,15 @@ Nothing is kept between two questions but models and vocabularies, so that those
 
 from typing import Any
 
-from kbert.inspection.playground import answers
-from kbert.inspection.playground.attention import FIELDS as ATTENTION_FIELDS
-from kbert.inspection.playground.attention import attention
-from kbert.inspection.playground.input_representation import FIELDS as INPUT_REPRESENTATION_FIELDS
-from kbert.inspection.playground.input_representation import input_representation
-from kbert.inspection.playground.masking import FIELDS as MASKING_FIELDS
-from kbert.inspection.playground.masking import masking
-from kbert.inspection.playground.next_sentence import FIELDS as NEXT_SENTENCE_FIELDS
-from kbert.inspection.playground.next_sentence import next_sentence
+from kbert.inspection.playground import answers, attention, input_representation, masking, next_sentence
 from kbert.inspection.playground.playground_models import PlaygroundModels
 from kbert.inspection.playground.request_fields import RequestFields
 
 _VIEWS = {
-    "masking": (masking, MASKING_FIELDS),
-    "next_sentence": (next_sentence, NEXT_SENTENCE_FIELDS),
-    "input_representation": (input_representation, INPUT_REPRESENTATION_FIELDS),
-    "attention": (attention, ATTENTION_FIELDS),
+    "masking": (masking.masking, masking.FIELDS),
+    "next_sentence": (next_sentence.next_sentence, next_sentence.FIELDS),
+    "input_representation": (input_representation.input_representation, input_representation.FIELDS),
+    "attention": (attention.attention, attention.FIELDS),
     "fill_mask": (answers.fill_mask, answers.FILL_MASK_FIELDS),
     "question_answering": (answers.question_answering, answers.QUESTION_ANSWERING_FIELDS),
     "entities": (answers.entities, answers.ENTITIES_FIELDS),

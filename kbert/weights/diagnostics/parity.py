@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from kbert.weights.formats.registry import recognise_format
+from kbert.weights.load import load_pretrained
 
 _MOST_TOKENS = 48
 _BATCH = 5
@@ -82,6 +83,25 @@ def measure_parity(model, path) -> ParityReport:
         ours, theirs = np.asarray(found[name], np.float64)[positions], np.asarray(values, np.float64)[positions]
         differences[name], largest[name] = float(np.max(np.abs(ours - theirs))), float(np.max(np.abs(theirs)))
     return ParityReport(against, str(path), differences, largest)
+
+
+def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
+    """Compares a model, and the files written from it, with the libraries of both formats.
+
+    Args:
+        model: what `kbert.load_pretrained` returned.
+        output: where `kbert.save_pretrained` wrote it.
+
+    Returns:
+        (JSON-able dict with ``read`` and ``written``, each with every variable's names and the parity; its lines to
+        print).
+    """
+    written, report, lines = load_pretrained(output), {}, list(model.pretrained.report.table())
+    for side, of, path in (("read", model, model.pretrained.report.source), ("written", written, output)):
+        parity = measure_parity(of, path)
+        report[side] = {**of.pretrained.report.to_dict(), "parity": parity.to_dict()}
+        lines += parity.lines()
+    return report, lines
 
 
 def random_batch(model) -> dict[str, np.ndarray]:

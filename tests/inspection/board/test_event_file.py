@@ -62,6 +62,16 @@ def test_later_steps_are_removed_and_nothing_else(tmp_path):
     assert all(path.read_bytes() == content for path, content in untouched.items())
 
 
+@pytest.mark.parametrize("damage", [bytes(48), (8).to_bytes(8, "little") + b"\xff" * 16])
+def test_a_file_is_cut_before_a_damaged_event(tmp_path, damage):
+    write(tmp_path / "train", 4, 8)
+    (path,) = event_files(tmp_path / "train")
+    whole = path.read_bytes()
+    path.write_bytes(whole + damage)
+    remove_later_steps(tmp_path, 100)
+    assert path.read_bytes() == whole
+
+
 def test_a_file_that_ends_within_an_event_is_cut_before_it(tmp_path):
     write(tmp_path / "train", 2, 3)
     (path,) = event_files(tmp_path / "train")

@@ -6,7 +6,7 @@ Shapes: S sequence, W words, L layers, A heads.
 import numpy as np
 
 from kbert.inspection.analysis.head_agreement import entity_attention, head_accuracy, word_attention
-from kbert.inspection.analysis.text_states import seeing_encoder, states_and_attention
+from kbert.inspection.analysis.text_states import encoder_with_attention, states_and_attention
 from kbert.inspection.labelled_data import LabelledWords
 
 _SENTENCES = 200  # that are read, of several words; more would change the shares by little
@@ -29,7 +29,7 @@ def heads_and_words(encoder, tokenizer, data: LabelledWords, sequence_length: in
     """
     if data.tags is None and data.heads is None:
         return {}
-    attention, rows, seeing = [], [], seeing_encoder(encoder)
+    attention, rows, encoder = [], [], encoder_with_attention(encoder)
     length = min(sequence_length, encoder.config.max_sequence_length)
     for row, words in enumerate(data.words):
         if len(rows) == _SENTENCES:
@@ -41,7 +41,7 @@ def heads_and_words(encoder, tokenizer, data: LabelledWords, sequence_length: in
         word_of_token = np.array([-1, *(n for n, piece in enumerate(pieces) for _ in piece), -1])
         ids = np.array([ids], "int32")
         batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": np.ones(ids.shape, bool)}
-        attention.append(word_attention(states_and_attention(seeing, batch)[1], word_of_token))
+        attention.append(word_attention(states_and_attention(encoder, batch)[1], word_of_token))
         rows.append(row)
     found = {}
     if attention and data.heads is not None:

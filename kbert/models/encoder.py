@@ -122,7 +122,7 @@ class BertEncoder(BertModel):
         return self._sharing(outputs, self.num_parts, self.pooler)
 
     def with_parts(self, num_parts) -> "BertEncoder":
-        """An encoder for packed rows that shares the layers of this one: training either changes both.
+        """The encoder for rows of so many parts, which shares the layers of this one: training either changes both.
 
         Args:
             num_parts: K; None: plain rows.
@@ -132,6 +132,8 @@ class BertEncoder(BertModel):
             encoder = BertEncoder(BertConfig.from_size("tiny", vocabulary_size=100))
             encoder.with_parts(8).output["pooled_output"]  # [B, 8, 128]
         """
+        if num_parts == self.num_parts:
+            return self
         pool = None if self.pooler is None else self.pooler.with_parts(num_parts)
         return self._sharing(self.output_keys, num_parts, pool)
 

@@ -17,7 +17,7 @@ from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, join_padded
 from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.pipelines.window_labels import of_windows, split_texts
+from kbert.pipelines.window_labels import split_texts, values_of_windows
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.preprocessing.strings import as_text, string_columns
 
@@ -209,7 +209,7 @@ class Pipeline(keras.Model):
                     f"Pipeline: this preprocessor ({type(self.preprocessor).__name__}) makes windows of texts, which "
                     "have labels of their own. Train `pipeline.model` on what kbert.tasks.span.dataset makes."
                 )
-            y, sample_weight = (of_windows(values, batch["window_row"]) for values in (y, sample_weight))
+            y, sample_weight = (values_of_windows(values, batch["window_row"]) for values in (y, sample_weight))
         return {name: batch[name] for name in self.model.input}, y, sample_weight
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):

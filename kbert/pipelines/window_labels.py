@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 
-def of_windows(values, window_row):
+def values_of_windows(values, window_row):
     """The value of each window's text.
 
     Args:
@@ -28,7 +28,7 @@ def split_texts(columns, share, *labels):
     Args:
         columns: dict of strings [B].
         share: float, `validation_split` of `keras.Model.fit`.
-        *labels: labels and weights, as for `of_windows`.
+        *labels: labels and weights, as for `values_of_windows`.
 
     Returns:
         ((columns, *labels) of the first texts, (columns, *labels) of the last ones).
@@ -38,4 +38,4 @@ def split_texts(columns, share, *labels):
     size = int(next(iter(columns.values())).shape[0])
     at = math.floor(size * (1 - share))
     rows = np.arange(size)
-    return tuple(tuple(of_windows(some, part) for some in (columns, *labels)) for part in (rows[:at], rows[at:]))
+    return tuple(tuple(values_of_windows(some, part) for some in (columns, *labels)) for part in (rows[:at], rows[at:]))

@@ -87,7 +87,7 @@ class ServingClient:
             ValueError: a column that is a single string, or that holds both strings and lists.
         """
         inputs = _filled(inputs)
-        found = self._patiently(lambda: self._transport.predict(self._spec(signature), inputs, self.timeout))
+        found = self._with_retries(lambda: self._transport.predict(self._spec(signature), inputs, self.timeout))
         if not isinstance(found, dict):
             found = {self._only_output(signature): found}  # a single output is returned without its name
         rows = len(next(iter(inputs.values()), ()))
@@ -95,7 +95,7 @@ class ServingClient:
 
     def classify(self, examples, signature="classify"):
         """(label, score) of all classes for each example; `examples`: list of dicts of column → string."""
-        rows = self._patiently(lambda: self._transport.classify(self._spec(signature), examples, self.timeout))
+        rows = self._with_retries(lambda: self._transport.classify(self._spec(signature), examples, self.timeout))
         try:
             return [[(label, score) for label, score in row] for row in self._rows(rows, len(examples))]
         except (TypeError, ValueError):
@@ -103,7 +103,7 @@ class ServingClient:
 
     def regress(self, examples, signature="regress"):
         """A number for each example; `examples`: list of dicts of column → string."""
-        rows = self._patiently(lambda: self._transport.regress(self._spec(signature), examples, self.timeout))
+        rows = self._with_retries(lambda: self._transport.regress(self._spec(signature), examples, self.timeout))
         return self._rows(rows, len(examples))
 
     def metadata(self):
@@ -114,7 +114,7 @@ class ServingClient:
         """
         if not isinstance(self._transport, RestTransport):
             raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
-        return self._patiently(lambda: self._transport.metadata(self._spec(), self.timeout))
+        return self._with_retries(lambda: self._transport.metadata(self._spec(), self.timeout))
 
     def curl(self, inputs, signature="serving_default", verb="predict"):
         """The curl command of the same request over REST; for a client over gRPC, at TensorFlow Serving's default port.
@@ -147,7 +147,7 @@ class ServingClient:
             raise ServingError(f"{self.url}: expected a list of {rows} answers. Received: {values!r:.200}")
         return values
 
-    def _patiently(self, ask):
+    def _with_retries(self, ask):
         """Repeats a request if the server cannot be reached or is overloaded."""
         for number in range(self.tries - 1):
             try:

@@ -44,10 +44,9 @@ class TextStates:
         }
 
 
-def seeing_encoder(encoder):
+def encoder_with_attention(encoder):
     """The encoder for plain rows with hidden states and attention probabilities as outputs, sharing all layers."""
-    plain = encoder if encoder.num_parts is None else encoder.with_parts(None)
-    return plain.with_outputs("hidden_states", "attention_probs")
+    return encoder.with_parts(None).with_outputs("hidden_states", "attention_probs")
 
 
 def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128) -> list[TextStates]:
@@ -67,7 +66,7 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
         (states,) = text_states(model.encoder, model.pretrained.tokenizer, ["A charming journey."])
         states.attention[0, 0].sum(axis=-1)  # ones: layer 0, head 0
     """
-    seeing, found = seeing_encoder(encoder), []
+    encoder, found = encoder_with_attention(encoder), []
     length = min(sequence_length, encoder.config.max_sequence_length)
     vocabulary = tokenizer.vocabulary
     for text in texts:
@@ -77,7 +76,7 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
         batch = {name: np.asarray(value) for name, value in preprocessor(columns).items()}
         size = int(batch["padding_mask"].sum())
         batch = {name: value[:, :size] for name, value in batch.items()}
-        states, probs = states_and_attention(seeing, batch)
+        states, probs = states_and_attention(encoder, batch)
         whole = sum(int(tokenizer([part]).row_lengths()[0]) for part in parts) + len(parts) + 1
         ids = batch["token_ids"][0]
         tokens = [vocabulary[n] for n in ids]
@@ -85,14 +84,14 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
     return found
 
 
-def states_and_attention(seeing, batch) -> tuple[np.ndarray, np.ndarray]:
+def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
     """Hidden states float32 [L + 1, S, H] and attention float32 [L, A, S, S] of a batch of one row.
 
     Args:
-        seeing: from `seeing_encoder`.
+        encoder: from `encoder_with_attention`.
         batch: dict of arrays [1, S].
     """
-    outputs = seeing(batch, training=False)
+    outputs = encoder(batch, training=False)
     states, probs = (
         np.stack([keras.ops.convert_to_numpy(layer)[0].astype("float32") for layer in outputs[name]])
         for name in ("hidden_states", "attention_probs")

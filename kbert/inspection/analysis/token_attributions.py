@@ -118,7 +118,7 @@ def token_attributions(
 
 def answer_from_vectors(model, states: TextStates):
     """A function of token vectors [n, S, H], instead of the text's own, to the model's outputs: {name: tensor}."""
-    encoder = model.encoder if model.encoder.num_parts is None else model.encoder.with_parts(None)
+    encoder = model.encoder.with_parts(None)
     batch, masks = states.batch, mask_positions(states, encoder.config.causal)
 
     def run(vectors):

@@ -77,8 +77,7 @@ def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 1
 
 def _batches(encoder, batch, batch_size):
     """Yields (row numbers, hidden states [L + 1, rows, S', H], mask [rows, S']); rows of similar length together."""
-    plain = encoder if encoder.num_parts is None else encoder.with_parts(None)
-    plain = plain.with_outputs("hidden_states")
+    plain = encoder.with_parts(None).with_outputs("hidden_states")
     sizes = batch["padding_mask"].sum(axis=-1)
     order = np.argsort(sizes, kind="stable")
     for start in range(0, len(order), batch_size):

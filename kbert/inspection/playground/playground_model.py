@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.inspection.analysis.text_states import seeing_encoder
+from kbert.inspection.analysis.text_states import encoder_with_attention
 from kbert.inspection.playground.request_fields import BadRequest
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
@@ -91,7 +91,7 @@ class PlaygroundModel:
         """
         if self.model is None:
             raise BadRequest("Expected a model. Received: none; choose one to see what it computes")
-        return self._once("encoder", lambda: seeing_encoder(self.model.encoder))
+        return self._once("encoder", lambda: encoder_with_attention(self.model.encoder))
 
     @property
     def pipeline(self):

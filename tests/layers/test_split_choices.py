@@ -15,7 +15,7 @@ MASK = np.array([[[True, True], [False, False], [True, False]], [[True, True], [
 
 
 def test_it_is_a_layer(tmp_path):
-    run_layer_test(SplitChoices, {}, (SCORES.reshape(6, 1), MASK), tmp_path, paths=[])
+    run_layer_test(SplitChoices, {}, (SCORES.reshape(6, 1), MASK.reshape(6, 1, 2)), tmp_path, paths=[])
 
 
 def test_absent_choices_lose():

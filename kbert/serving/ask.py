@@ -8,25 +8,22 @@ from typing import Any
 from kbert.files import parse_json
 
 
-def ask(client, rows: Sequence[Mapping[str, Any]], signature: str = "serving_default", show=None) -> Iterator[dict]:
-    """The answers to some rows, one dict each.
+def ask(client, rows: Sequence[Mapping[str, Any]], signature: str = "serving_default") -> Iterator[dict]:
+    """The answers to some rows, one dict each; the curl line of the same request goes to standard error.
 
     Args:
         client: `kbert.serving.client.ServingClient`.
         rows: dicts of column → string (choices: list of strings), all with the same columns.
         signature: to call; ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving requires.
-        show: called with the curl line of the same request; None: it is printed to standard error.
     """
-    show = show or (lambda line: print(line, file=sys.stderr))
-    if signature == "classify":
-        show(client.curl(rows, signature, "classify"))
+    verb = signature if signature in ("classify", "regress") else "predict"
+    columns = rows if verb != "predict" else {name: [row[name] for row in rows] for name in rows[0]}
+    print(client.curl(columns, signature, verb), file=sys.stderr)
+    if verb == "classify":
         yield from ({"probabilities": dict(scores)} for scores in client.classify(rows, signature))
-    elif signature == "regress":
-        show(client.curl(rows, signature, "regress"))
+    elif verb == "regress":
         yield from ({"score": score} for score in client.regress(rows, signature))
     else:
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        show(client.curl(columns, signature))
         answers = client.predict(columns, signature)
         yield from ({name: values[number] for name, values in answers.items()} for number in range(len(rows)))
 

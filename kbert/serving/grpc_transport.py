@@ -32,7 +32,7 @@ class GrpcTransport:
     Source: tensorflow_serving/apis/prediction_service.proto.
     """
 
-    def __init__(self, url, root_certificates=None, client_certificate=None):
+    def __init__(self, url, root_certificates, client_certificate):
         try:
             import grpc
         except ImportError:

@@ -30,7 +30,7 @@ class RestTransport:
     Source: tensorflow.org/tfx/serving/api_rest.
     """
 
-    def __init__(self, url, root_certificates=None, client_certificate=None):
+    def __init__(self, url, root_certificates, client_certificate):
         self.url = url
         self._session = requests.Session()
         self._session.headers.update({"Content-Type": "application/json", "Accept-Encoding": "identity"})

@@ -235,8 +235,8 @@ class _Words:
         return ids, *align_to_source(strings, self._normalizer, starts, ends, lengths)
 
 
-def _tensor(value, dtype=None):
-    return value if isinstance(value, tf.RaggedTensor) else tf.convert_to_tensor(value, dtype)
+def _tensor(value):
+    return value if isinstance(value, tf.RaggedTensor) else tf.convert_to_tensor(value)
 
 
 def _by_row(strings, function):

@@ -9,6 +9,8 @@ import dataclasses
 import numpy as np
 
 _MEMORY = 10  # pairs that L-BFGS keeps
+_PATIENCE = 10  # iterations without a lower cross-entropy of other examples
+_TOLERANCE = 1e-6  # largest entry of the gradient at the minimum
 _SHORTEST = 1e-10  # step of the line search, at which there is nothing left to gain
 
 
@@ -37,7 +39,7 @@ class LogisticRegression:
 
 
 def fit_logistic_regression(
-    features, labels, num_classes: int, *, dev=None, l2: float = 1e-2, max_iterations: int = 200, patience: int = 10
+    features, labels, num_classes: int, *, dev=None, l2: float = 1e-2, max_iterations: int = 200
 ) -> LogisticRegression:
     """Minimises the mean cross-entropy + l2 / 2 · |kernel|² with L-BFGS on all examples; the same every time.
 
@@ -45,11 +47,10 @@ def fit_logistic_regression(
         features: floats [M, D].
         labels: ints [M] from 0.
         num_classes: N.
-        dev: (features, labels) of others: training ends when their cross-entropy has not fallen for `patience`
-            iterations, and the weights with the lowest are kept. None: it ends at the minimum.
+        dev: (features, labels) of others: training ends when their cross-entropy has not fallen for 10 iterations, and
+            the weights with the lowest are kept. None: it ends at the minimum.
         l2: strength of the penalty.
         max_iterations: where it ends at the latest.
-        patience: with `dev`.
 
     Returns:
         `LogisticRegression`.
@@ -77,7 +78,7 @@ def fit_logistic_regression(
         loss = dev_objective(point, gradient=False)[0] if dev is not None else -iteration
         if loss < best["loss"]:
             best.update(loss=loss, point=point, iteration=iteration)
-        return iteration - best["iteration"] >= patience
+        return iteration - best["iteration"] >= _PATIENCE
 
     _lbfgs(objective, best["point"], max_iterations, watch)
     kernel, bias = best["point"][: size * num_classes].reshape(size, num_classes), best["point"][size * num_classes :]
@@ -121,12 +122,12 @@ def _objective(x, labels, num_classes, l2):
     return loss_and_gradient
 
 
-def _lbfgs(function, point, max_iterations, watch, tolerance=1e-6):
+def _lbfgs(function, point, max_iterations, watch):
     """Moves downhill from `point`; `watch(iteration, point)` sees every step, and ends it by returning True."""
     loss, gradient = function(point)
     pairs = collections.deque(maxlen=_MEMORY)  # (step, change of the gradient)
     for iteration in range(1, max_iterations + 1):
-        if np.abs(gradient).max() < tolerance:
+        if np.abs(gradient).max() < _TOLERANCE:
             return
         direction = _direction(gradient, pairs)
         step = 1.0 if pairs else min(1.0, 1.0 / float(np.abs(gradient).sum()))

@@ -55,16 +55,14 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
     return canvas.pixels()
 
 
-def heat_map(
-    values, rows: Sequence[str], columns: Sequence[str], title: str, *, low: float = 0.0, high: float | None = None
-) -> np.ndarray:
+def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, high: float | None = None) -> np.ndarray:
     """A table of numbers whose cells are the darker the higher they are.
 
     Args:
         values: [R, C].
         rows, columns: their names.
         title: the picture's first line.
-        low, high: what is white and what is darkest; None: the highest value.
+        high: what is darkest, as 0 is white; None: the highest value.
 
     Returns:
         uint8 [height, width, 3].
@@ -83,7 +81,7 @@ def heat_map(
     for i, name in enumerate(rows):
         canvas.text(left - 8, top + (i + 0.5) * height, name, size=10, anchor="rm")
         for j, value in enumerate(values[i]):
-            share = min(max((value - low) / ((high - low) or 1.0), 0.0), 1.0)
+            share = min(max(value / (high or 1.0), 0.0), 1.0)
             x, y = left + j * width, top + i * height
             canvas.rectangle(x, y, x + width - 1, y + height - 1, fill=(*BLUE, round(230 * share)))
             colour = (255, 255, 255) if share > 0.6 else INK

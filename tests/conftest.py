@@ -1,20 +1,26 @@
 """What every test shares: quiet TensorFlow, fixed seeds, the real data beside the project, no silent skips in CI."""
 
 import ctypes
+import functools
 import gc
 import logging
 import os
 import random
+import sys
+import typing
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pytest
+from helpers.curves_alone import curves_alone
 from helpers.paths import ROOT
 from helpers.run_eagerly import run_eagerly
 
 from kbert.training.memory import keep_freed_memory
 
 keep_freed_memory()  # as choose_hardware does for the recipes
+if sys.version_info < (3, 12):  # TensorFlow asks for each argument of each operation whether it follows a protocol
+    typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
 gc.set_threshold(50_000, 20, 20)  # tracing makes millions of objects, few of them garbage; `_forget` collects
 
 _LIBC = ctypes.CDLL(None)
@@ -60,11 +66,43 @@ def _keep_kernels():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_iterator():
+    """Keras makes an iterator over the data also at the end of an epoch, for the next one, which makes its own.
+
+    After `predict` and `evaluate` nothing reads it, and making it takes longer than a small batch.
+    """
+    from keras.src.trainers.epoch_iterator import EpochIterator
+
+    enumerate_all = EpochIterator._enumerate_iterator
+
+    def enumerate_once(self):
+        count = None if self.steps_per_epoch else self._num_batches
+        for step, *more in enumerate_all(self):
+            yield step, *more
+            if count and step + self.steps_per_execution >= count:
+                self.data_adapter.on_epoch_end()
+                return
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EpochIterator, "_enumerate_iterator", enumerate_once)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _seed():
     import keras
 
     keras.utils.set_random_seed(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _curves_alone(request):
+    """`curves_alone`, but in the tests of inspection."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "tests/inspection/" not in request.node.nodeid:
+            curves_alone(patch.setattr)
+        yield
 
 
 @pytest.fixture

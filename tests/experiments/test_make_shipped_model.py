@@ -1,10 +1,9 @@
 """A toy pre-training packed as one of kbert's own models: what is there, and that its card says what the files say."""
 
-import importlib.util
 import json
 
 import pytest
-from helpers.paths import ROOT
+from helpers.docs_scripts import import_docs_script
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401
 from helpers.run_eagerly import run_eagerly
 
@@ -16,10 +15,7 @@ from kbert.serving.exported_pipeline import ExportedPipeline
 
 @pytest.fixture(scope="module")
 def make():
-    spec = importlib.util.spec_from_file_location("make_shipped_model", ROOT / "docs" / "make_shipped_model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_docs_script("make_shipped_model")
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +27,17 @@ def home(tmp_path_factory):
 def shipped(make, home, records, tokenizer):  # noqa: F811
     sizes = {"num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20, "max_sequence_length": 32}
     config = kbert.BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes)
-    options = {"steps": 6, "batch_size": 4, "sequence_length": 16, "checkpoint_every": 2, "keep_every": 2}
+    options = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
+    options |= {"log_every": 1, "checkpoint_every": 1, "keep_every": 1}
     with run_eagerly():
-        kbert.pretrain(records, init=kbert.BertPretrainer(config), output=home / "runs" / "toy", log_every=1, **options)
-        kbert.pretrain(records, init=home / "runs" / "toy", output=home / "runs" / "more", log_every=1, **options)
+        kbert.pretrain(records, init=kbert.BertPretrainer(config), output=home / "runs" / "toy", **options)
+        kbert.pretrain(records, init=home / "runs" / "toy", output=home / "runs" / "more", **options)
     (home / "records").mkdir()
     write_json(home / "records" / "metrics.json", {"documents": 3, "sentences": 1234, "tokens": 5_600_000})
     write_json(home / "finetuning-kbert-toy.json", RESULT)
     (home / "saved_models" / "kbert-toy").mkdir(parents=True)
     (home / "saved_models" / "kbert-toy" / "old").write_text("of an earlier time")
-    runs = [home / "runs" / "toy", f"{home / 'runs' / 'more'}@4"]
+    runs = [home / "runs" / "toy", f"{home / 'runs' / 'more'}@1"]
     return make.ship(runs, home / "records", "kbert-toy", results=home, directory=home / "saved_models")
 
 
@@ -60,7 +57,7 @@ def test_the_folder(make, shipped):
         "fill_mask",
         "next_sentence",
     }
-    assert card["made_by"]["recipe"] == "pretrain.py" and card["made_by"]["step"] == 4
+    assert card["made_by"]["recipe"] == "pretrain.py" and card["made_by"]["step"] == 1
 
 
 def test_it_is_loaded_by_its_folder_and_answers_as_exported(shipped):
@@ -79,10 +76,10 @@ def test_the_playground_takes_the_model_not_the_export(shipped):
 def test_the_card(home, shipped):
     card = (shipped / "README.md").read_text(encoding="utf-8")
     history = [json.loads(line) for line in (shipped / "history.jsonl").read_text().splitlines()]
-    assert [(line["run"], line["step"]) for line in history][-1] == ("more", 4)
+    assert [(line["run"], line["step"]) for line in history][-1] == ("more", 1)
     assert {line["run"] for line in history} == {"toy", "more"}
     assert " 3 documents, 1,234 sentences, 5.6 million tokens" in " ".join(card.split())
-    assert "**Training**: 10 steps" in card  # 6 of the one, 4 of the other
+    assert "**Training**: 3 steps" in card  # 2 of the one, 1 of the other
     last = [line for line in history if "val_mlm_cross_entropy" in line][-1]
     assert f"MLM loss (nats) {last['val_mlm_cross_entropy']:.2f}" in card
     assert "| kbert-toy |  |  |  | 71.0 ± 1.4 |" in card and "- A sentence." in card

@@ -1,8 +1,7 @@
 """docs/experiments.md shows the figures of results/*.json, and every result there is one that the command writes."""
 
-import importlib.util
-
 import pytest
+from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 
 from kbert.experiments.compare_finetuning import RANDOM
@@ -20,10 +19,7 @@ RESULTS = [  # others have their own pages
 
 @pytest.fixture(scope="module")
 def make():
-    spec = importlib.util.spec_from_file_location("make_experiments", ROOT / "docs" / "make_experiments.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_docs_script("make_experiments")
 
 
 def test_the_page_has_the_figures_of_the_files(make):

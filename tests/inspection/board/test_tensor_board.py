@@ -4,7 +4,9 @@ import keras
 import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
+from helpers.batches import choice_batch, pretraining_batch
 from helpers.event_files import read_events, read_scalars, tags_of
+from helpers.stored_models import make_model
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from kbert.inspection import TensorBoard
@@ -99,6 +101,23 @@ def test_what_is_sampled(run):
     assert ("train", "self_attention/entropy/encoder_block_0") in tags
     mean = found["train", "self_attention/mean_entropy/encoder_block_0"]
     assert len(mean) == 3 and all(0 < value <= np.log(tiny.S) for _, value in mean)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "span", "tagging", "multiple_choice", "masked_lm"])
+def test_every_tasks_model_has_a_graph_and_samples(tmp_path, task):
+    """(Where other tests train, tests/conftest.py leaves both out.)"""
+    model = make_model(task, vocabulary_size=37)  # of these batches
+    model.compile()
+    model.optimizer.build(model.trainable_variables)
+    board = TensorBoard(tmp_path, batch=choice_batch() if task == "multiple_choice" else pretraining_batch())
+    board.set_model(model)
+    board.on_train_begin()
+    board.on_epoch_end(0, {"loss": 1.0, "step": 1, "learning_rate": 0.1})
+    board.on_train_end()
+    assert sum(bool(event.graph_def) for _, event in read_events(tmp_path)) == 1
+    tags = {tag for plugin in ("graph_keras_model", "scalars", "histograms") for _, tag in tags_of(tmp_path, plugin)}
+    assert {"keras", "norms/update_ratio/encoder_block_0", "self_attention/entropy/encoder_block_0"} <= tags
+    assert sum(tag.startswith("weights/") for tag in tags) == sum(len(v.shape) > 1 for v in model.trainable_variables)
 
 
 def test_graphs_and_layout_are_there_once(run):

@@ -65,23 +65,31 @@ class ReferenceTokenizer:
         self.split_on_cjk = split_on_cjk
         self.max_word_length = max_word_length
         self.special_tokens = SPECIAL_TOKENS if special_tokens_in_text else ()
+        # Spaces divide whatever stands beside them, and most words come again.
+        self._ids_of = functools.lru_cache(2**18)(lambda word: [piece for piece, _ in self._found(word)])
 
     def __call__(self, text):
-        return [piece[0] for piece in self.pieces(text)]
+        return [piece for word in as_text(text).split(" ") for piece in self._ids_of(word)]
 
     def pieces(self, text):
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "ignore")
-        found = []
+        text = as_text(text)
+        found = ((piece, list(indices)) for piece, indices in self._found(text))
+        return [(piece, min(indices), self._with_marks(text, max(indices))) for piece, indices in found]
+
+    def _found(self, text):
+        """(id, indices of its characters) of each piece."""
         for part, start in self._parts(text):
             if part in self.special_tokens:
-                found.append((self.ids[part], start, self._with_marks(text, start + len(part) - 1)))
+                yield self.ids[part], range(start, start + len(part))
             else:
-                found += self._pieces_of_part(part, start)
-        return found
+                for piece, characters in self._pieces_of_part(part):
+                    yield piece, (start + index for _, index in characters)
 
     def _parts(self, text):
         """Cuts the text at literal special tokens."""
+        if not self.special_tokens:
+            yield text, 0
+            return
         start = position = 0
         while position < len(text):
             special = next((token for token in self.special_tokens if text.startswith(token, position)), None)
@@ -93,19 +101,14 @@ class ReferenceTokenizer:
             start = position = position + len(special)
         yield text[start:], start
 
-    def _pieces_of_part(self, text, shift):
-        found = []
+    def _pieces_of_part(self, text):
         for word in self._words(self._cleaned(text)):
             if self.lowercase:
                 word = lowered(word)
             if self.strip_accents:
                 word = decomposed(word)
             for run in split_at_punctuation(word):
-                for piece, characters in self._word_pieces(run):
-                    first = min(index for _, index in characters)
-                    last = max(index for _, index in characters)
-                    found.append((piece, first + shift, self._with_marks(text, last) + shift))
-        return found
+                yield from self._word_pieces(run)
 
     def _cleaned(self, text):
         """(character, index) of what is left, with spaces set round CJK characters (index None)."""
@@ -159,6 +162,10 @@ class ReferenceTokenizer:
                 break
             position += 1
         return end
+
+
+def as_text(text):
+    return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
 
 
 def lowered(word):

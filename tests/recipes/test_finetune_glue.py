@@ -209,6 +209,7 @@ def test_unknown_task_and_directory(home, tmp_path, capsys, flags, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_real_files(home, shared_data, tmp_path):
     run_recipe(
         "finetune_glue",

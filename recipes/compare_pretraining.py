@@ -28,8 +28,15 @@ def parse_arguments(argv):
 
 def main(argv=None):
     arguments = parse_arguments(argv)
-    from kbert.tasks.pretraining.compare_runs import comparison_plot, comparison_table, read_curve
-    from kbert.tasks.pretraining.learning_curves import curves_plot, curves_table, describe_plateau, read_points
+    from kbert.tasks.pretraining.learning_curves import (
+        comparison_plot,
+        comparison_table,
+        curves_plot,
+        curves_table,
+        describe_plateau,
+        read_curve,
+        read_points,
+    )
 
     with plain_errors():
         are_different = len({run.name for run in arguments.runs}) == len(arguments.runs)
@@ -40,7 +47,7 @@ def main(argv=None):
         plateaus = "\n".join(f"- {describe_plateau(name, each)}" for name, each in points.items())
         arguments.output.mkdir(parents=True, exist_ok=True)
         (arguments.output / "comparison.md").write_text(f"{table}\n", encoding="utf-8")
-        (arguments.output / "comparison.svg").write_text(comparison_plot(curves), encoding="utf-8")
+        (arguments.output / "comparison.svg").write_text(comparison_plot(curves, arguments.score), encoding="utf-8")
         (arguments.output / "curves.md").write_text(f"{curves_table(points)}\n\n{plateaus}\n", encoding="utf-8")
         (arguments.output / "curves.svg").write_text(curves_plot(points), encoding="utf-8")
     print(f"{table}\n\n{plateaus}")

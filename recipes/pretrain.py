@@ -91,10 +91,10 @@ def main(argv=None):
     corpus, records, as_json = (arguments.pop(name) for name in ("corpus", "records", "json"))
     with flags.plain_errors():
         import kbert
-        from kbert.tasks.pretraining.table import describe_plan, describe_run
+        from kbert.tasks.pretraining.table import describe_estimate, describe_run
 
         run = kbert.pretrain(records or corpus, **arguments)
-    print(describe_plan(run.metrics) if arguments["dry_run"] else describe_run(run))
+    print(describe_estimate(run.metrics) if arguments["dry_run"] else describe_run(run))
     if as_json:
         print(json.dumps(run.metrics))
 

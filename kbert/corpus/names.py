@@ -76,9 +76,13 @@ def read_names(path) -> list[str]:
     """The names of a file, one a line.
 
     Raises:
-        ValueError: an empty file.
+        ValueError: an empty file, invalid UTF-8; the message names the file.
     """
-    names = [line.strip() for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        lines = pathlib.Path(path).read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: invalid UTF-8 at byte {error.start}. Save the file as UTF-8.") from error
+    names = [line.strip() for line in lines if line.strip()]
     if not names:
         raise ValueError(f"{path}: expected names, one a line. Received: an empty file")
     return names

@@ -152,6 +152,8 @@ def _refuse(path, expected, received):
 
 
 def is_records(path):
-    """Whether a path is a directory made by `write_records`, finished or not."""
+    """Whether something is the path of a directory made by `write_records`, finished or not."""
+    if not isinstance(path, str | os.PathLike):
+        return False
     path = pathlib.Path(path)
     return path.is_dir() and any((path / name).is_file() for name in (MANIFEST, UNFINISHED))

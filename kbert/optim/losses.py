@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from kbert.optim.cross_entropy import IGNORED_LABEL, broadcast_weights, cross_entropy, on_or_off, without_padding
+from kbert.optim.metrics import squared_errors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 
 
@@ -210,9 +211,7 @@ class RegressionLoss(WeightedMeanLoss):
     default_name = "regression_loss"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
-        y_pred = ops.cast(y_pred, "float32")
-        values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)
-        return values, broadcast_weights(sample_weight, values)
+        return squared_errors(y_true, y_pred, sample_weight)
 
 
 def _global_mean(total, weight, epsilon):

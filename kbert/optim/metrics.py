@@ -161,9 +161,14 @@ class SquaredError(WeightedMean):
     default_name = "squared_error"
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
-        y_pred = ops.cast(y_pred, "float32")
-        values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)
-        return values, broadcast_weights(sample_weight, values)
+        return squared_errors(y_true, y_pred, sample_weight)
+
+
+def squared_errors(y_true, y_pred, sample_weight):
+    """(squared error, weight) of each number, float32 [B]; also of the loss."""
+    y_pred = ops.cast(y_pred, "float32")
+    values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)
+    return values, broadcast_weights(sample_weight, values)
 
 
 def _argmax(logits):

@@ -8,8 +8,6 @@ number of replicas.
 Shapes: B batch, S sequence, P predictions, K parts of a packed row, n sentences, r rows that are laid out at once.
 """
 
-import os
-
 import numpy as np
 import tensorflow as tf
 
@@ -178,7 +176,7 @@ def pretraining_dataset(
 
     rows_before = start_step * batch_size + start_row
     shares = None
-    if isinstance(source, str | os.PathLike) and is_records(source):
+    if is_records(source):
         records = Records(source, in_graph=data_service is not None)
         records.check_tokenizer(tokenizer)
         pools, rows_before = record_pools(records, seed, epochs, evaluation, count, rows_before)

@@ -3,6 +3,7 @@
 Shapes: B batch, S sequence, P predictions.
 """
 
+import collections
 import itertools
 import time
 
@@ -36,13 +37,13 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
 
         print(format_report(dataset_statistics(dataset, tokenizer)))
     """
-    counts, masks_of_rows, rate = {}, [], {}
+    counts, masks_of_rows, rate = collections.Counter(), [], {}
     iterator = dataset.as_numpy_iterator()
     started = None
     with reading_errors():
         for inputs, labels, weights in itertools.islice(iterator, batches):
             now = time.perf_counter()
-            _add(counts, _count(inputs, labels, weights, tokenizer))
+            counts.update(_count(inputs, labels, weights, tokenizer))
             masks_of_rows.append(weights["mlm_logits"].sum(axis=1).astype(int))
             if started is None:
                 started, first = now, dict(counts)
@@ -115,8 +116,3 @@ def _count(inputs, labels, weights, tokenizer):
     if "nsp_logits" in labels:
         counts["random"] = int(labels["nsp_logits"].sum())  # 0 for parts that a packed row does not have
     return counts
-
-
-def _add(totals, counts):
-    for name, count in counts.items():
-        totals[name] = totals.get(name, 0) + count

@@ -11,6 +11,7 @@ import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that conf
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.stateless_random import fold_in, random_integers, uniform
 
+OPTIONS = ("max_predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word")
 _SELECTION, _CORRUPTION, _REPLACEMENT = 1, 2, 3  # independent streams of numbers under one key
 
 
@@ -98,11 +99,8 @@ class TokenMasking(keras.layers.Layer):
         pass_inputs_unchanged(self)  # keys are int64; and nothing moves to another backend
 
     def call(self, batch, keys=None, entity_ids=None):
-        for name in ("token_ids", "padding_mask"):
-            if name not in batch:
-                raise ValueError(
-                    f"TokenMasking: the batch needs `token_ids` and `padding_mask`. Received: {list(batch)}"
-                )
+        if not {"token_ids", "padding_mask"} <= batch.keys():
+            raise ValueError(f"TokenMasking: the batch needs `token_ids` and `padding_mask`. Received: {list(batch)}")
         token_ids = tf.convert_to_tensor(batch["token_ids"], tf.int32)  # [B, S]
         padding_mask = tf.convert_to_tensor(batch["padding_mask"], tf.bool)  # [B, S]
         entity_ids = None if entity_ids is None else tf.convert_to_tensor(entity_ids)
@@ -119,11 +117,7 @@ class TokenMasking(keras.layers.Layer):
             positions, is_mask = _choose_tokens(is_candidate, noise, budget, self.max_predictions)  # [B, P]
         mask_ids = tf.gather(token_ids, positions, batch_dims=1)  # [B, P]
         change = tf.where(is_mask, self._replacements(mask_ids, keys) - mask_ids, 0)
-        inputs = {
-            **batch,
-            "token_ids": _add_at(token_ids, positions, change),
-            "mask_positions": positions,
-        }
+        inputs = {**batch, "token_ids": _add_at(token_ids, positions, change), "mask_positions": positions}
         return inputs, tf.where(is_mask, mask_ids, 0), tf.cast(is_mask, tf.float32)
 
     def most_masks(self, lengths):
@@ -186,20 +180,8 @@ class TokenMasking(keras.layers.Layer):
         )
 
     def get_config(self):
-        names = (
-            "max_predictions",
-            "mask_rate",
-            "mask_token_rate",
-            "keep_rate",
-            "random_token_rate",
-            "whole_word",
-            "seed",
-        )
-        return {
-            **super().get_config(),
-            "tokenizer": self.tokenizer,
-            **{name: getattr(self, name) for name in names},
-        }
+        options = {name: getattr(self, name) for name in (*OPTIONS, "seed")}
+        return {**super().get_config(), "tokenizer": self.tokenizer, **options}
 
     @classmethod
     def from_config(cls, config):

@@ -3,8 +3,6 @@
 Shapes: S sequence, P predictions, K parts of a packed row.
 """
 
-import os
-
 import tensorflow as tf
 
 from kbert.corpus.pool import text_pools
@@ -25,7 +23,7 @@ def first_pool(source, tokenizer, seed=0, held_out=0.01, format="auto", language
     Args:
         source, tokenizer, seed, held_out, format, language: as of `kbert.pretraining.dataset.pretraining_dataset`.
     """
-    if isinstance(source, str | os.PathLike) and is_records(source):
+    if is_records(source):
         return Records(source).index(0)
     documents = text_documents(source, format, language, seed, 1, False, held_out)
     with reading_errors():

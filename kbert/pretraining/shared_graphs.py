@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from kbert.corpus.pool import TokenPool
 from kbert.corpus.records import vocabulary_hash
+from kbert.pretraining.masking import OPTIONS
 from kbert.pretraining.packed_rows import packed_rows
 from kbert.pretraining.pairs import PairTable, sentence_pairs
 from kbert.pretraining.plain_rows import plain_rows
@@ -95,8 +96,7 @@ class _Masking:
 
 def _identity(masking):
     """All that a graph of `TokenMasking` or `NextTokens` has of it and of its tokenizer."""
-    rates = ("max_predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word")
-    tokenizer, settings = masking.tokenizer, tuple(getattr(masking, name, None) for name in rates)
+    tokenizer, settings = masking.tokenizer, tuple(getattr(masking, name, None) for name in OPTIONS)
     ids = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id, tokenizer.vocabulary_size)
     words = vocabulary_hash(tokenizer.vocabulary) if settings[-1] else None
     return (type(masking).__name__, *settings, *ids, words)

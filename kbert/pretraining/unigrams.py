@@ -1,7 +1,5 @@
 """Token frequencies of a corpus, and how well they alone predict masked tokens: the baseline of a language model."""
 
-import os
-
 import numpy as np
 
 from kbert.corpus.pool import text_pools
@@ -80,7 +78,7 @@ def unigram_baseline(counts, evaluation):
 
 
 def _token_ids(source, tokenizer, held_out):
-    if isinstance(source, str | os.PathLike) and is_records(source):
+    if is_records(source):
         records = Records(source)
         records.check_tokenizer(tokenizer)
         for shard in range(len(records.training)):

@@ -2,15 +2,15 @@
 
 import logging
 import math
-import os
 import pathlib
 import shutil
 
 import keras
 import numpy as np
 
-from kbert.files import explain_full_disk, flush, flush_tree, write_json
+from kbert.files import remove_partial, write_directory, write_json
 from kbert.keras_compat import strategy_scope
+from kbert.training.training_state import is_chief
 from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
 from kbert.weights.step_paths import checkpoint_name, checkpoint_paths, checkpoint_step
 
@@ -63,24 +63,15 @@ class Checkpoints:
             step: int.
             facts: dict that JSON can hold, stored with it.
         """
-        part, final = self.directory / f".{checkpoint_name(step)}.part", self.directory / checkpoint_name(step)
-        shutil.rmtree(part, ignore_errors=True)
         variables = self._variables()
+        manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
+
+        def write(directory):
+            _write_values(directory, variables)
+            write_json(directory / MANIFEST, manifest)
+
         needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
-        with explain_full_disk(final, needed):
-            try:
-                part.mkdir(parents=True)
-                _write_values(part, variables)
-                manifest = {"step": step, "variables": [_describe(variable) for variable in variables]}
-                manifest |= {"facts": facts or {}}
-                write_json(part / MANIFEST, manifest)
-                flush_tree(part)
-                if final.exists():  # damaged, else this step would not have been run again
-                    shutil.rmtree(final)
-                os.rename(part, final)
-                flush(self.directory)
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
+        write_directory(self.directory / checkpoint_name(step), write, needed)  # what it replaces is damaged
         done = [path for path in self._saved() if checkpoint_step(path) <= step]  # those beyond it are damaged
         for old in done[: -self.keep]:
             if not is_milestone(checkpoint_step(old), self.keep_every):
@@ -88,9 +79,8 @@ class Checkpoints:
 
     def restore(self) -> int:
         """Set the model and its optimizer to the newest intact checkpoint; returns its step, or 0 if there is none."""
-        if self.directory.is_dir():
-            for part in self.directory.glob(".*.part"):
-                shutil.rmtree(part, ignore_errors=True)
+        if self.directory.is_dir() and is_chief(self.model):
+            remove_partial(self.directory)
         for path in reversed(self._saved()):
             try:
                 manifest, values = read_step_checkpoint(path)

@@ -1,6 +1,7 @@
 """Evaluation on a dev set during training, and the weights with the best score."""
 
 import logging
+import math
 import pathlib
 import re
 import time
@@ -57,7 +58,7 @@ class DevEvaluation(keras.callbacks.Callback):
         """Restores the scores of a run up to the step of its checkpoint, and drops later ones."""
         self._model, self._checkpoints, self._recorder, self._writes = model, checkpoints, recorder, writes
         path = None if self.directory is None else self.directory / "evaluations.jsonl"
-        self._history = History(path, step, writes=writes)
+        self._history = History(path, step, writes)
         self._unlogged = {}
 
     @property
@@ -72,13 +73,10 @@ class DevEvaluation(keras.callbacks.Callback):
         scored = [record["step"] for record in self.records]
         return len(scored) - 1 - scored.index(self.best_step()) >= self.patience
 
-    def best_step(self, until=None) -> int | None:
+    def best_step(self, until=math.inf) -> int | None:
         """The step of the best evaluation up to a step; None if there was none."""
-        best = None
-        for record in self.records:
-            if (until is None or record["step"] <= until) and (best is None or self._rank(record) > self._rank(best)):
-                best = record
-        return None if best is None else best["step"]
+        records = [record for record in self.records if record["step"] <= until]
+        return max(records, key=self._rank)["step"] if records else None  # of equal ones the first
 
     @property
     def kept_step(self) -> int | None:
@@ -123,27 +121,17 @@ class DevEvaluation(keras.callbacks.Callback):
         self.last = (step, result)
         record = {"step": step} | {k: v for k, v in result.scores.items() if isinstance(v, int | float)}
         self.pause(time.perf_counter() - start)
-        before = self.best_step()
-        is_best = before is None or self._rank(record) > self._rank(self.records[self._index(before)])
+        is_best = all(self._rank(record) > self._rank(earlier) for earlier in self.records)
         if self.keep == "best" and is_best and self._writes:
             self._write(step)  # before its record: a score without its weights would be useless
-        if self._writes and self.directory is not None:
-            self._history.append(record)
-        else:
-            self._history.records.append(record)
+        self._history.append(record)
         self._prune()
         self._unlogged = {f"val_{k}": float(v) for k, v in record.items() if isinstance(v, float)}  # no counts
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in self._shown(record).items())
+        shown = ", ".join(f"{name} {record[name]:.4f}" for name in ("loss", self.metric) if name in record)
         _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
         if self.is_stopped:
             _LOGGER.info("step %d: %d evaluations without improvement: stopped early", step, self.patience)
             self._model.stop_training = True
-
-    def _index(self, step):
-        return next(n for n, record in enumerate(self.records) if record["step"] == step)
-
-    def _shown(self, record):
-        return {name: record[name] for name in ("loss", self.metric) if name in record}
 
     def _path(self, step):
         return self.directory / "checkpoints" / f"best-{step:010d}.npz"

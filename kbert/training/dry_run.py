@@ -47,10 +47,11 @@ def estimate_training(model, dataset, steps) -> dict:
     if batch is None:
         raise ValueError("estimate_training: expected a dataset with a batch. Received: an empty one")
     rows, length = batch_shape(dataset)
-    rows, length = rows or _rows(batch), length or batch[0]["token_ids"].shape[-1]
-    measured = _measured_rows(model, rows, length)
-    with memory_errors(measured, length):
-        seconds = _seconds_per_step(model, batch, measured) * rows / measured
+    examples, length = _rows(batch), length or batch[0]["token_ids"].shape[-1]
+    rows = rows or examples  # more than examples, if each has several choices
+    measured = _measured_examples(model, examples, rows // examples, length)
+    with memory_errors(measured * rows // examples, length):
+        seconds = _seconds_per_step(model, batch, measured) * examples / measured
     trainable = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return {
         "parameters": model.count_params(),
@@ -106,18 +107,19 @@ def _rows(batch):
     return int(keras.tree.flatten(batch)[0].shape[0])
 
 
-def _measured_rows(model, rows, length):
-    """Few enough rows for a step to take seconds, and at least one for each micro-batch of a replica."""
+def _measured_examples(model, examples, choices, length):
+    """Few enough examples for a step to take seconds, and at least one for each micro-batch of a replica."""
     strategy = getattr(model, "distribute_strategy", None)
     parts = (strategy.num_replicas_in_sync if strategy is not None else count_devices()) * model.micro_batches
-    fitting = int(_MEASURED_FLOPS / (training_flops_per_token(model.config, length, length / 6) * length))
-    return min(rows, max(parts, fitting // parts * parts))
+    flops = training_flops_per_token(model.config, length, length / 6) * length * choices
+    fitting = int(_MEASURED_FLOPS / flops)
+    return min(examples, max(parts, fitting // parts * parts))
 
 
-def _seconds_per_step(model, batch, rows):
+def _seconds_per_step(model, batch, examples):
     import tensorflow as tf
 
-    part = keras.tree.map_structure(lambda column: column[:rows], batch)
+    part = keras.tree.map_structure(lambda column: column[:examples], batch)
     steps = tf.data.Dataset.from_tensors(part).repeat(_STEPS + 1)
     timer = _StepTimes()
     model.fit(steps, epochs=1, steps_per_epoch=_STEPS + 1, callbacks=[timer], verbose=0, shuffle=False)

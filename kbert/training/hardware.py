@@ -7,15 +7,16 @@ import os
 
 import keras
 
-from kbert.keras_compat import multiworker_strategy
+from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
+    SILENCE_SECONDS,
+    START_SECONDS,
     LostWorker,
     addresses_of,
     await_workers,
     check_tf_config,
-    limit_waiting,
     message_of_first,
     named_losses,
 )
@@ -234,7 +235,7 @@ def _mirrored():
 def _multiworker():
     cluster, task = check_tf_config(os.environ.get("TF_CONFIG"))
     await_workers(cluster, task)
-    limit_waiting(cluster)
+    limit_waiting_for_workers(cluster, START_SECONDS, SILENCE_SECONDS)
     try:
         with named_losses():
             return multiworker_strategy()

@@ -31,16 +31,16 @@ class History:
 
     def __init__(self, path, step=0, writes=True):
         self.path = None if path is None else pathlib.Path(path)
-        found = () if path is None else _read(self.path)
-        self.records = [record for record in found if record["step"] <= step]
-        if writes and path is not None and self.path.exists():
+        self.writes = writes and path is not None
+        self.records = [] if path is None else [record for record in read_history(path) if record["step"] <= step]
+        if self.writes and self.path.exists():
             with atomic_file(self.path) as file:
                 file.writelines(map(_line, self.records))
 
     def append(self, record):
         """Add the record of a window; numbers that are not finite, which JSON cannot hold, are written as null."""
         self.records.append(record)
-        if self.path is None:
+        if not self.writes:
             return
         with explain_full_disk(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(_line(record))
@@ -58,10 +58,11 @@ def _line(record):
     return json.dumps(finite, allow_nan=False) + "\n"
 
 
-def _read(path):
-    if not path.exists():
-        return
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+def read_history(path) -> list[dict]:
+    """The records of such a file, none if there is no file; a damaged line is reported and dropped."""
+    path, records = pathlib.Path(path), []
+    lines = path.read_bytes().splitlines() if path.exists() else ()
+    for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
         try:
             record = parse_json(line, where, parse_constant=_refuse)
@@ -70,7 +71,8 @@ def _read(path):
         except ValueError as error:
             _LOGGER.warning("%s This line is dropped.", error)
         else:
-            yield record
+            records.append(record)
+    return records
 
 
 def _refuse(constant):

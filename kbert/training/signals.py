@@ -39,7 +39,7 @@ def take_signals(handler) -> dict:
     """Set a handler for SIGINT and SIGTERM; signals that the program ignores or handles itself are not changed.
 
     Returns:
-        {signal: handler before}, for `restore_signals`; empty outside the main thread, which alone may set handlers.
+        {signal: handler before}; empty outside the main thread, which alone may set handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -47,11 +47,6 @@ def take_signals(handler) -> dict:
     before = {number: found for number in _SIGNALS if (found := signal.getsignal(number)) in ours}
     _set(dict.fromkeys(before, handler))
     return before
-
-
-def restore_signals(before):
-    """Undo `take_signals`."""
-    _set(before)
 
 
 def _set(handlers):
@@ -85,7 +80,7 @@ class DeferredSignals:
         return self
 
     def __exit__(self, *exception):
-        restore_signals(self._before)
+        _set(self._before)
         if exception == (None, None, None):
             self.check()
 

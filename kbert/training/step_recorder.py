@@ -28,8 +28,9 @@ class StepRecorder(keras.callbacks.Callback):
         self.stage_ended = False
 
     def begin(self, dataset, size, real_share):
-        self.tokens, self.size, self.real_share = _tokens_per_batch(dataset), size, real_share
-        self.dataset = dataset
+        rows, length = batch_shape(dataset)
+        self.tokens = (rows or 0) * (length or 0)  # 0: not known
+        self.dataset, self.size, self.real_share = dataset, size, real_share
 
     def on_train_begin(self, logs=None):
         self.stage_ended = False
@@ -109,9 +110,3 @@ class StepRecorder(keras.callbacks.Callback):
         if self.real_tokens:
             speed["real_tokens_per_second"] = self.real_tokens * batches / seconds
         return speed
-
-
-def _tokens_per_batch(dataset):
-    """B * S, or 0 if unknown."""
-    rows, length = batch_shape(dataset)
-    return (rows or 0) * (length or 0)

@@ -1,5 +1,6 @@
 """A run that lasts for a time instead of a number of steps."""
 
+import contextlib
 import math
 import pathlib
 import time
@@ -100,14 +101,10 @@ def _line(step, seconds):
 def _read(path):
     """step → seconds, of the lines that are whole."""
     found = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+    *lines, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")  # a process was killed in the last one
+    for line in lines:
         step, _, seconds = line.partition(" ")
-        try:
-            if not line.endswith("\n"):
-                raise ValueError("incomplete")
-            entry = int(step), float(seconds)
-        except ValueError:
-            continue  # of a process that was killed while it wrote the line
-        if math.isfinite(entry[1]):
-            found[entry[0]] = entry[1]
+        with contextlib.suppress(ValueError):  # damaged
+            if math.isfinite(float(seconds)):
+                found[int(step)] = float(seconds)
     return found

@@ -21,19 +21,6 @@ class LostWorker(RuntimeError):
     """Another worker of this run ended, or cannot be reached."""
 
 
-def limit_waiting(cluster):
-    """Make TensorFlow give up on workers that do not start within 5 minutes or are silent for 20 seconds.
-
-    To be called before the strategy is made.
-
-    Args:
-        cluster: dict of job name -> list of addresses, the `cluster` of TF_CONFIG.
-    """
-    from kbert.keras_compat import limit_waiting_for_workers  # imports Keras, which `--help` need not wait for
-
-    limit_waiting_for_workers(cluster, START_SECONDS, SILENCE_SECONDS)
-
-
 def check_tf_config(text):
     """The cluster of a TF_CONFIG and this process' task in it; a ValueError where they are absent or malformed."""
     example = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
@@ -67,7 +54,7 @@ def await_workers(cluster, task):
     TensorFlow waits too, but for an hour, without reacting to signals and without naming the missing workers.
 
     Args:
-        cluster: as for `limit_waiting`.
+        cluster: dict of job name -> list of addresses, the `cluster` of TF_CONFIG.
         task: dict of "type" and "index", the `task` of TF_CONFIG.
 
     Raises:

@@ -46,3 +46,8 @@ def test_the_recipe(tmp_path, capsys):
     (tmp_path / "names.txt").write_text("\n")
     with pytest.raises(ValueError, match="names.txt: expected names, one a line. Received: an empty file"):
         read_names(tmp_path / "names.txt")
+    (tmp_path / "names.txt").write_bytes(b"\xef\xbb\xbfNew York\n")
+    assert read_names(tmp_path / "names.txt") == ["New York"]
+    (tmp_path / "names.txt").write_bytes(b"New York\nS\xe3o Paulo\n")
+    with pytest.raises(ValueError, match="names.txt: invalid UTF-8 at byte 10"):
+        read_names(tmp_path / "names.txt")

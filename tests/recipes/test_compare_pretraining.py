@@ -38,6 +38,14 @@ def test_table_and_plot(tmp_path, capsys):
     assert [len(line.get("points").split()) for line in lines] == [5, 1]
 
 
+def test_a_line_that_is_being_written_is_dropped(tmp_path, capsys):
+    write(tmp_path / "run", [{"step": 1, "seconds": 1800, "val_mlm_cross_entropy": 5.0}, {"step": 2, "seconds": None}])
+    with open(tmp_path / "run" / "history.jsonl", "a") as file:
+        file.write('{"step": 3, "sec')
+    run_recipe("compare_pretraining", "--runs", tmp_path / "run", "--output", tmp_path / "out")
+    assert "| 0.50 | 5.000 |" in capsys.readouterr().out
+
+
 def test_a_run_without_the_score_is_named(tmp_path):
     write(tmp_path / "run", [{"step": 1, "seconds": 1.0}])
     with pytest.raises(SystemExit, match="history.jsonl: expected lines with 'val_mlm_cross_entropy'"):

@@ -2,9 +2,10 @@
 
 import dataclasses
 import itertools
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
+
+from kbert.training.history import read_history
 
 SCORES = {  # of history.jsonl → title and factor
     "mlm_cross_entropy": ("MLM loss (nats)", 1.0),
@@ -13,6 +14,8 @@ SCORES = {  # of history.jsonl → title and factor
 }
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 _WIDTH, _HEIGHT, _LEFT, _TOP = 400, 190, 52, 34
+_TOKENS = "tokens", lambda end: f"million tokens (to {end / 1e6:,.1f})"  # attribute of `Point`, label of the axis
+_HOURS = "hours", lambda end: f"hours of training (to {end:.2f})"
 _PER_DOUBLING = 4  # points of the grid on which a plateau is looked for
 
 
@@ -43,11 +46,11 @@ def read_points(run) -> list[Point]:
         FileNotFoundError: no history there.
         ValueError: an empty history.
     """
-    path = pathlib.Path(run)
-    path = path / "history.jsonl" if path.is_dir() else path
+    path = _history(run)
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a run with a history.jsonl. Received: {str(path)!r}, which is not a file")
     step, tokens, hours, points = 0, 0.0, 0.0, []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
+    for record in read_history(path):
         if record.get("steps_per_second"):
             speed = record.get("real_tokens_per_second") or record.get("tokens_per_second") or 0.0
             tokens += (record["step"] - step) * speed / record["steps_per_second"]
@@ -57,6 +60,52 @@ def read_points(run) -> list[Point]:
     if not points:
         raise ValueError(f"{path}: expected a line for each window of training. Received: none")
     return points
+
+
+def read_curve(run, name: str = "val_mlm_cross_entropy") -> list[tuple[float, float]]:
+    """[(hours of training, score)] of a run; the time of evaluations is not counted.
+
+    Args:
+        run: as of `read_points`.
+        name: of a score in its history.jsonl.
+
+    Raises:
+        FileNotFoundError, ValueError: as `read_points`; a history without this score.
+    """
+    curve = [(point.hours, point.scores[name]) for point in read_points(run) if name in point.scores]
+    if not curve:
+        raise ValueError(f"{_history(run)}: expected lines with {name!r}. Received: none")
+    return curve
+
+
+def comparison_table(curves: Mapping[str, Sequence[tuple[float, float]]], rows: int = 8) -> str:
+    """A Markdown table: a row for each of some times, a column for each run with its last score until then.
+
+    Args:
+        curves: name → result of `read_curve`.
+        rows: int, the number of times, evenly spaced up to the end of the longest run.
+
+    Example::
+
+        comparison_table({"paper": read_curve("runs/paper"), "small": read_curve("runs/small")})
+    """
+    end = max(curve[-1][0] for curve in curves.values())
+    lines = ["| hours | " + " | ".join(curves) + " |", "|---" * (len(curves) + 1) + "|"]
+    for hours in (end * number / rows for number in range(1, rows + 1)):
+        lines.append(f"| {hours:.2f} | " + " | ".join(_score_at(curve, hours) for curve in curves.values()) + " |")
+    return "\n".join(lines)
+
+
+def comparison_plot(curves: Mapping[str, Sequence[tuple[float, float]]], title: str) -> str:
+    """SVG text: one panel with the curves against hours.
+
+    Args:
+        curves: name → result of `read_curve`.
+        title: str, of the score.
+    """
+    colours = _colours(curves)
+    lines = [(colours[name], 2.2, 1, curve) for name, curve in curves.items()]
+    return _svg(_WIDTH, _TOP + _HEIGHT, colours, [_group(0, _TOP, _panel(title, lines, _HOURS))])
 
 
 def find_plateau(points: Sequence[Point]) -> tuple[Point, Point] | None:
@@ -127,58 +176,76 @@ def curves_plot(runs: Mapping[str, Sequence[Point]]) -> str:
     Args:
         runs: name → result of `read_points`.
     """
-    width, height = 2 * _WIDTH, _TOP + len(SCORES) * _HEIGHT
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        f'font-size="12"><rect width="{width}" height="{height}" fill="white"/>'
-    ]
-    for number, (name, colour) in enumerate(zip(runs, itertools.cycle(_COLOURS), strict=False)):
-        parts.append(_text(_LEFT + 180 * number, 20, name, fill=colour))
-    parts.append(_text(width - 8, 20, "thick: held-out, thin: training; shaded: the plateau", "end"))
-    for row, score in enumerate(SCORES):
-        for column, axis in enumerate(("tokens", "hours")):
-            panel = _panel(runs, score, axis)
-            parts.append(f'<g transform="translate({column * _WIDTH} {_TOP + row * _HEIGHT})">{"".join(panel)}</g>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    colours, width = _colours(runs), 2 * _WIDTH
+    plateaus = {name: found for name, points in runs.items() if (found := find_plateau(points))}
+    parts = [_text(width - 8, 20, "thick: held-out, thin: training; shaded: the plateau", "end")]
+    for row, (score, (title, factor)) in enumerate(SCORES.items()):
+        for column, axis in enumerate((_TOKENS, _HOURS)):
+            lines = [
+                (colours[name], *line, _curve(points, kind + score, axis, factor))
+                for name, points in runs.items()
+                for kind, line in (("", (0.8, 0.5)), ("val_", (2.2, 1)))
+            ]
+            shaded = [(colours[name], *(getattr(p, axis[0]) for p in found)) for name, found in plateaus.items()]
+            parts.append(_group(column * _WIDTH, _TOP + row * _HEIGHT, _panel(title, lines, axis, shaded)))
+    return _svg(width, _TOP + len(SCORES) * _HEIGHT, colours, parts)
 
 
-def _panel(runs, score, axis):
-    title, factor = SCORES[score]
-    curves = [
-        (name, kind, [(getattr(p, axis), factor * p.scores[kind + score]) for p in points if kind + score in p.scores])
-        for name, points in runs.items()
-        for kind in ("", "val_")
-    ]
-    drawn = [point for *_, curve in curves for point in curve if point[0] > 0]  # before the first step is off the scale
+def _curve(points, name, axis, factor):
+    """[(x, y)]; what is before the first step is off the scale."""
+    curve = [(getattr(point, axis[0]), factor * point.scores[name]) for point in points if name in point.scores]
+    return [point for point in curve if point[0] > 0]
+
+
+def _panel(title, curves, axis, shaded=()):
+    """The lines of a panel: `curves` of (colour, width, opacity, points), `shaded` parts of (colour, start, end)."""
+    drawn = [point for *_, curve in curves for point in curve]
     if not drawn:
         return [_text(_LEFT, 12, f"{title}: none")]
     end = max(x for x, _ in drawn)
     low, high = min(y for _, y in drawn), max(y for _, y in drawn)
     spread = (high - low) or 1.0
 
-    def place(x, y):
-        share = (y - low) / spread
-        return f"{_LEFT + (_WIDTH - _LEFT - 16) * x / end:.1f},{_HEIGHT - 34 - (_HEIGHT - 54) * share:.1f}"
+    def across(x):
+        return _LEFT + (_WIDTH - _LEFT - 16) * x / (end or 1.0)
 
-    colours = dict(zip(runs, itertools.cycle(_COLOURS), strict=False))
     lines = [_text(_LEFT, 12, title, weight="bold")]
-    for name, points in runs.items():
-        if found := find_plateau(points):
-            left, right = (float(place(getattr(point, axis), low).split(",")[0]) for point in found)
-            lines.append(
-                f'<rect x="{left:.1f}" y="20" width="{right - left:.1f}" height="{_HEIGHT - 54}" '
-                f'fill="{colours[name]}" opacity="0.12"/>'
-            )
-    for name, kind, curve in curves:
-        points = " ".join(place(x, y) for x, y in curve if x > 0)
-        width, opacity = (2.2, 1) if kind else (0.8, 0.5)
-        lines.append(
-            f'<polyline points="{points}" fill="none" stroke="{colours[name]}" stroke-width="{width}" '
-            f'opacity="{opacity}"/>'
-        )
+    for colour, first, last in shaded:
+        size = f'width="{across(last) - across(first):.1f}" height="{_HEIGHT - 54}"'
+        lines.append(f'<rect x="{across(first):.1f}" y="20" {size} fill="{colour}" opacity="0.12"/>')
+    for colour, width, opacity, curve in curves:
+        points = " ".join(f"{across(x):.1f},{_HEIGHT - 34 - (_HEIGHT - 54) * (y - low) / spread:.1f}" for x, y in curve)
+        style = f'fill="none" stroke="{colour}" stroke-width="{width}" opacity="{opacity}"'
+        lines.append(f'<polyline points="{points}" {style}/>')
     lines += [_text(_LEFT - 6, 26, f"{high:.1f}", "end"), _text(_LEFT - 6, _HEIGHT - 32, f"{low:.1f}", "end")]
-    shown = f"million tokens (to {end / 1e6:,.1f})" if axis == "tokens" else f"hours of training (to {end:.2f})"
-    return [*lines, _text(_WIDTH / 2, _HEIGHT - 14, shown, "middle")]
+    return [*lines, _text(_WIDTH / 2, _HEIGHT - 14, axis[1](end), "middle")]
+
+
+def _colours(names):
+    return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
+
+
+def _group(x, y, lines):
+    return f'<g transform="translate({x} {y})">{"".join(lines)}</g>'
+
+
+def _svg(width, height, colours, parts):
+    """A drawing with the names of the runs at its top."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
+    names = [_text(_LEFT + 180 * n, 20, name, fill=colour) for n, (name, colour) in enumerate(colours.items())]
+    paper = f'<rect width="{width}" height="{height}" fill="white"/>'
+    return "\n".join([f'{head} font-size="12">', paper, *names, *parts, "</svg>"]) + "\n"
+
+
+def _history(run):
+    path = pathlib.Path(run)
+    return path / "history.jsonl" if path.is_dir() else path
+
+
+def _score_at(curve, hours):
+    """The last score until then; nothing before the first, and after a run has ended."""
+    found = [score for time, score in curve if time <= hours + 1e-9]
+    return f"{found[-1]:.3f}" if found and hours <= curve[-1][0] * 1.05 + 1e-9 else "–"
 
 
 def _twice(fall):

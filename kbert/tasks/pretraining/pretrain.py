@@ -169,17 +169,6 @@ def pretrain(
         run.metrics["mlm_accuracy"], run.pipeline.predict(["A [MASK] day."])["tokens"]
     """
     given = locals()  # all arguments by name
-    chosen = {field.name: given[field.name] for field in dataclasses.fields(PretrainingSettings) if field.name in given}
-    return run_pretraining(
-        PretrainingSettings(source=corpus_or_records, **chosen),
-        checkpoint_every=checkpoint_every,
-        keep_every=keep_every,
-        log_every=log_every,
-        callbacks=callbacks,
-        log_dir=log_dir,
-        profile=profile,
-        data_service=data_service,
-        output=output,
-        overwrite=overwrite,
-        dry_run=dry_run,
-    )
+    fields = [field.name for field in dataclasses.fields(PretrainingSettings) if field.name in given]
+    settings = PretrainingSettings(source=given.pop("corpus_or_records"), **{name: given.pop(name) for name in fields})
+    return run_pretraining(settings, **given)

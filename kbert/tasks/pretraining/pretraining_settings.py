@@ -268,7 +268,7 @@ class PretrainingSettings:
     @property
     def reads_records(self) -> bool:
         """Whether `source` is a directory of records."""
-        return isinstance(self.source, str | os.PathLike) and is_records(self.source)
+        return is_records(self.source)
 
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""

@@ -29,7 +29,7 @@ def describe_scores(metrics: Mapping) -> str:
     return "\n".join(lines)
 
 
-def describe_plan(estimate: Mapping) -> str:
+def describe_estimate(estimate: Mapping) -> str:
     """What `kbert.pretrain(dry_run=True)` found, for printing."""
     count = f"{estimate['sequences_per_epoch']:,}" + ("" if estimate["sequences_are_all"] else " or more")
     return f"{count} sequences in an epoch\n{format_estimate(estimate)}"

@@ -105,37 +105,4 @@ def finetune(
         run = kbert.finetune("google-bert/bert-base-uncased", task, train, dev, "runs/reviews", learning_rate=3e-5)
         run.metrics["dev"]["accuracy"], run.pipeline.predict(["A charming journey."])["label"]
     """
-    return Finetuning(
-        source,
-        task,
-        train,
-        dev,
-        output,
-        epochs=epochs,
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        sequence_length=sequence_length,
-        seed=seed,
-        dropout=dropout,
-        bias_correction=bias_correction,
-        layer_decay=layer_decay,
-        bilstm=bilstm,
-        accumulate=accumulate,
-        group_by_length=group_by_length,
-        random_weights=random_weights,
-        class_weight=class_weight,
-        strategy=strategy,
-        logical_cpus=logical_cpus,
-        precision=precision,
-        xla=xla,
-        evaluate_every=evaluate_every,
-        keep=keep,
-        patience=patience,
-        checkpoint_every=checkpoint_every,
-        callbacks=callbacks,
-        more_dev=more_dev,
-        log_dir=log_dir,
-        profile=profile,
-        overwrite=overwrite,
-    ).run()
+    return Finetuning(**locals()).run()  # all arguments by name

@@ -94,9 +94,10 @@ class Finetuning:
         self.log_dir = pathlib.Path(log_dir) if log_dir else self.output and self.output / "logs"
         self.overwrite, self.callbacks, self.recipe, self.profile = overwrite, list(callbacks), recipe, profile
         self._source, self._more_settings = source, more_settings or {}
-        self._own = {"task": task, "train": task.examples(train)}
-        self.task, self.train = task.for_training(self._own["train"])
-        self._own["dev"] = self.dev = None if dev is None else self.task.examples(dev)
+        self._given, train = task, task.examples(train)
+        self.task, self.train = task.for_training(train)
+        self.dev = None if dev is None else self.task.examples(dev)
+        self._examples = {"train": train, "dev": self.dev}  # as given
         more_dev = {suffix: self.task.examples(examples) for suffix, examples in (more_dev or {}).items()}
         policy = keras.config.dtype_policy()
         try:
@@ -124,11 +125,8 @@ class Finetuning:
     def settings(self) -> dict[str, Any]:
         """The settings that define the run, as in settings.json."""
         named = {"init": str(self._source) if not isinstance(self._source, BertModel | Pipeline) else "a model"}
-        named |= {name: one and one.path for name, one in self._examples().items()}
-        return named | self._own["task"].to_dict() | self.options.to_dict() | self._more_settings
-
-    def _examples(self):
-        return {"train": self._own["train"], "dev": self._own["dev"]}
+        named |= {name: one and one.path for name, one in self._examples.items()}
+        return named | self._given.to_dict() | self.options.to_dict() | self._more_settings
 
     def open(self):
         """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before.
@@ -137,13 +135,13 @@ class Finetuning:
             FileExistsError, BlockingIOError, ValueError: as `kbert.training.run_directory.open_run`.
         """
         if self._run is None and self.output is not None:
-            files = {name: one.path for name, one in self._examples().items() if one is not None and one.path}
+            files = {name: one.path for name, one in self._examples.items() if one is not None and one.path}
             if files.get("dev") == files.get("train"):
                 files.pop("dev", None)  # held out of it
             files["more_dev"] = [one.path for one in self.more_dev.values() if one.path] or None
             if not isinstance(self._source, BertModel | Pipeline):
                 files["init"] = local_source(self._source) or self._source
-            examples = {name: one.fingerprint() for name, one in self._examples().items() if one is not None}
+            examples = {name: one.fingerprint() for name, one in self._examples.items() if one is not None}
             self._run = open_run(
                 self.output,
                 self.settings(),

@@ -6,6 +6,8 @@ from typing import Any
 
 from kbert.training.dev_evaluation import evaluation_steps
 
+_COUNTS = ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every", "accumulate")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuningOptions:
@@ -39,15 +41,7 @@ class FinetuningOptions:
     checkpoint_every: int = 200
 
     def __post_init__(self):
-        for name in (
-            "steps",
-            "batch_size",
-            "sequence_length",
-            "logical_cpus",
-            "patience",
-            "checkpoint_every",
-            "accumulate",
-        ):
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")

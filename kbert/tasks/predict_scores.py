@@ -61,6 +61,13 @@ def softmax(logits):
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
+def cross_entropies(logits, labels):
+    """-log of the probability of each label [n] by its logits [n, N], float64 [n]."""
+    logits = logits.astype("float64")
+    logits -= logits.max(axis=-1, keepdims=True)
+    return np.log(np.exp(logits).sum(axis=-1)) - logits[np.arange(len(labels)), labels]
+
+
 def _batches(order, columns, preprocessor, batch_size, padding):
     """The rows in the given order; the last batch is filled up with its last row, so that all batches are full: there
     is only one compilation, and equal shares for replicas."""

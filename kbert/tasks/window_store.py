@@ -8,6 +8,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+_EXAMPLES = 256  # preprocessed at a time
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WindowStore:
@@ -18,7 +20,7 @@ class WindowStore:
 
     Example::
 
-        store = WindowStore.from_batches(map(preprocessor, batches), sequence_length=384, pad_id=0)
+        store = WindowStore.from_examples(questions, preprocessor)
         store.batch([5, 0])["token_ids"]  # [2, 384]
     """
 
@@ -31,24 +33,29 @@ class WindowStore:
     pad_id: int
 
     @classmethod
-    def from_batches(cls, batches, *, sequence_length: int, pad_id: int) -> "WindowStore":
-        """Gathers the batches of a preprocessor that cuts windows, in the order of the texts.
+    def from_examples(cls, examples, preprocessor, on_batch=None) -> "WindowStore":
+        """Preprocesses examples, some at a time, and keeps their windows in the order of the examples.
 
         Args:
-            batches: dicts with ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S], ``window_row`` [W], and a
-                column [B] from which the numbering of the next batch's rows continues: ``context`` or ``text``.
+            examples: `kbert.tasks.examples.Examples`.
+            preprocessor: one that cuts windows: ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S] and
+                ``window_row`` [W].
+            on_batch: function of some examples and the preprocessor's batch of them, called for all in order.
         """
-        tokens, lengths, firsts, rows, done = [], [], [], [], 0
-        for batch in batches:
+        tokens, lengths, firsts, rows = [], [], [], []
+        for done in range(0, len(examples), _EXAMPLES):
+            some = examples.take(np.arange(done, min(done + _EXAMPLES, len(examples))))
+            batch = preprocessor({name: tf.constant(column) for name, column in some.columns.items()})
+            if on_batch is not None:
+                on_batch(some, batch)
             mask = np.asarray(batch["padding_mask"])
             tokens.append(np.asarray(batch["token_ids"])[mask])
             lengths.append(mask.sum(axis=1))
             firsts.append((mask & (np.asarray(batch["segment_ids"]) == 0)).sum(axis=1))
             rows.append(done + np.asarray(batch["window_row"]))
-            done += len(batch["context" if "context" in batch else "text"])
         tokens, lengths, firsts, rows = (np.concatenate(x).astype("int32") for x in (tokens, lengths, firsts, rows))
         starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype="int64")])
-        return cls(tokens, starts, lengths, firsts, rows, sequence_length, pad_id)
+        return cls(tokens, starts, lengths, firsts, rows, preprocessor.sequence_length, preprocessor.tokenizer.pad_id)
 
     def __post_init__(self):
         names = ("token_ids", "starts", "lengths", "first_lengths")

@@ -54,7 +54,7 @@ def test_the_submission(home, everything):
         assert header == ["index", "prediction"]
         assert [line[0] for line in lines] == [str(n) for n in range(TEST_ROWS + (file == "QQP"))]
         test = task.read_test(home / "glue", file)
-        columns = {"text": test.texts} | ({"text_pair": test.text_pairs} if task.pair else {})
+        columns = test.columns
         pipeline = kbert.build_pipeline(kbert.load_pretrained(everything / task.name))
         answers = pipeline.predict(columns, verbose=0)
         if task.regression:

@@ -45,9 +45,7 @@ def test_runs_ensembles_and_constants(home, tmp_path, capsys):
         lines = archive.read("RTE.tsv").decode().splitlines()
     test = GLUE_TASKS["RTE"].read_test(home / "glue", "RTE")
     probabilities = [
-        kbert.build_pipeline(kbert.load_pretrained(home / f"rte-{n}")).predict(
-            {"text": test.texts, "text_pair": test.text_pairs}, verbose=0
-        )["probabilities"]
+        kbert.build_pipeline(kbert.load_pretrained(home / f"rte-{n}")).predict(test.columns, verbose=0)["probabilities"]
         for n in (0, 1)
     ]
     best = np.argmax(np.mean(probabilities, axis=0), axis=-1)

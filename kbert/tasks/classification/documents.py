@@ -6,7 +6,6 @@ Shapes: W windows of all texts, N labels.
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from kbert.preprocessing.buckets import longest_first, text_sizes
 from kbert.tasks.classification.evaluation import compare
@@ -14,8 +13,6 @@ from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.classification.labels import check_label_numbers
 from kbert.tasks.window_store import WindowStore
 from kbert.training.progress import PredictionProgress
-
-_TEXTS = 256  # preprocessed at a time
 
 
 def document_windows(examples: LabelledText, preprocessor, num_labels: int | None = None):
@@ -37,13 +34,7 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
-    texts = examples.texts
-    chunks = (list(texts[n : n + _TEXTS]) for n in range(0, len(texts), _TEXTS))
-    store = WindowStore.from_batches(
-        (preprocessor(tf.constant(chunk)) for chunk in chunks),
-        sequence_length=preprocessor.sequence_length,
-        pad_id=preprocessor.tokenizer.pad_id,
-    )
+    store = WindowStore.from_examples(examples, preprocessor)
     return store, {"score" if examples.regression else "logits": examples.labels[store.rows]}
 
 
@@ -61,6 +52,5 @@ def evaluate_documents(
     progress = PredictionProgress(len(order), batch_size)
     texts = [examples.texts[i] for i in order]
     answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
-    scores = answers["score" if examples.regression else "probabilities"].astype("float64")[place]
-    thresholds = getattr(pipeline.answers, "thresholds", None)
-    return compare(examples, np.asarray(scores), metrics, thresholds), np.asarray(scores)
+    scores = np.asarray(answers["score" if examples.regression else "probabilities"], "float64")[place]
+    return compare(examples, scores, metrics, getattr(pipeline.answers, "thresholds", None)), scores

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.tasks.classification.labels import label_ids, label_scores, label_sets
+from kbert.tasks.classification.labels import label_ids, label_scores, label_sets, shown_labels
 from kbert.tasks.examples import Examples
 from kbert.tasks.table import Table
 
@@ -98,10 +98,8 @@ class LabelledText(Examples):
         new = np.array([index.get(name, -1) for name in self.label_names], "int32")[self.labels]
         if (unknown := np.flatnonzero(new < 0)).size:
             row = int(unknown[0])
-            shown = list(names) if len(names) <= 20 else [*names[:20], "…"]
-            raise ValueError(
-                f"{self.where(row)}: expected a label of {shown}. Received: {self.label_names[self.labels[row]]!r}"
-            )
+            received = self.label_names[self.labels[row]]
+            raise ValueError(f"{self.where(row)}: expected a label of {shown_labels(names)}. Received: {received!r}")
         return dataclasses.replace(self, labels=new, label_names=tuple(names))
 
     def _with_label_columns(self, index, names):
@@ -109,7 +107,7 @@ class LabelledText(Examples):
         for column, name in zip(self.labels.T, self.label_names, strict=True):
             if name not in index and column.any():
                 row = int(np.flatnonzero(column)[0])
-                raise ValueError(f"{self.where(row)}: expected labels of {list(names)}. Received: {name!r}")
+                raise ValueError(f"{self.where(row)}: expected labels of {shown_labels(names)}. Received: {name!r}")
             if name in index:
                 new[:, index[name]] = column
         return dataclasses.replace(self, labels=new, label_names=names)

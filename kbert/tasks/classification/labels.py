@@ -36,6 +36,11 @@ def distinct_labels(values: Iterable[str]) -> list[str]:
         return labels
 
 
+def shown_labels(labels: Sequence[str]) -> list[str]:
+    """The labels as messages list them: the first 20."""
+    return list(labels) if len(labels) <= 20 else [*labels[:20], "…"]
+
+
 def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
     """Each row's index into `labels`, int32 [rows].
 
@@ -47,8 +52,8 @@ def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
     for row, value in enumerate(table[column]):
         value = value.strip()
         if value not in index:
-            shown = list(labels) if len(labels) <= 20 else [*labels[:20], "…"]
-            raise ValueError(f"{table.where(row)}: expected {column!r} to be one of {shown}. Received: {value!r}")
+            known = shown_labels(labels)
+            raise ValueError(f"{table.where(row)}: expected {column!r} to be one of {known}. Received: {value!r}")
         ids[row] = index[value]
     return ids
 
@@ -73,8 +78,8 @@ def label_sets(table: Table, column: str, labels: Sequence[str], separator: str)
     is_on = np.zeros((len(table.lines), len(labels)), "int32")
     for row, found in enumerate(split_labels(table[column], separator)):
         if unknown := [label for label in found if label not in index]:
-            shown = list(labels) if len(labels) <= 20 else [*labels[:20], "…"]
-            raise ValueError(f"{table.where(row)}: expected {column!r} to hold labels of {shown}. Received: {unknown}")
+            known = shown_labels(labels)
+            raise ValueError(f"{table.where(row)}: expected {column!r} to hold labels of {known}. Received: {unknown}")
         is_on[row, [index[label] for label in found]] = 1
     return is_on
 

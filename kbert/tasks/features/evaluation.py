@@ -1,6 +1,6 @@
 """A feature-based tagger's tags of given sentences, and their scores.
 
-Shapes: B batch, T words of the longest sentence, N labels, M words of all sentences.
+Shapes: B batch, T words of the longest sentence, N labels.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.tasks.features.dataset import FeatureSentences
+from kbert.tasks.predict_scores import cross_entropies
 from kbert.tasks.tagging.entity_views import entity_views
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.prediction_files import write_predictions
@@ -41,7 +42,8 @@ def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *
         logits = np.asarray(model.predict_on_batch(inputs)["logits"])  # [B, T, N]
         for row, of_sentence in zip(rows, logits.argmax(axis=-1), strict=True):
             predicted[row] = [tags[n] for n in of_sentence[: sentences.lengths[row]]]
-        losses.append(_losses(logits, batch["labels"]))
+        known = batch["labels"] >= 0
+        losses.append(cross_entropies(logits[known], batch["labels"][known]))
     scores = {"loss": float(np.concatenate(losses).mean()), **entity_scores(sentences.tagged.tags, predicted)}
     return Evaluation(
         scores,
@@ -49,12 +51,3 @@ def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *
         write=lambda directory: write_predictions(directory / "predictions.txt", sentences.tagged, predicted),
         show=lambda: entity_views(sentences.tagged, predicted, scores),
     )
-
-
-def _losses(logits, labels):
-    """The cross entropy of each word that has a label, float64 [M]."""
-    known = labels >= 0
-    logits, labels = logits[known].astype("float64"), labels[known]
-    highest = logits.max(axis=-1, keepdims=True)
-    total = np.log(np.exp(logits - highest).sum(axis=-1)) + highest[:, 0]
-    return total - logits[np.arange(len(labels)), labels]

@@ -3,6 +3,8 @@
 Shapes: W windows, S sequence, K layers, H hidden, M words or tokens.
 """
 
+import itertools
+import math
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.files import explain_full_disk, flush
+from kbert.files import atomic_file, explain_full_disk
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.tasks.tagging.dataset import INPUTS, TaggedWindows
 from kbert.tasks.tagging.tagged_text import TaggedText
@@ -50,8 +52,7 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
         # One size, so that the model is traced only once; filler rows are dropped.
         some = {name: np.concatenate([v, np.repeat(v[-1:], batch_size - count, axis=0)]) for name, v in some.items()}
         some = trim_padding({name: tf.constant(v) for name, v in some.items()}, padding_for(encoder))
-        states = encoder.predict_on_batch(some)
-        states = states["hidden_states"]
+        states = encoder.predict_on_batch(some)["hidden_states"]
         yield start, np.stack([np.asarray(states[n], "float32")[:count] for n in layers], axis=2)
 
 
@@ -78,8 +79,8 @@ def text_features(
     """
     if align not in ALIGNMENTS:
         raise ValueError(f"text_features: `align` must be one of {ALIGNMENTS}. Received: {align!r}")
-    vocabulary, rows, some = np.array(preprocessor.tokenizer.vocabulary, object), iter(texts), []
-    while some := [text for _, text in zip(range(batch_size), rows, strict=False)]:
+    vocabulary, rows = np.array(preprocessor.tokenizer.vocabulary, object), iter(texts)
+    while some := list(itertools.islice(rows, batch_size)):
         batch = {name: value.numpy() for name, value in preprocessor({"text": some}).items()}
         states = np.zeros((*batch["token_ids"].shape, len(layers), encoder.config.hidden_dim), "float32")
         for start, values in window_states(encoder, batch, layers, batch_size):
@@ -138,18 +139,14 @@ def write_word_features(
     position = position[position >= 0]  # [M]
     size = windows.batch["token_ids"].shape[1]
     by_place = np.argsort(position, kind="stable")
-    part = path.with_name(f".{path.name}.part")
     shape = (len(position), len(layers), encoder.config.hidden_dim)
-    written = np.lib.format.open_memmap(part, mode="w+", dtype="float16", shape=shape)
-    with explain_full_disk(path, written.nbytes), open(part, "r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, part.stat().st_size)  # a full disk detected later would end the process
-    for start, states in window_states(encoder, windows.batch, layers, batch_size):
-        first, last = np.searchsorted(position[by_place], [start * size, (start + len(states)) * size])
-        words = by_place[first:last]
-        window, place = np.divmod(position[words], size)
-        written[words] = states[window - start, place]
-    written.flush()
-    del written
-    flush(part)
-    os.replace(part, path)
-    flush(path.parent)
+    with explain_full_disk(path, 2 * math.prod(shape)), atomic_file(path, "wb") as file:
+        written = np.lib.format.open_memmap(file.name, mode="w+", dtype="float16", shape=shape)
+        # A full disk detected later would end the process.
+        os.posix_fallocate(file.fileno(), 0, os.path.getsize(file.name))
+        for start, states in window_states(encoder, windows.batch, layers, batch_size):
+            first, last = np.searchsorted(position[by_place], [start * size, (start + len(states)) * size])
+            words = by_place[first:last]
+            window, place = np.divmod(position[words], size)
+            written[words] = states[window - start, place]
+        written.flush()

@@ -39,8 +39,7 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
     answers = {}
     for file in task.tests:
         test = task.read_test(directory, file)
-        columns = {"text": test.texts} | ({"text_pair": test.text_pairs} if task.pair else {})
-        scores = [predict_scores(p.model, p.preprocessor, columns, batch_size=batch_size) for p in pipelines]
+        scores = [predict_scores(p.model, p.preprocessor, test.columns, batch_size=batch_size) for p in pipelines]
         answers[file] = _lines(test.index, predictions(task, np.mean(scores, axis=0)))
     return answers
 

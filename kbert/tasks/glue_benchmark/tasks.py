@@ -13,8 +13,7 @@ class UnlabelledTexts(NamedTuple):
     """The texts of a test file; only the GLUE server has their labels."""
 
     index: Sequence[str]  # as the server numbers the rows
-    texts: Sequence[str]
-    text_pairs: Sequence[str] | None
+    columns: dict[str, Sequence[str]]  # ``text`` and, of pairs, ``text_pair``
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +27,7 @@ class GlueTask:
 
         task = GLUE_TASKS["SST-2"]
         train = task.read("glue", "train")  # of glue/SST-2/train.tsv
-        task.read_test("glue", "SST-2").texts  # of glue/SST-2/test.tsv
+        task.read_test("glue", "SST-2").columns["text"]  # of glue/SST-2/test.tsv
     """
 
     name: str  # also the folder's name
@@ -115,14 +114,11 @@ class GlueTask:
             ValueError: the file is not in the official layout; the message names file and line.
         """
         path = self.test_path(directory, file)
-        table = read_table(path, format="tsv", short_rows="fill" if self.skip_short else "error")
-        wanted = [c for c in (self.text, self.text_pair) if c is not None]
-        if missing := [name for name in wanted if name not in table]:
-            raise ValueError(
-                f"{path}, line 1: expected the columns {wanted}. Received: {list(table)}; missing: {missing}."
-            )
+        short_rows = "fill" if self.skip_short else "error"
+        wanted = {"text": self.text} | ({"text_pair": self.text_pair} if self.pair else {})
+        table = read_table(path, [*wanted.values()], optional=[self.index], format="tsv", short_rows=short_rows)
         index = table.get(self.index) or [str(row) for row in range(len(table.lines))]
-        return UnlabelledTexts(index, table[self.text], table[self.text_pair] if self.pair else None)
+        return UnlabelledTexts(index, {name: table[column] for name, column in wanted.items()})
 
 
 def _find(directory, files):

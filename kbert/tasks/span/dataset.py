@@ -12,8 +12,6 @@ from kbert.tasks.span.positions import span_positions
 from kbert.tasks.span.questions import Questions
 from kbert.tasks.window_store import WindowStore
 
-_TEXTS = 256  # preprocessed at a time
-
 
 def window_dataset(
     store: WindowStore,
@@ -84,26 +82,12 @@ def span_windows(questions: Questions, preprocessor):
         )
     positions = []
 
-    def batches():
-        for rows in _chunks(len(questions)):
-            some = questions.take(rows)
-            batch = preprocessor({name: tf.constant(column) for name, column in some.columns.items()})
-            positions.append(span_positions(batch, some.answer_starts, some.answer_ends))
-            yield batch
+    def locate(some, batch):
+        positions.append(span_positions(batch, some.answer_starts, some.answer_ends))
 
-    store = _store(batches(), preprocessor)
+    store = WindowStore.from_examples(questions, preprocessor, locate)
     starts, ends = (np.concatenate([np.asarray(pair[i]) for pair in positions]) for i in (0, 1))
     return store, {
         "start_logits": np.stack([starts, store.lengths], 1),
         "end_logits": np.stack([ends, store.lengths], 1),
     }
-
-
-def _store(batches, preprocessor):
-    return WindowStore.from_batches(
-        batches, sequence_length=preprocessor.sequence_length, pad_id=preprocessor.tokenizer.pad_id
-    )
-
-
-def _chunks(count):
-    return (np.arange(first, min(first + _TEXTS, count)) for first in range(0, count, _TEXTS))

@@ -11,6 +11,7 @@ import tensorflow as tf
 from kbert.answers.entities import prefix_and_type
 from kbert.answers.tags import TagAnswers
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, trim_padding
+from kbert.tasks.predict_scores import cross_entropies
 from kbert.tasks.tagging.dataset import INPUTS, TaggedWindows
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
@@ -83,7 +84,5 @@ def _loss(logits, windows):
     position = position[position >= 0]
     labelled = windows.weights.reshape(-1)[position] > 0
     position = position[labelled]
-    logits = logits.reshape(-1, logits.shape[-1])[position].astype("float64")  # [M, N]
-    logits -= logits.max(axis=-1, keepdims=True)
-    chosen = logits[np.arange(len(logits)), windows.labels.reshape(-1)[position]]
-    return float(np.mean(np.log(np.exp(logits).sum(axis=-1)) - chosen)) if len(logits) else 0.0
+    logits = logits.reshape(-1, logits.shape[-1])[position]  # [M, N]
+    return float(np.mean(cross_entropies(logits, windows.labels.reshape(-1)[position]))) if len(logits) else 0.0

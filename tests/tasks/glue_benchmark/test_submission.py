@@ -47,7 +47,7 @@ def test_a_whole_submission_of_toy_models_over_every_layout(toy, pipelines, tmp_
         assert header == ["index", "prediction"]
         assert [line[0] for line in lines] == [str(n) for n in range(TEST_ROWS + (file == "QQP"))]
         test, pipeline = task.read_test(toy, file), pipelines[task.labels, task.pair]
-        columns = {"text": test.texts} | ({"text_pair": test.text_pairs} if task.pair else {})
+        columns = test.columns
         outputs = pipeline.model(pipeline.preprocessor(columns))
         if task.regression:
             expected = np.clip(outputs["score"], 0, 5)

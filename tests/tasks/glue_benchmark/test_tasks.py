@@ -36,7 +36,7 @@ def test_the_real_files(shared_data, name, train, dev, total):
 def test_the_real_test_files(shared_data, name, rows):
     test = GLUE_TASKS[name].read_test(shared_data / "glue", name)
     assert list(test.index) == [str(n) for n in range(rows)]
-    assert len(test.texts) == rows and (test.text_pairs is None) == (name != "STS-B")
+    assert len(test.columns["text"]) == rows and ("text_pair" in test.columns) == (name == "STS-B")
 
 
 def test_the_text_of_the_real_files(shared_data):
@@ -71,10 +71,10 @@ def test_every_test_file(toy, file):
     test = task.read_test(toy, file)
     rows = TEST_ROWS + (file == "QQP")
     assert list(test.index) == [str(n) for n in range(rows)]
-    assert (test.text_pairs is None) == (task.text_pair is None)
-    assert test.texts[0] == "the good film ."
+    assert ("text_pair" in test.columns) == (task.text_pair is not None)
+    assert test.columns["text"][0] == "the good film ."
     if file == "QQP":  # a row without its second question is answered all the same
-        assert (test.texts[-1], test.text_pairs[-1]) == ("cut", "")
+        assert (test.columns["text"][-1], test.columns["text_pair"][-1]) == ("cut", "")
 
 
 def test_the_submission_has_the_official_names():

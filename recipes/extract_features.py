@@ -50,7 +50,8 @@ def main(argv=None):
         import kbert
         from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
         from kbert.tasks.features.extract import check_layers, text_features
-        from kbert.tasks.features.write_features import read_lines, write_features
+        from kbert.tasks.features.write_features import write_features
+        from kbert.tasks.text_files import iterate_lines
         from kbert.training.hardware import choose_hardware
 
         with choose_hardware("one", args.precision).scope():
@@ -59,7 +60,7 @@ def main(argv=None):
         preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, length)
         layers = check_layers(args.layers, encoder.config.num_layers)
         options = {"align": args.align, "batch_size": args.batch_size}
-        features = text_features(encoder, preprocessor, read_lines(args.input), layers, **options)
+        features = text_features(encoder, preprocessor, iterate_lines(args.input), layers, **options)
         count = write_features(args.output, features, args.layers)
     print(f"{count:,} texts in {time.monotonic() - start:.1f} s", file=sys.stderr)
     print(f"Wrote {args.output}.")

@@ -34,7 +34,7 @@ def parse_arguments(argv):
     add("--input", metavar="FILE", type=flags.file, required=True, help="file with the texts")
     for name in COLUMNS:
         flag, about = f"--{name.replace('_', '-')}-column", f"column of the {name} (default: {name})"
-        add(flag, metavar="NAME", default=name, help=about)
+        add(flag, metavar="NAME", help=about)
     add("--choice-columns", metavar="NAME", nargs="+", help="a column for each choice (default: choices)")
     add("--format", choices=("swag", "dream", "table"), help="format of multiple-choice files (default: table)")
     add("--keep", metavar="NAME", nargs="+", default=[], help="columns to copy to the output")
@@ -76,7 +76,7 @@ def main(argv=None):
         options = given("sequence_length", "top_k", "tagging_output") | flags.stored_options(args)
         load = pipeline_loader(args.model, args.precision, **options)
         reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")
-        reading["columns"] = {name: getattr(args, f"{name}_column") for name in COLUMNS}
+        reading["columns"] = {name: column for name in COLUMNS if (column := getattr(args, f"{name}_column"))}
         if args.runner is None:
             texts = predict_file(load(), args.input, args.output, progress=show, **reading)
         else:

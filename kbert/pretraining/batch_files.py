@@ -97,12 +97,10 @@ class BatchFiles(keras.utils.PyDataset):
         for file in self._files:
             if position < file["batches"]:
                 arrays = self._arrays(file)
-                return nested({name: self._column(arrays[name][position], name) for name in self.manifest["arrays"]})
+                specs = self.manifest["arrays"].items()
+                return nested({name: np.asarray(arrays[name][position], spec["dtype"]) for name, spec in specs})
             position -= file["batches"]
         raise IndexError(index)
-
-    def _column(self, values, name):
-        return np.asarray(values, self.manifest["arrays"][name]["dtype"])
 
     def _arrays(self, file):
         name, arrays = self._loaded

@@ -32,6 +32,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
     Raises:
         TypeError: `task` is no task object.
         ValueError: a pipeline of another task, a label that it does not know, incompatible models.
+        FloatingPointError: scores that are infinite or NaN, as of a model with damaged weights.
 
     Example::
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from kbert.pipelines.registry import task_pipeline
 from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table
+from kbert.tasks.text_files import iterate_lines
 
 
 class Rows(abc.ABC):
@@ -103,16 +104,13 @@ class LineRows(Rows):
         return self._number
 
     def __iter__(self):
-        with open(self.path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            for number, line in enumerate(file, start=1):
-                line = line.removesuffix("\n").removesuffix("\r")
-                texts = line.split("\t") if len(self.names) == 2 else [line]
-                if len(texts) != len(self.names):
-                    raise ValueError(
-                        f"{self.path}, line {number}: expected two texts with a tab between them. "
-                        f"Received: {len(texts)}"
-                    )
-                yield dict(zip(self.names, texts, strict=True))
+        for number, line in enumerate(iterate_lines(self.path), start=1):
+            texts = line.split("\t") if len(self.names) == 2 else [line]
+            if len(texts) != len(self.names):
+                raise ValueError(
+                    f"{self.path}, line {number}: expected two texts with a tab between them. Received: {len(texts)}"
+                )
+            yield dict(zip(self.names, texts, strict=True))
 
 
 def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading):
@@ -152,7 +150,16 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
 
 
 def rows_to_answer(pipeline, path, columns, keep, **reading):
-    """The column of each input of a pipeline, by default of its name, and `read_rows`; ValueError if there are none."""
+    """The column of each input of a pipeline, by default of its name, and the result of `read_rows`.
+
+    Raises:
+        ValueError: as `read_rows`; columns for inputs that the pipeline does not have, no rows.
+    """
+    if unknown := sorted(set(columns or {}) - set(pipeline.input_names)):
+        raise ValueError(
+            f"Expected `columns` of the inputs {list(pipeline.input_names)}, which are those of a {pipeline.task} "
+            f"model. Received: {unknown}"
+        )
     columns = {name: (columns or {}).get(name, name) for name in pipeline.input_names}
     rows = read_rows(pipeline, path, columns, keep, **reading)
     if not len(rows):

@@ -1,6 +1,7 @@
 """The lines of a text file, and a check of its strings."""
 
 import pathlib
+from collections.abc import Iterator
 
 
 def read_lines(path) -> list[str]:
@@ -20,6 +21,13 @@ def read_lines(path) -> list[str]:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: invalid UTF-8. Save the file as UTF-8.") from error
     return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def iterate_lines(path) -> Iterator[str]:
+    """The lines of a file that may be large; bytes that are not UTF-8 become U+FFFD."""
+    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n").removesuffix("\r")
 
 
 def check_characters(text: str, where: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from helpers.fuzz import check_reader
 
 from kbert.tasks.classification.labelled_text import from_table
-from kbert.tasks.classification.labels import learn_labels
+from kbert.tasks.classification.labels import distinct_labels
 from kbert.tasks.table import iterate_json_lines, read_table
 
 ROWS = [
@@ -50,4 +50,4 @@ def test_damaged_json_lines(tmp_path, count):
 
 def test_the_labels_are_learnt_from_what_was_read(tmp_path):
     (tmp_path / "a.csv").write_text(CSV, encoding="utf-8")
-    assert learn_labels(read_all(tmp_path / "a.csv")["label"]) == ["0", "1"]
+    assert distinct_labels(read_all(tmp_path / "a.csv")["label"]) == ["0", "1"]

@@ -102,6 +102,8 @@ def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):
     (tmp_path / "table.csv").write_text("text,label\ngood,1\n")
     with pytest.raises(ValueError, match="have the names of answers: .'label'"):
         predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", keep=["label"])
+    with pytest.raises(ValueError, match=r"Expected `columns` of the inputs \['text'\].* Received: \['txt'\]"):
+        predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", columns={"txt": "label"})
     with pytest.raises(ValueError, match=r"Expected no \['format'\] for the inputs of a classification model"):
         predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", format="swag")
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]

@@ -80,5 +80,15 @@ def test_examples_have_the_same_verbs(name):
         examples.split(len(examples))
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_a_model_with_damaged_weights_is_not_scored(init, name):
+    task, rows, length = TASKS[name]
+    work = Finetuning(init, task, rows, sequence_length=length)
+    for weight in work.pipeline.model.weights:
+        weight.assign(np.full(weight.shape, np.nan))
+    with pytest.raises(FloatingPointError, match="finite scores.*row 0"):
+        work.task.evaluate(work.pipeline, work.train)
+
+
 def _flat(batch):
     return {f"{n}/{name}": value for n, part in enumerate(batch) for name, value in part.items()}

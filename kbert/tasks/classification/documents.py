@@ -11,6 +11,7 @@ from kbert.preprocessing.buckets import longest_first, text_sizes
 from kbert.tasks.classification.evaluation import compare
 from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.classification.labels import check_label_numbers
+from kbert.tasks.predict_scores import check_scores
 from kbert.tasks.window_store import WindowStore
 from kbert.training.progress import PredictionProgress
 
@@ -53,4 +54,5 @@ def evaluate_documents(
     texts = [examples.texts[i] for i in order]
     answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
     scores = np.asarray(answers["score" if examples.regression else "probabilities"], "float64")[place]
+    check_scores(scores)
     return compare(examples, scores, metrics, getattr(pipeline.answers, "thresholds", None)), scores

@@ -8,27 +8,16 @@ import numpy as np
 from kbert.tasks.table import Table
 
 
-def learn_labels(values: Iterable[str]) -> list[str]:
+def distinct_labels(values: Iterable[str]) -> list[str]:
     """The distinct labels, sorted, so that a label's index does not depend on the order of the rows.
 
     Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label are
     not part of it.
 
-    Raises:
-        ValueError: fewer than two labels.
-
     Example::
 
-        learn_labels(["pos", "neg", "pos"])  # ["neg", "pos"]
+        distinct_labels(["pos", "neg", "pos"])  # ["neg", "pos"]
     """
-    labels = distinct_labels(values)
-    if len(labels) < 2:
-        raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
-    return labels
-
-
-def distinct_labels(values: Iterable[str]) -> list[str]:
-    """As `learn_labels`, for any number of labels: a test file may have only one."""
     labels = sorted({value.strip() for value in values})
     try:
         return sorted(labels, key=int)

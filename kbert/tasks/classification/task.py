@@ -6,7 +6,7 @@ from kbert.inspection.examples.label_views import label_views
 from kbert.inspection.examples.multi_label_views import multi_label_views
 from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import LabelledText, from_table
-from kbert.tasks.classification.labels import check_labels_given, distinct_labels, learn_labels, split_labels
+from kbert.tasks.classification.labels import check_labels_given, distinct_labels, split_labels
 from kbert.tasks.classification.metrics import OWN_METRICS
 from kbert.tasks.classification.text_task import TextTask
 
@@ -58,16 +58,14 @@ class Classification(TextTask):
         return from_table(table, **columns, labels=distinct_labels(table[self.label]))
 
     def settings(self, train):
-        if train.multi_label:
-            labels = list(train.label_names or map(str, range(train.labels.shape[1])))
-            if not labels:
-                raise ValueError(
-                    f"{train.path or 'the examples'}: expected a text with a label. Received: none has one"
-                )
-            return super().settings(train) | {"labels": labels, "num_labels": len(labels), "multi_label": True}
-        names = train.label_names or [str(n) for n in range(int(train.labels.max()) + 1)]
-        labels = learn_labels(names) if not train.label_names else _at_least_two(list(names))
-        return super().settings(train) | {"labels": labels, "num_labels": len(labels)}
+        count = train.labels.shape[1] if train.multi_label else int(train.labels.max()) + 1
+        labels = list(train.label_names or map(str, range(count)))
+        if train.multi_label and not labels:
+            raise ValueError(f"{train.path or 'the examples'}: expected a text with a label. Received: none has one")
+        if not train.multi_label and len(labels) < 2:
+            raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
+        several = {"multi_label": True} if train.multi_label else {}
+        return super().settings(train) | {"labels": labels, "num_labels": len(labels)} | several
 
     def for_model(self, examples: LabelledText, settings) -> LabelledText:
         return examples.with_labels(settings["labels"]) if settings.get("labels") else examples
@@ -78,12 +76,6 @@ class Classification(TextTask):
             thresholds = pipeline.answers.thresholds or 0.5
             return multi_label_views(predictions, examples.labels, names, thresholds, *example_columns(examples))
         return label_views(predictions, examples.labels, names, *example_columns(examples))
-
-
-def _at_least_two(labels):
-    if len(labels) < 2:
-        learn_labels(labels)  # raises
-    return labels
 
 
 TASK = Classification

@@ -6,7 +6,7 @@ Shapes: M tokens or words of a text, K layers, H hidden.
 import json
 import pathlib
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -39,13 +39,6 @@ def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: 
         if not count:
             raise ValueError(f"{path}: expected at least one text. Received: none")
     return count
-
-
-def read_lines(path) -> Iterator[str]:
-    """The lines of a text file; bytes that are not UTF-8 become U+FFFD."""
-    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-        for line in file:
-            yield line.removesuffix("\n").removesuffix("\r")
 
 
 def _write_jsonl(file, texts, layers):

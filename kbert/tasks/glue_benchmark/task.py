@@ -16,7 +16,7 @@ class _Glue:
 
         Args:
             path: the GLUE directory, the task's own folder in it, or a file of it.
-            split: "train", "dev", or "dev_mm" of MNLI; for a file it says which layout the file has.
+            split: of a directory: "train", "dev", or "dev_mm" of MNLI.
 
         Raises:
             FileNotFoundError, ValueError: as `kbert.tasks.glue_benchmark.tasks.GlueTask.read`.

@@ -10,6 +10,7 @@ import numpy as np
 from kbert.answers.spans import SpanAnswers
 from kbert.pipelines.pipeline import Pipeline
 from kbert.preprocessing.buckets import longest_first, text_sizes
+from kbert.tasks.predict_scores import check_scores
 from kbert.tasks.span.metrics import null_threshold, squad_scores
 from kbert.tasks.span.prediction_files import write_squad_files
 from kbert.tasks.span.questions import Questions
@@ -90,6 +91,7 @@ def _answer(pipeline, questions, batch_size, with_null):
     progress = PredictionProgress(len(order), batch_size)
     answers = always.predict(sorted_columns, batch_size=batch_size, verbose=0, callbacks=[progress])
     answers = {name: values[place] for name, values in answers.items()}
+    check_scores(np.stack([answers["score"], answers["null_score"]], axis=1))
     return (
         answers["answer"],
         np.stack([answers["start"], answers["end"]], axis=1),

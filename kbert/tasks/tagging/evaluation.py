@@ -11,7 +11,7 @@ import tensorflow as tf
 from kbert.answers.entities import prefix_and_type
 from kbert.answers.tags import TagAnswers
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, trim_padding
-from kbert.tasks.predict_scores import cross_entropies
+from kbert.tasks.predict_scores import check_scores, cross_entropies
 from kbert.tasks.tagging.dataset import INPUTS, TaggedWindows
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
@@ -63,6 +63,7 @@ def _logits(model, windows, batch_size):
         some = np.asarray(model.predict_on_batch(trim_padding(batch, padding_for(model)))["logits"])[: len(rows)]
         logits[rows, : some.shape[1]] = some
         progress.done(start + len(rows))
+    check_scores(logits)
     return logits
 
 

@@ -80,21 +80,10 @@ class TaggedText(Examples):
 def learn_tags(tagged: TaggedText) -> list[str]:
     """The tags of a tagger trained on this text: "O", then B- and I- of each type, sorted by type.
 
-    Raises:
-        ValueError: no entities.
-
     Example::
 
         learn_tags(tagged)  # ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     """
-    tags = tag_names(tagged)
-    if len(tags) < 2:
-        raise ValueError(f"{tagged.path or 'the tagged text'}: expected at least one entity. Received: nothing but O")
-    return tags
-
-
-def tag_names(tagged: TaggedText) -> list[str]:
-    """As `learn_tags`, for texts that may have no entities."""
     types = sorted({tag[2:] for tags in tagged.tags for tag in tags if tag != "O"})
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")]
 

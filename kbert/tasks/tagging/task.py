@@ -14,7 +14,7 @@ from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.tagging.readers import read_tagged, tagged_from_memory
 from kbert.tasks.tagging.span_reader import spans_from_memory
 from kbert.tasks.tagging.tag_scheme import SCHEMES
-from kbert.tasks.tagging.tagged_text import CONTEXTS, check_tags, learn_tags, tag_names
+from kbert.tasks.tagging.tagged_text import CONTEXTS, check_tags, learn_tags
 from kbert.tasks.task import Evaluation, Task, TrainingData
 
 
@@ -65,7 +65,9 @@ class Tagging(Task):
         return _with_tag_names(tagged)
 
     def settings(self, train):
-        tags = train.tag_names if len(train.tag_names or ()) > 1 else learn_tags(train)
+        tags = train.tag_names or learn_tags(train)
+        if len(tags) < 2:
+            raise ValueError(f"{train.path or 'the tagged text'}: expected at least one entity. Received: only O")
         return {"labels": list(tags), "num_labels": len(tags)}
 
     def pipeline_options(self, sequence_length):
@@ -107,7 +109,7 @@ class Tagging(Task):
 
 def _with_tag_names(tagged):
     """Before sentences are held out: a rare type may occur only in these."""
-    return dataclasses.replace(tagged, tag_names=tag_names(tagged))
+    return dataclasses.replace(tagged, tag_names=learn_tags(tagged))
 
 
 TASK = Tagging

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from kbert.tasks.classification.labels import label_ids, label_scores, learn_labels
+import kbert
+from kbert.tasks.classification.labels import distinct_labels, label_ids, label_scores
 from kbert.tasks.table import Table
 
 
@@ -12,14 +13,15 @@ def _table(*labels):
 
 
 def test_labels_are_sorted_whatever_the_order_of_the_rows():
-    assert learn_labels(["pos", "neg ", "neutral", "pos", " neg"]) == ["neg", "neutral", "pos"]
-    assert learn_labels(["10", "9", "-1", "9"]) == ["-1", "9", "10"]
-    assert learn_labels(["10", "9", "x"]) == ["10", "9", "x"]
+    assert distinct_labels(["pos", "neg ", "neutral", "pos", " neg"]) == ["neg", "neutral", "pos"]
+    assert distinct_labels(["10", "9", "-1", "9"]) == ["-1", "9", "10"]
+    assert distinct_labels(["10", "9", "x"]) == ["10", "9", "x"]
 
 
 def test_one_label_is_none():
     with pytest.raises(ValueError, match=r"at least two different labels. Received: \['1'\]"):
-        learn_labels(["1", "1"])
+        task = kbert.tasks.Classification()
+        task.settings(task.examples([("a", "1"), ("b", "1 ")]))
 
 
 def test_ids():

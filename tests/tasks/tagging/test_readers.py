@@ -94,7 +94,7 @@ def test_without_document_lines_sentences_stand_alone(tmp_path):
     assert read.words == [["a b"], ["c"]]
     assert len(read.texts("document")) == 2
     with pytest.raises(ValueError, match="at least one entity"):
-        learn_tags(read)
+        Tagging().settings(read)
 
 
 @pytest.mark.parametrize(

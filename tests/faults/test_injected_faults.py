@@ -24,7 +24,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
-    with RecipeProcesses(tmp_path_factory.mktemp("processes")) as processes:
+    with RecipeProcesses(tmp_path_factory.mktemp("processes"), curves_alone=True) as processes:
         yield processes
 
 

@@ -16,7 +16,7 @@ import time
 
 from helpers.fault_results import Results
 
-STEPS = 12
+STEPS = 8
 _SHORT = ("--batch-size", 4, "--sequence-length", 16, "--checkpoint-every", 2, "--steps", STEPS)
 _PRETRAIN = (*_SHORT, "--max-predictions", 3, "--evaluation-batches", 1, "--log-every", 1)
 RECIPES = {

@@ -7,6 +7,7 @@ import runpy
 import signal
 import sys
 
+from helpers.curves_alone import curves_alone
 from helpers.fork_server import redirect, serve
 
 MODULES = (
@@ -47,6 +48,8 @@ def prepare(request):
     redirect(log, log)
     sys.argv = [request["recipe"], *request["arguments"]]
     sys.path.insert(0, os.path.dirname(request["recipe"]))
+    if request["curves_alone"]:
+        curves_alone()
     if request.get("file_size"):
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_size"], resource.RLIM_INFINITY))
     if request.get("poison") is not None:

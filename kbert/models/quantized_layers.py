@@ -1,5 +1,7 @@
 """Which layers of a model are quantised, as plain data."""
 
+import reprlib
+
 from kbert.keras_compat import all_layers, without_collections
 
 
@@ -31,4 +33,7 @@ def quantize_layers(model, modes: dict[str, str]) -> None:
 def check_quantized(modes) -> None:
     """Raises ValueError if something is not a dict of paths → "int8"."""
     if not isinstance(modes, dict) or any(mode != "int8" for mode in modes.values()):
-        raise ValueError('`quantized_layers` must be an object of paths and "int8", the only mode that kbert has.')
+        raise ValueError(
+            '`quantized_layers` must be an object of paths and "int8", the only mode that kbert has. '
+            f"Received: {reprlib.repr(modes)}"
+        )

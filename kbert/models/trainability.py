@@ -1,5 +1,7 @@
 """Which layers of a model are trainable, as plain data, and which variables differ from their layer."""
 
+import reprlib
+
 import keras
 
 from kbert.keras_compat import all_layers, layer_variables
@@ -64,7 +66,9 @@ def check_trainability(steps) -> None:
         isinstance(step, list) and [type(value) for value in step] == [str, bool] for step in steps
     )
     if not sound:
-        raise ValueError("`trainability` must be a list of pairs [path, true or false].")
+        raise ValueError(
+            f"`trainability` must be a list of pairs [path, true or false]. Received: {reprlib.repr(steps)}"
+        )
 
 
 def _path(layer, model):

@@ -87,7 +87,7 @@ def _vocabulary_of(fast, path):
         return None
     ids = entry(fast["model"], "vocab", dict, path, {})
     if not all(type(i) is int for i in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
-        raise ValueError(f"{path}: expected a vocabulary with the ids 0 … {len(ids) - 1}, each once.")
+        raise ValueError(f"{path}: expected a vocabulary with the ids 0 … {len(ids) - 1}, each once. Received: others")
     tokens = sorted(ids, key=ids.get)
     check_vocabulary(tokens, source=str(path))
     return tokens
@@ -96,20 +96,17 @@ def _vocabulary_of(fast, path):
 def _append_added(tokens, config, fast, directory):
     """Appends tokens that were added to a trained tokenizer: they have embeddings, but no line in vocab.txt."""
     decoder = entry(config, "added_tokens_decoder", dict, directory / CONFIG, {})
+    sources = {
+        TOKENIZER: [(_part(token, "id"), _part(token, "content")) for token in fast.get("added_tokens", [])],
+        CONFIG: [(int(i) if i.isdecimal() else i, _part(token, "content")) for i, token in decoder.items()],
+        ADDED: [(i, token) for token, i in _optional(directory / ADDED).items()],
+    }
     added = {}
-    for path, pairs in (
-        (
-            directory / TOKENIZER,
-            [(_part(token, "id"), _part(token, "content")) for token in fast.get("added_tokens", [])],
-        ),
-        (
-            directory / CONFIG,
-            [(int(i) if i.isdecimal() else i, _part(token, "content")) for i, token in decoder.items()],
-        ),
-        (directory / ADDED, [(i, token) for token, i in _optional(directory / ADDED).items()]),
-    ):
-        if not all(type(i) is int and type(token) is str for i, token in pairs):
-            raise ValueError(f"{path}: every token that was added must have a number and a text.")
+    for name, pairs in sources.items():
+        if wrong := [pair for pair in pairs if [type(part) for part in pair] != [int, str]]:
+            raise ValueError(
+                f"{directory / name}: every token that was added must have a number and a text. Received: {wrong[0]}"
+            )
         added |= dict(pairs)
     known, new = set(tokens), []
     while len(tokens) in added and added[len(tokens)] not in known:

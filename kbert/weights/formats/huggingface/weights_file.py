@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import reprlib
 
 import numpy as np
 
@@ -73,7 +74,9 @@ class ShardedFile:
         self.path = pathlib.Path(path)
         weight_map = read_json(path).get("weight_map")
         if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-            raise ValueError(f"{path}: expected a `weight_map` from tensors to files.")
+            raise ValueError(
+                f"{path}: expected a `weight_map` from tensors to files. Received: {reprlib.repr(weight_map)}"
+            )
         outside = [name for name in weight_map.values() if pathlib.Path(name).name != name]
         if outside:
             raise ValueError(f"{path}: shards must lie beside their index. Received: {outside[0]!r}")

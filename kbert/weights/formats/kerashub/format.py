@@ -59,9 +59,7 @@ class KerasHubFormat(Format):
         for variable in other.weights:
             shape, values = tensors.pop(variable.path)
             if tuple(variable.shape) != shape:
-                raise ValueError(
-                    f"This version of keras_hub builds {variable.path} {variable.shape}. Expected: {shape}"
-                )
+                raise ValueError(f"{variable.path}: expected {shape}. Received: {variable.shape}, of this keras_hub")
             variable.assign(values())
         other.save_to_preset(str(directory))
         if vocabulary is not None and model.task == "encoder":

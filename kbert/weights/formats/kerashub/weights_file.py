@@ -1,6 +1,7 @@
 """The weights of a KerasHub preset, by KerasHub's variable paths."""
 
 import pathlib
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,9 @@ def _shards(path):
     values = weight_map.values() if isinstance(weight_map, dict) else ()
     names = [name for value in values for name in (value if isinstance(value, list) else [value])]
     if not names or not all(isinstance(name, str) and pathlib.Path(name).name == name for name in names):
-        raise ValueError(f"{path}: expected a `weight_map` from layers to files beside it.")
+        raise ValueError(
+            f"{path}: expected a `weight_map` from layers to files beside it. Received: {reprlib.repr(weight_map)}"
+        )
     return [path.with_name(name) for name in sorted(set(names))]
 
 

@@ -238,7 +238,7 @@ def test_bad_arguments():
         BertEncoder(good, outputs=["sequence"])
     with pytest.raises(ValueError, match="needs the pooler"):
         BertEncoder(good, outputs="pooled_output", pooler=False)
-    with pytest.raises(ValueError, match="`num_parts` must be None or a positive integer. Received: 0"):
+    with pytest.raises(ValueError, match="`num_parts` must be a positive integer. Received: 0"):
         BertEncoder(good, num_parts=0)
     with pytest.raises(ValueError, match="at least one head"):
         BertPretrainer(good, next_sentence=False, masked_lm=False)

@@ -12,94 +12,62 @@ for each table: the scores next to the paper's, and for each comparison whether 
 a tie (docs/experiments.md).
 """
 
-import argparse
-import pathlib
-
-import flags
-
+from kbert import command_line as cli
 from kbert.experiments.paper_tables import TABLES
 
 
-def rates(text: str) -> list[float]:
-    """Numbers above 0 with commas between them."""
-    return [flags.positive_float(part) for part in text.split(",")]
-
-
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add, count = parser.add_argument, {"type": flags.positive_int, "metavar": "N"}
-    add("--table", choices=[*TABLES, "all"], required=True, help="the table or comparison")
-    only = parser.add_mutually_exclusive_group(required=True).add_argument
-    only("--records", metavar="DIR", type=flags.directory, help="output of prepare_records.py")
-    only("--corpus", nargs="+", metavar="GLOB", help="text files; needs --vocab")
-    add("--vocab", metavar="FILE", type=flags.file, dest="vocabulary", help="with --corpus: a vocab.txt")
-    flags.add_flags(parser, "output")
-    add("--results", metavar="DIR", type=pathlib.Path, help="for the tables (default: results/ in --output)")
-    sizes = ("tiny", "mini", "small", "medium", "base", "large")
-    add("--size", choices=sizes, default="tiny", help="size of the models (default: tiny)")
-    add("--sizes", choices=sizes, nargs="+", default=["tiny", "mini", "small"], help="in table6 (default: three)")
-    long = parser.add_mutually_exclusive_group(required=True).add_argument
-    long("--steps", help="steps of each pre-training", **count)
-    long("--hours", type=flags.positive_float, metavar="X", help="hours of each pre-training; not for figure5")
-    add("--settings", choices=("paper", "small-budget"), help="pre-training defaults (docs/pretraining.md)")
-    add("--pretraining-batch-size", help="(default: that of --settings, or 32)", **count)
-    add("--pretraining-length", help="tokens (default: that of --settings, or 128)", **count)
-    add("--names", metavar="FILE", type=flags.file, help="file of learn_names.py, for the row of masking with names")
-    add("--held-out", type=flags.rate, default=0.01, metavar="SHARE", help="of --corpus, held out (default: 0.01)")
-    add("--glue", metavar="DIR", type=flags.directory, help="directory of the GLUE files")
-    add("--tasks", nargs="+", default=[], metavar="TASK", help="GLUE tasks, such as MRPC SST-2")
-    add("--ner", metavar="DIR", type=flags.directory, help="eng.train and eng.testa, for entities")
-    add("--squad", metavar="DIR", type=flags.directory, help="train-v1.1.json and dev-v1.1.json")
-    add("--train-examples", help="training examples of each task, at most", **count)
-    add("--restarts", default=3, help="number of seeds of each fine-tuning (default: 3)", **count)
-    length = {"default": None, "help": "tokens of a row in fine-tuning (default: 128, for SQuAD 384)"}
-    own = {"epochs": {"default": 3.0}, "sequence_length": length}
-    own["learning_rate"] = {"metavar": "X[,X…]", "type": rates, "default": "1e-4"}
-    flags.add_flags(parser, "epochs", "batch-size", "learning-rate", "sequence-length", "seed", **own)
-    add("--dropout", metavar="X", type=flags.rate, help="in fine-tuning (default: the models' own)")
-    add("--bias-correction", action="store_true", help="Adam's bias correction, in fine-tuning")
-    add("--feature-epochs", type=flags.positive_float, default=10.0, metavar="N", help="on features (default: 10)")
-    add("--feature-units", default=768, help="of their BiLSTMs in each direction (default: 768)", **count)
-    return parser.parse_args(argv)
-
-
-def make_study(args):
-    from kbert.experiments.downstream import downstream_tasks
-    from kbert.experiments.study import Study
-    from kbert.tasks.features.train import FeatureTraining
-
-    ner = args.ner and (args.ner / "eng.train", args.ner / "eng.testa")
-    squad = args.squad and (args.squad / "train-v1.1.json", args.squad / "dev-v1.1.json")
-    few = {"train_examples": args.train_examples}
-    tasks = downstream_tasks(glue_directory=args.glue, glue_tasks=args.tasks, ner=ner, squad=squad, **few)
-    names = ("vocabulary", "size", "steps", "hours", "settings", "held_out", "seed")
-    pretraining = {name: getattr(args, name) for name in names}
-    pretraining |= {"batch_size": args.pretraining_batch_size, "sequence_length": args.pretraining_length}
-    names = ("epochs", "batch_size", "sequence_length", "dropout", "bias_correction")
-    return Study(
-        args.records or args.corpus,
-        args.output,
-        tasks,
-        pretraining={name: value for name, value in pretraining.items() if value is not None},
-        seeds=range(args.seed, args.seed + args.restarts),
-        rates=args.learning_rate,
-        finetuning={name: getattr(args, name) for name in names},
-        feature_training=FeatureTraining(epochs=args.feature_epochs, units=args.feature_units, evaluate_every=None),
-        recipe="ablations.py",
+    parser = cli.make_parser(__doc__)
+    parser.add_argument("--table", choices=[*TABLES, "all"], required=True, help="the table or comparison")
+    source = parser.add_mutually_exclusive_group(required=True)
+    cli.add_flags(source, "records", "corpus", corpus={"help": "text files; needs --vocab"})
+    cli.add_flags(
+        parser,
+        *("vocab", "held-out", "names", "output", "results", "size", "settings", "seed"),
+        vocab={"help": "with --corpus: a vocab.txt"},
+        held_out={"help": "share of --corpus that is held out"},
+        names={"help": "file of learn_names.py, for the row of masking with names"},
+        size={"default": "tiny", "help": "size of the models"},
+        settings={"help": "defaults of the pre-trainings (docs/pretraining.md)"},
     )
+    sizes = {"nargs": "+", "choices": cli.SIZES, "default": ["tiny", "mini", "small"]}
+    parser.add_argument("--sizes", **sizes, help="in table6 (default: tiny mini small)")
+    length = parser.add_mutually_exclusive_group(required=True)
+    hours = {"help": "hours of each pre-training; not for figure5"}
+    cli.add_flags(length, "steps", "hours", steps={"help": "steps of each pre-training"}, hours=hours)
+    for name, about in (("batch-size", "32"), ("length", "128 tokens")):
+        about = f"of the pre-trainings (default: that of --settings, or {about})"
+        parser.add_argument(f"--pretraining-{name}", metavar="N", type=cli.positive_int, help=about)
+    cli.add_flags(
+        parser,
+        *("glue", "ner", "squad", "train-examples", "restarts", "epochs", "batch-size", "learning-rate"),
+        *("sequence-length", "dropout", "bias-correction"),
+        epochs={"default": 3.0},
+        learning_rate={"metavar": "X[,X…]", "type": cli.rates, "default": "1e-4"},
+        sequence_length={"default": None, "help": "tokens of a row in fine-tuning (default: 128, for SQuAD 384)"},
+        dropout={"help": "in fine-tuning (default: the models' own)"},
+        bias_correction={"help": "Adam's bias correction, in fine-tuning"},
+    )
+    add = parser.add_argument
+    add("--tasks", nargs="+", default=[], metavar="TASK", help="tasks of --glue, such as MRPC SST-2")
+    epochs = "epochs on features (default: 10.0)"
+    add("--feature-epochs", type=cli.positive_float, default=10.0, metavar="N", help=epochs)
+    units = "units of their BiLSTMs in each direction (default: 768)"
+    add("--feature-units", type=cli.positive_int, default=768, metavar="N", help=units)
+    return parser.parse_args(argv)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with flags.plain_errors():
+    with cli.plain_errors():
+        from kbert.command_line.make_study import make_study
         from kbert.experiments.paper_tables import paper_table
         from kbert.experiments.report import result_table
         from kbert.experiments.run_table import run_table
 
-        study = make_study(args)
-        tables = [
-            paper_table(name, args.sizes, args.names) for name in (TABLES if args.table == "all" else [args.table])
-        ]
+        study = make_study(args, "ablations.py")
+        names = TABLES if args.table == "all" else [args.table]
+        tables = [paper_table(name, args.sizes, args.names) for name in names]
         for table in tables:
             study.check(table)
     for table in tables:
@@ -108,4 +76,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    cli.run_program(main, resumes=True)

@@ -9,16 +9,15 @@ match the signatures. The exit status is 1 if there are problems. The model is r
 version, or of a model; then the highest version is read.
 """
 
-import argparse
 import json
 import pathlib
 import sys
 
-from flags import add_flags, command, plain_errors
+from kbert.command_line import add_flags, make_parser, plain_errors, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument(
         "directories", metavar="DIR", nargs="+", type=pathlib.Path, help="directory of a SavedModel or of its versions"
     )
@@ -51,4 +50,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

@@ -20,29 +20,16 @@ all of them (kbert/training/flops.py). On JAX `train` runs without TensorFlow; o
 FLOPs utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
 """
 
-import argparse
-import importlib
 import json
 import sys
 
-from flags import add_flags, command, plain_errors, positive_int
-
-PARTS = {  # name → module of kbert.benchmarks, function
-    "tokenize": ("text", "tokenize"),
-    "input": ("text", "pretraining_input"),
-    "rows": ("rows", "rows"),
-    "feed": ("feed", "feed"),
-    "peak": ("peak", "peak"),
-    "train": ("training", "train"),
-    "board": ("board", "board"),
-    "encode": ("encoding", "encode"),
-    "serve": ("serving", "serve"),
-}
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+from kbert.benchmarks.measure import PARTS, measure
+from kbert.benchmarks.settings import PRECISIONS
+from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     add = parser.add_argument
     add("part", choices=[*PARTS, "all"], help="what to measure")
     add_flags(
@@ -78,16 +65,13 @@ def main(argv=None):
     with plain_errors():
         from kbert.benchmarks.settings import BenchmarkSettings
         from kbert.benchmarks.table import measure_table, peer_lines, result_lines, table_lines
-        from kbert.training.flops import peak_memory_bytes
 
         settings = BenchmarkSettings(**arguments)
         if part == "all":
             result = measure_table([sys.executable, __file__], settings)
             lines = table_lines(result)
         else:
-            module, function = PARTS[part]
-            measure = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)
-            result = {"part": part, **measure(settings), "peak_memory_mib": round(peak_memory_bytes() / 2**20)}
+            result = measure(part, settings)
             lines = peer_lines(result) + ([] if as_json else result_lines(result))
     print("\n".join(lines))
     if as_json:
@@ -95,4 +79,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

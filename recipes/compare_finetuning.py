@@ -13,43 +13,33 @@ cells/ of --output: a killed command resumes, and commands for other tasks or mo
 default results/ in --output) receives finetuning-NAME.json, .md, .csv and .svg, which are rewritten after each task.
 """
 
-import argparse
-import pathlib
-
-import flags
+from kbert.command_line import add_flags, make_parser, model_source, plain_errors, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add, folder = parser.add_argument, {"metavar": "DIR", "type": flags.directory}
-    flags.add_flags(parser, "init", "output", init={"required": True})
+    parser = make_parser(__doc__)
+    add, length = parser.add_argument, "tokens of a row for all tasks (default: 128, for SQuAD 384)"
+    add_flags(
+        parser,
+        *("init", "output", "results", "glue", "ner", "squad", "batch-size", "sequence-length"),
+        init={"required": True},
+        sequence_length={"default": None, "help": length},
+    )
     add("--name", metavar="NAME", help="in the table (default: the last part of --init)")
-    add("--beside", nargs="+", default=[], metavar="MODEL", type=flags.source, help="other models to add as rows")
-    add("--results", metavar="DIR", type=pathlib.Path, help="for the table (default: results/ in --output)")
+    add("--beside", nargs="+", default=[], metavar="MODEL", type=model_source, help="other models to add as rows")
     add("--task", nargs="+", required=True, metavar="TASK", help="the tasks, such as SST-2:1000 MRPC NER")
-    add("--glue", help="directory of the GLUE files", **folder)
-    add("--ner", help="has eng.train and eng.testa", **folder)
-    add("--squad", help="has train-v1.1.json and dev-v1.1.json", **folder)
     grid = ["learning_rate=1e-4,3e-4,1e-3", "epochs=3,6", "dropout=0,0.1"]
     help = f"values for options of kbert.finetune (default: {' '.join(grid)})"
     add("--grid", nargs="+", metavar="NAME=X[,X…]", default=grid, help=help)
-    add(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[0, 1, 2],
-        metavar="N",
-        help="seeds of the fine-tunings (default: 0 1 2)",
-    )
+    seeds = "seeds of the fine-tunings (default: 0 1 2)"
+    add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help=seeds)
     add("--choose-on", choices=("dev", "train"), default="dev", help="train: on a fifth of the training set")
-    length = {"default": None, "help": "tokens of a row for all tasks (default: 128, for SQuAD 384)"}
-    flags.add_flags(parser, "batch-size", "sequence-length", sequence_length=length)
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with flags.plain_errors():
+    with plain_errors():
         from kbert.experiments.compare_finetuning import compare_finetuning
         from kbert.experiments.grid import parse_grid
         from kbert.experiments.named_tasks import named_tasks
@@ -75,4 +65,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    run_program(main, resumes=True)

@@ -10,16 +10,22 @@
 held-out text against tokens and hours, and where each run's plateau was. The runs need not be finished.
 """
 
-import argparse
 import pathlib
 
-from flags import command, directory, plain_errors
+from kbert.command_line import existing_directory, make_parser, plain_errors, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     add = parser.add_argument
-    add("--runs", nargs="+", type=directory, required=True, metavar="DIR", help="output directories of pretrain.py")
+    add(
+        "--runs",
+        nargs="+",
+        type=existing_directory,
+        required=True,
+        metavar="DIR",
+        help="output directories of pretrain.py",
+    )
     score = "the score to compare, a key in history.jsonl (default: val_mlm_cross_entropy)"
     add("--score", default="val_mlm_cross_entropy", metavar="NAME", help=score)
     add("--output", type=pathlib.Path, required=True, metavar="DIR", help="directory for the tables and plots")
@@ -54,4 +60,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

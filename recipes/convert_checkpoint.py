@@ -14,19 +14,16 @@ A model that a format cannot store is an error that states the reason. Weights a
 --storage-dtype.
 """
 
-import argparse
 import pathlib
 
-from flags import add_flags, command, plain_errors, source
-from flags import file as existing_file
-
+from kbert.command_line import add_flags, existing_file, make_parser, model_source, plain_errors, run_program
 from kbert.weights.formats.registry import format_names
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument(
-        "--from", metavar="SOURCE", dest="source", type=source, required=True, help="the checkpoint to read"
+        "--from", metavar="SOURCE", dest="source", type=model_source, required=True, help="the checkpoint to read"
     )
     parser.add_argument("--to", dest="format", choices=format_names(), required=True, help="the format to write")
     output = {"help": "directory to write, which must be new or empty"}
@@ -74,4 +71,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

@@ -9,18 +9,17 @@
 Each document is truncated to its first 400 words, and is used only if these contain one of the answer's aliases.
 """
 
-import argparse
 import json
 import pathlib
 
-from flags import command, directory, file, plain_errors, positive_int
+from kbert.command_line import existing_directory, existing_file, make_parser, plain_errors, positive_int, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", metavar="FILE", type=file, required=True, help="TriviaQA's JSON")
+    parser = make_parser(__doc__)
+    parser.add_argument("--questions", metavar="FILE", type=existing_file, required=True, help="TriviaQA's JSON")
     parser.add_argument(
-        "--evidence", metavar="DIR", type=directory, required=True, help="directory of TriviaQA's documents"
+        "--evidence", metavar="DIR", type=existing_directory, required=True, help="directory of TriviaQA's documents"
     )
     words = "words of each document to keep (default: 400)"
     parser.add_argument("--words", metavar="N", type=positive_int, default=400, help=words)
@@ -48,4 +47,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

@@ -18,26 +18,29 @@ import pathlib
 import time
 
 import numpy as np
-from flags import add_flags, command, file, inputs_of, plain_errors, settings_of
+
+from kbert.command_line import add_flags, inputs_of, make_parser, plain_errors, run_program, settings_of
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sentences", metavar="SENTENCE", nargs="*", help="sentences to compare")
-    add_flags(parser, "model", model={"help": "the encoder"})
-    parser.add_argument("--input", metavar="FILE", type=file, help="a file with one sentence per line")
-    parser.add_argument("--sts-b", metavar="DIR", type=pathlib.Path, help="directory of GLUE, or of STS-B alone")
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add("sentences", metavar="SENTENCE", nargs="*", help="sentences to compare")
+    add("--sts-b", metavar="DIR", type=pathlib.Path, help="directory of GLUE, or of STS-B alone")
     pooling = "how a sentence's hidden states become one vector (default: the model's)"
-    parser.add_argument("--pooling", choices=("mean", "max", "cls", "pooler"), help=pooling)
-    about = "scale the vectors to length 1 (default: the model's)"
-    parser.add_argument("--normalize", action=argparse.BooleanOptionalAction, default=None, help=about)
-    output = {"required": False, "help": "where embeddings, metrics and settings go"}
-    length = {
-        "default": None,
-        "help": "tokens of a sentence (default: those of the longest, up to the model's maximum)",
-    }
-    names = ("output", "batch-size", "sequence-length", "json", "overwrite")
-    add_flags(parser, *names, output=output, sequence_length=length, batch_size={"help": "sentences per batch"})
+    add("--pooling", choices=("mean", "max", "cls", "pooler"), help=pooling)
+    unit = "scale the vectors to length 1 (default: the model's)"
+    add("--normalize", action=argparse.BooleanOptionalAction, default=None, help=unit)
+    length = "tokens of a sentence (default: those of the longest, up to the model's maximum)"
+    add_flags(
+        parser,
+        *("model", "input", "output", "batch-size", "sequence-length", "json", "overwrite"),
+        model={"help": "the encoder"},
+        input={"required": False, "help": "a file with one sentence per line"},
+        output={"required": False, "help": "where embeddings, metrics and settings go"},
+        batch_size={"help": "sentences per batch"},
+        sequence_length={"default": None, "help": length},
+    )
     args = parser.parse_args(argv)
     if sum([bool(args.sentences), bool(args.input), bool(args.sts_b)]) != 1:
         parser.error("give exactly one of: sentences, --input FILE, --sts-b DIR")
@@ -47,10 +50,8 @@ def parse_arguments(argv):
 def main(argv=None):
     args, run = parse_arguments(argv), None
     with plain_errors():
-        import kbert
         from kbert.files import atomic_file
-        from kbert.tasks.classification.metrics import pearson, spearman
-        from kbert.tasks.encoder.similarity import cosine, embedding_pipeline, read_sts_b, sts_b_file
+        from kbert.tasks.encoder.similarity import cosine, embedding_pipeline, read_sts_b, score_pairs, sts_b_file
         from kbert.training.run_directory import open_run
 
         first, second, scores = read_sts_b(args.sts_b) if args.sts_b else ([], [], None)
@@ -59,10 +60,8 @@ def main(argv=None):
             sentences = args.input.read_text("utf-8-sig", errors="replace").splitlines()
         if not sentences:
             raise ValueError(f"{args.input} holds no sentence")
-        outputs = {"outputs": ("sequence_output", "pooled_output")} if args.pooling == "pooler" else {}
-        model = kbert.load_pretrained(args.model, "encoder", **outputs)
         options = {"pooling": args.pooling, "normalize": args.normalize}
-        pipeline = embedding_pipeline(model, sentences, args.sequence_length, **options)
+        pipeline = embedding_pipeline(args.model, sentences, args.sequence_length, **options)
         if args.output:
             inputs = inputs_of(args, model=args.model, sts_b=args.sts_b and sts_b_file(args.sts_b))
             run = open_run(args.output, settings_of(args), args.overwrite, inputs=inputs, recipe="embed_sentences.py")
@@ -72,8 +71,7 @@ def main(argv=None):
     for i, j in itertools.combinations(range(len(args.sentences)), 2):
         print(f"{cosine(embeddings[i], embeddings[j]):6.3f}  {sentences[i]}  |  {sentences[j]}")
     if args.sts_b:
-        similarity = cosine(embeddings[: len(first)], embeddings[len(first) :])
-        metrics |= {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}
+        metrics |= score_pairs(embeddings, scores)
         print(f"STS-B dev, {len(first)} pairs: Spearman {metrics['spearman']:.4f}, Pearson {metrics['pearson']:.4f}")
     if run:
         with atomic_file(run.path / "embeddings.npy", "wb") as written:
@@ -85,4 +83,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

@@ -14,12 +14,9 @@ scored as by conlleval. The metrics are printed, with --json as one JSON object 
 metrics.json and, for questions and tagged words, the official prediction files are written as well.
 """
 
-import argparse
 import json
-import pathlib
 
-import flags
-
+from kbert import command_line as cli
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 COLUMNS = {name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")}
@@ -28,28 +25,19 @@ OPTIONS = COLUMNS | OTHERS | {"choices": "choice_columns"}  # of task objects â†
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    flags.add_flags(parser, "model", model={"action": "append", "help": "the fine-tuned model; can be repeated"})
-    add(
-        "--data",
-        metavar="PATH",
-        type=pathlib.Path,
-        required=True,
-        help="labelled examples; with --task: the GLUE files",
-    )
-    add("--task", choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
-    add("--text-column", metavar="NAME", help="column of the text (default: text)")
-    add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
-    add("--label-column", metavar="NAME", help="column of the label (default: label)")
-    flags.add_choice_flags(parser)
-    flags.add_flags(parser, "tag-column", "scheme", "window-pooling", "null-threshold")
-    add("--label-separator", metavar="CHARS", help="what separates the labels of a text, for several labels")
-    add("--context", choices=("document", "sentence"), help="what a tagger reads together (default: document)")
-    add("--version", choices=("1.1", "2.0"), help="SQuAD version of the rules (default: recognised from the questions)")
-    shared = ("output", "batch-size", *flags.MACHINE, "json", "overwrite")
+    parser = cli.make_parser(__doc__)
+    model = {"action": "append", "help": "the fine-tuned model; can be repeated"}
+    data = {"help": "labelled examples; with --task: the GLUE files"}
+    cli.add_flags(parser, "model", "data", model=model, data=data)
+    parser.add_argument("--task", choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
+    cli.add_flags(parser, "text-column", "text-pair-column", "label-column", "label-separator")
+    cli.add_choice_flags(parser)
+    cli.add_flags(parser, "tag-column", "scheme", "context", "window-pooling", "null-threshold")
+    version = "SQuAD version of the rules (default: recognised from the questions)"
+    parser.add_argument("--version", choices=("1.1", "2.0"), help=version)
     output = {"required": False, "help": "directory for metrics.json, settings.json and predictions"}
-    flags.add_flags(parser, *shared, output=output, batch_size={"help": "examples per batch"})
+    size = {"help": "examples per batch"}
+    cli.add_flags(parser, "output", "batch-size", *cli.MACHINE, "json", "overwrite", output=output, batch_size=size)
     parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own
     args = parser.parse_args(argv)
     if args.task and any(value is not None for value in options_of(args).values()):
@@ -64,7 +52,7 @@ def options_of(args):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with flags.plain_errors():
+    with cli.plain_errors():
         import kbert
         from kbert.pipelines.registry import task_class
         from kbert.tasks.evaluate import check_examples, describe_scores, evaluate_dev_sets, load_ensemble
@@ -72,15 +60,15 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         with choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus).scope():
-            pipeline = load_ensemble(args.model, **flags.stored_options(args))
+            pipeline = load_ensemble(args.model, **cli.stored_options(args))
         own = task_class(pipeline.model.task)
         task = kbert.tasks.glue(args.task) if args.task else own.from_options(options_of(args))
         dev_sets = task.dev_sets(args.data)
         for examples in dev_sets.values():  # before the work of predicting
             check_examples(pipeline, task, examples)
         if args.output:
-            inputs = flags.inputs_of(args, data=[one.path for one in dev_sets.values()])
-            run = open_run(args.output, flags.settings_of(args), args.overwrite, inputs=inputs, recipe="evaluate.py")
+            inputs = cli.inputs_of(args, data=[one.path for one in dev_sets.values()])
+            run = open_run(args.output, cli.settings_of(args), args.overwrite, inputs=inputs, recipe="evaluate.py")
     result = evaluate_dev_sets(pipeline, task, dev_sets, args.batch_size)
     print(describe_scores(result.scores))
     if args.output:
@@ -92,4 +80,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    flags.command(main)
+    cli.run_program(main)

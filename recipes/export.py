@@ -10,20 +10,19 @@ of its task, warm-up requests, batching parameters, and a model card with these 
 metrics.json. It is audited before it appears. See docs/serving.md.
 """
 
-import argparse
 import json
 
-from flags import add_flags, command, plain_errors, positive_int, settings_of, stored_options
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cli.make_parser(__doc__)
     output = {"help": "directory of the model's versions, such as saved_models/NAME"}
     length = {"default": None, "help": "tokens of a row (default: the model's)"}
     names = ("model", "output", "sequence-length", "top-k", "window-pooling", "null-threshold")
-    add_flags(parser, *names, output=output, sequence_length=length)
+    cli.add_flags(parser, *names, output=output, sequence_length=length)
     number = "version number (default: one more than the highest)"
-    parser.add_argument("--version", metavar="N", type=positive_int, help=number)
+    parser.add_argument("--version", metavar="N", type=cli.positive_int, help=number)
     parser.add_argument("--task", metavar="NAME", help="the task to serve, such as encoder (default: the model's own)")
     about = "hidden states in an encoder's signature `features`; 0: embeddings, -1: last layer (default: the last four)"
     parser.add_argument("--layers", metavar="N", type=int, nargs="+", help=about)
@@ -36,18 +35,18 @@ def parse_arguments(argv):
         ("tokens", 2**17, "the maximum number of tokens run for a request, rows or windows times sequence length"),
     ):
         about = f"{what}; larger requests are refused (default: {most})"
-        parser.add_argument(f"--max-request-{name}", metavar="N", type=positive_int, default=most, help=about)
+        parser.add_argument(f"--max-request-{name}", metavar="N", type=cli.positive_int, default=most, help=about)
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
+    with cli.plain_errors():
         import kbert
         from kbert.serving.provenance import metrics_of, provenance
 
         model = kbert.load_pretrained(args.model, task=args.task)
-        options = {"sequence_length": args.sequence_length, "top_k": args.top_k, **stored_options(args)}
+        options = {"sequence_length": args.sequence_length, "top_k": args.top_k, **cli.stored_options(args)}
         path = kbert.export(
             kbert.build_pipeline(model, **options),
             args.output,
@@ -58,7 +57,7 @@ def main(argv=None):
             max_request_bytes=args.max_request_bytes,
             max_request_tokens=args.max_request_tokens,
             metrics=metrics_of(args.model),
-            made_by={"recipe": "export.py", **settings_of(args), **provenance(args.model)},
+            made_by={"recipe": "export.py", **cli.settings_of(args), **provenance(args.model)},
         )
     report(path)
 
@@ -79,4 +78,4 @@ def report(path):
 
 
 if __name__ == "__main__":
-    command(main)
+    cli.run_program(main)

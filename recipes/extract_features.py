@@ -13,29 +13,27 @@ A .jsonl --output has a line for each text, as in the original's extract_feature
 [tokens, layers, hidden]) and tokens_0 for the first text, and so on. The file appears when it is complete.
 """
 
-import argparse
 import sys
 import time
 
-from flags import add_flags, command, file, plain_errors
+from kbert.command_line import add_flags, make_parser, plain_errors, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_flags(parser, "model", model={"help": "a model of any task, whose encoder is used"})
-    parser.add_argument("--input", metavar="FILE", type=file, required=True, help="file with one text per line")
-    layers = dict(
-        type=int, nargs="+", default=[-1, -2, -3, -4], help="the hidden states to write (default: -1 -2 -3 -4)"
+    parser = make_parser(__doc__)
+    add_flags(
+        parser,
+        *("model", "input", "output", "batch-size", "sequence-length", "precision", "overwrite"),
+        model={"help": "a model of any task, whose encoder is used"},
+        input={"help": "file with one text per line"},
+        output={"metavar": "FILE", "help": "where the features go: .jsonl or .npz"},
+        batch_size={"help": "texts and windows per batch"},
+        sequence_length={"help": "tokens of a window"},
+        overwrite={"help": "replace --output"},
     )
-    parser.add_argument("--layers", metavar="N", **layers)
-    parser.add_argument(
-        "--align", choices=("tokens", "words"), default="tokens", help="what has features (default: tokens)"
-    )
-    names = ("output", "batch-size", "sequence-length", "precision", "overwrite")
-    output = {"metavar": "FILE", "help": "where the features go: .jsonl or .npz"}
-    size, length = {"help": "texts and windows per batch"}, {"help": "tokens of a window"}
-    replace = {"help": "replace --output"}
-    add_flags(parser, *names, output=output, batch_size=size, sequence_length=length, overwrite=replace)
+    add, layers = parser.add_argument, "the hidden states to write (default: -1 -2 -3 -4)"
+    add("--layers", metavar="N", type=int, nargs="+", default=[-1, -2, -3, -4], help=layers)
+    add("--align", choices=("tokens", "words"), default="tokens", help="what has features (default: tokens)")
     args = parser.parse_args(argv)
     if args.output.suffix.lower() not in (".jsonl", ".npz"):
         parser.error(f"--output must end in .jsonl or .npz. Received: {args.output}")
@@ -67,4 +65,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

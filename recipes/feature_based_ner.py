@@ -14,35 +14,33 @@ metrics.json with the table. The same command resumes: finished features and mod
 takes words x (layers + 1) x hidden x 2 bytes and may be deleted at the end.
 """
 
-import argparse
 import dataclasses
 import json
 
-import flags
-
+from kbert import command_line as cli
 from kbert.models.feature_modes import FEATURE_MODES
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_example_flags(parser, "tagged words")
-    flags.add_flags(parser, "tag-column", "scheme", "train-sentences")
+    parser = cli.make_parser(__doc__)
+    cli.add_example_flags(parser, "tagged words")
+    cli.add_flags(parser, "tag-column", "scheme", "train-sentences")
     add = parser.add_argument
     add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="the mode to run (default: all)")
     units = "units of each LSTM in each direction (default: 768)"
-    add("--units", metavar="N", type=flags.positive_int, default=768, help=units)
-    add("--dropout", metavar="X", type=flags.rate, default=0.1, help="dropout rate of the BiLSTM (default: 0.1)")
+    add("--units", metavar="N", type=cli.positive_int, default=768, help=units)
+    add("--dropout", metavar="X", type=cli.rate, default=0.1, help="dropout rate of the BiLSTM (default: 0.1)")
     own = {"init": {"required": True}, "epochs": {"default": 10.0}, "learning_rate": {"default": 1e-3}}
     own["checkpoint_every"] = {"default": 100}
     shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
     shared += ("checkpoint-every", "evaluate-every")
-    flags.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", **own)
+    cli.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", **own)
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with flags.plain_errors():
+    with cli.plain_errors():
         import kbert
         from kbert.tasks.features.table import describe_scores
         from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
@@ -50,15 +48,15 @@ def main(argv=None):
         from kbert.training.run_directory import open_run
 
         task = kbert.tasks.Tagging(args.scheme, args.tag_column)
-        train, dev = flags.read_train_and_dev(args, task)
+        train, dev = cli.read_train_and_dev(args, task)
         train = train.take(range(args.train_sentences)) if args.train_sentences else train
         tags = task.settings(train)["labels"]
         hardware = choose_hardware("one", args.precision)
         outputs, length = ("hidden_states",), args.sequence_length
         encoder = kbert.load_pretrained(args.init, task="encoder", outputs=outputs, sequence_length=length)
         about = {
-            "settings": flags.settings_of(args, "feature_mode"),
-            "inputs": flags.inputs_of(args),
+            "settings": cli.settings_of(args, "feature_mode"),
+            "inputs": cli.inputs_of(args),
             "recipe": "feature_based_ner.py",
         }
         run = open_run(args.output, overwrite=args.overwrite, **about)
@@ -78,4 +76,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    cli.run_program(main, resumes=True)

@@ -9,24 +9,20 @@
 With --json, one JSON object per text is printed instead.
 """
 
-import argparse
 import json
 
-from flags import add_flags, command, plain_errors, positive_int, source
+from kbert.command_line import add_flags, make_parser, plain_errors, run_program
 
 MASK = "[MASK]"
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("texts", metavar="TEXT", nargs="+", help=f"a text with {MASK} in it")
-    parser.add_argument("--model", metavar="SOURCE", type=source, required=True, help="the model to ask")
-    parser.add_argument(
-        "--top-k", metavar="N", type=positive_int, help=f"tokens for each {MASK} (default: the model's)"
-    )
-    length = "tokens of a text (default: the model's)"
-    parser.add_argument("--sequence-length", metavar="N", type=positive_int, help=length)
-    add_flags(parser, "json", json={"help": "print one JSON object per text"})
+    length = {"default": None, "help": "tokens of a text (default: the model's)"}
+    model, as_json = {"help": "the model to ask"}, {"help": "print one JSON object per text"}
+    names = ("model", "top-k", "sequence-length", "json")
+    add_flags(parser, *names, model=model, sequence_length=length, json=as_json)
     args = parser.parse_args(argv)
     if without := [text for text in args.texts if MASK not in text]:
         parser.error(f"no {MASK} in {without[0]!r}")
@@ -55,4 +51,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

@@ -15,26 +15,23 @@ In --output there are model/ (a kbert directory, for predict.py, evaluate.py and
 settings.json, inputs.json (hashes of what was read), history.jsonl, evaluations.jsonl and logs/ (TensorBoard).
 """
 
-import argparse
-
-from flags import add_example_flags, add_finetuning_flags, command, finetune, positive_int, read_train_and_dev, report
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_example_flags(parser, "table of labelled texts")
-    add = parser.add_argument
-    add("--text-column", metavar="NAME", required=True, help="column of the text")
-    add("--text-pair-column", metavar="NAME", help="column of the second text, for pairs")
-    add("--label-column", metavar="NAME", required=True, help="column of the label")
-    separator = "what separates the labels of a text, such as '|' (default: every text has one label)"
-    add("--label-separator", metavar="CHARS", help=separator)
-    add("--regression", action="store_true", help="labels are numbers (squared error)")
-    pooling = "split long texts into windows, and pool the answers to them (default: truncate long texts)"
-    add("--window-pooling", choices=("mean", "max"), help=pooling)
-    stride = "with --window-pooling: tokens between the starts of two windows (default: 128)"
-    add("--doc-stride", metavar="N", type=positive_int, default=128, help=stride)
-    add_finetuning_flags(parser)
+    parser = cli.make_parser(__doc__)
+    cli.add_example_flags(parser, "table of labelled texts")
+    parser.add_argument("--regression", action="store_true", help="labels are numbers (squared error)")
+    needed, pooling = {"default": None, "required": True}, "split long texts into windows, and pool the answers to them"
+    cli.add_flags(
+        parser,
+        *("text-column", "text-pair-column", "label-column", "label-separator", "window-pooling", "doc-stride"),
+        text_column=needed,
+        label_column=needed,
+        window_pooling={"choices": ("mean", "max"), "help": f"{pooling} (default: truncate long texts)"},
+        doc_stride={"help": "with --window-pooling: tokens between the starts of two windows"},
+    )
+    cli.add_finetuning_flags(parser)
     args = parser.parse_args(argv)
     if args.window_pooling and args.text_pair_column:
         parser.error("--window-pooling is for single texts and cannot be combined with --text-pair-column")
@@ -56,18 +53,18 @@ def read(args):
         doc_stride=args.doc_stride,
         **options,
     )
-    return task, *read_train_and_dev(args, task)
+    return task, *cli.read_train_and_dev(args, task)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    run = finetune(args, "finetune_classifier.py", read)
+    run = cli.run_finetuning(args, "finetune_classifier.py", read)
     if run is None:
         return
     for name, value in run.metrics["constant_answer"].items():
         print(f"{name}: {run.metrics['dev'][name]:.4f}  (constant answer: {value:.4f})")
-    report(args, run.metrics)
+    cli.report_finetuning(args, run.metrics)
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    cli.run_program(main, resumes=True)

@@ -15,30 +15,20 @@ given again. In --output there are model/ (a kbert directory), metrics.json, set
 folder for each.
 """
 
-import argparse
-
-import flags
-
+from kbert import command_line as cli
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 
-def rates(text: str) -> list[float]:
-    """Numbers above 0 with commas between them, all different."""
-    values = [flags.positive_float(part) for part in text.split(",")]
-    if len(set(values)) < len(values):
-        raise argparse.ArgumentTypeError(f"expected different learning rates. Received: {text}")
-    return values
-
-
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cli.make_parser(__doc__)
     add = parser.add_argument
     add("--task", choices=[*GLUE_TASKS, "all"], required=True, help="the GLUE task")
-    add("--data", metavar="DIR", type=flags.directory, required=True, help="directory of the GLUE files")
-    add("--train-examples", metavar="N", type=flags.positive_int, help="train on N examples, drawn at random")
-    add("--restarts", metavar="N", type=flags.positive_int, default=1, help="number of seeds to try (default: 1)")
+    data = {"metavar": "DIR", "type": cli.existing_directory, "help": "directory of the GLUE files"}
+    seeds = {"default": 1, "help": "number of seeds to try"}
+    examples = {"help": "train on N examples, drawn at random"}
+    cli.add_flags(parser, "data", "train-examples", "restarts", data=data, train_examples=examples, restarts=seeds)
     add("--submission", action="store_true", help="answer the test files and zip the answers")
-    flags.add_finetuning_flags(parser, learning_rate={"metavar": "X[,X…]", "type": rates, "default": "5e-5"})
+    cli.add_finetuning_flags(parser, learning_rate={"metavar": "X[,X…]", "type": cli.rates, "default": "5e-5"})
     return parser.parse_args(argv)
 
 
@@ -46,16 +36,16 @@ def prepare(args):
     """All fine-tunings, ready to start."""
     from kbert.tasks.glue_benchmark.grid import GlueGrid
 
-    options = flags.finetuning_options(args)
+    options = cli.finetuning_options(args)
     grid = {"rates": options.pop("learning_rate"), "train_examples": args.train_examples, "tests": args.submission}
     grid["seeds"] = range(seed := options.pop("seed"), seed + args.restarts)
-    more = {"settings": flags.settings_of(args), "recipe": "finetune_glue.py"}
+    more = {"settings": cli.settings_of(args), "recipe": "finetune_glue.py"}
     return GlueGrid(args.init, args.data, args.output, args.task, **grid, **more, **options)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with flags.plain_errors():
+    with cli.plain_errors():
         from kbert.tasks.glue_benchmark.table import describe_all
         from kbert.training.dry_run import format_estimate
 
@@ -67,10 +57,10 @@ def main(argv=None):
     scores = grid.run()
     print(f"\n{describe_all(args.task, scores)}")
     if args.submission:
-        with flags.plain_errors():
+        with cli.plain_errors():
             print(grid.submit(args.batch_size))
-    flags.report(args, scores)
+    cli.report_finetuning(args, scores)
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    cli.run_program(main, resumes=True)

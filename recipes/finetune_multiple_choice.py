@@ -16,19 +16,17 @@ prompt and choice. A killed run resumes when the same command is given again. --
 finetune_classifier.py.
 """
 
-import argparse
-
-import flags
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_example_flags(parser, "questions with the right choice")
-    flags.add_choice_flags(parser)
+    parser = cli.make_parser(__doc__)
+    cli.add_example_flags(parser, "questions with the right choice")
+    cli.add_choice_flags(parser)
     parser.add_argument(
         "--label-column", metavar="NAME", default="label", help="column of the right choice (default: label)"
     )
-    flags.add_finetuning_flags(parser)
+    cli.add_finetuning_flags(parser)
     return parser.parse_args(argv)
 
 
@@ -37,7 +35,7 @@ def read(args):
     import kbert
 
     task = kbert.tasks.MultipleChoice(args.format, args.prompt_column, tuple(args.choice_columns), args.label_column)
-    return task, *flags.read_train_and_dev(args, task)
+    return task, *cli.read_train_and_dev(args, task)
 
 
 def print_table(args, metrics):
@@ -54,12 +52,12 @@ def print_table(args, metrics):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    run = flags.finetune(args, "finetune_multiple_choice.py", read)
+    run = cli.run_finetuning(args, "finetune_multiple_choice.py", read)
     if run is None:
         return
     print_table(args, run.metrics)
-    flags.report(args, run.metrics)
+    cli.report_finetuning(args, run.metrics)
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    cli.run_program(main, resumes=True)

@@ -12,25 +12,16 @@ each sentence by itself. A killed run resumes when the same command is given aga
 of finetune_classifier.py, and predictions.txt (dev, in CoNLL columns: word, tag, predicted tag).
 """
 
-import argparse
-
-import flags
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_example_flags(parser, "tagged words")
-    flags.add_flags(parser, "tag-column", "scheme", "train-sentences")
-    add = parser.add_argument
-    add(
-        "--context",
-        choices=("document", "sentence"),
-        default="document",
-        help="what is read together (default: document)",
-    )
+    parser = cli.make_parser(__doc__)
+    cli.add_example_flags(parser, "tagged words")
+    cli.add_flags(parser, "tag-column", "scheme", "train-sentences")
     stride = "tokens between the starts of two windows, at most half a window (default: half a window)"
-    add("--doc-stride", metavar="N", type=flags.positive_int, help=stride)
-    flags.add_finetuning_flags(parser)
+    cli.add_flags(parser, "context", "doc-stride", doc_stride={"default": None, "help": stride})
+    cli.add_finetuning_flags(parser)
     return parser.parse_args(argv)
 
 
@@ -39,20 +30,20 @@ def read(args):
     import kbert
 
     task = kbert.tasks.Tagging(args.scheme, args.tag_column, args.context, args.doc_stride)
-    train, dev = flags.read_train_and_dev(args, task)
+    train, dev = cli.read_train_and_dev(args, task)
     return task, train.take(range(args.train_sentences)) if args.train_sentences else train, dev
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    run = flags.finetune(args, "finetune_ner.py", read)
+    run = cli.run_finetuning(args, "finetune_ner.py", read)
     if run is None:
         return
     from kbert.tasks.tagging.table import describe_scores
 
     print(f"\n{describe_scores(run.metrics)}")
-    flags.report(args, run.metrics)
+    cli.report_finetuning(args, run.metrics)
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    cli.run_program(main, resumes=True)

@@ -15,31 +15,28 @@ again. --output has the same files as that of finetune_classifier.py, and predic
 null_odds.json.
 """
 
-import argparse
-
-import flags
+from kbert import command_line as cli
 
 EPOCHS = {"1.1": 3.0, "2.0": 2.0}
 BATCH_SIZES = {"1.1": 32, "2.0": 48}
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cli.make_parser(__doc__)
     add = parser.add_argument
-    add("--data", metavar="DIR", type=flags.directory, help="directory of SQuAD's train-v….json and dev-v….json")
+    add("--data", metavar="DIR", type=cli.existing_directory, help="directory of SQuAD's train-v….json and dev-v….json")
     add("--version", choices=EPOCHS, help="2.0: some questions have no answer (default: recognised from --train)")
     train = {"required": False, "help": "questions to train on, instead of --data"}
     dev = {"help": "with --train: questions to evaluate on"}
     share = {"help": "without --dev: share of the contexts that is held out to evaluate on"}
-    flags.add_flags(parser, "train", "dev", "dev-share", train=train, dev=dev, dev_share=share)
+    cli.add_flags(parser, "train", "dev", "dev-share", "doc-stride", train=train, dev=dev, dev_share=share)
     for name, default, about in (
-        ("--doc-stride", 128, "tokens between the starts of two windows (default: 128)"),
         ("--max-query-length", 64, "tokens to which a question is truncated (default: 64)"),
         ("--max-answer-length", 30, "the maximum number of tokens of an answer (default: 30)"),
         ("--n-best", 20, "number of answers in the n-best list (default: 20)"),
     ):
-        add(name, metavar="N", type=flags.positive_int, default=default, help=about)
-    flags.add_finetuning_flags(
+        add(name, metavar="N", type=cli.positive_int, default=default, help=about)
+    cli.add_finetuning_flags(
         parser,
         epochs={"default": None, "help": "passes over the questions (default: 3, for 2.0: 2)"},
         sequence_length={"default": 384, "help": "tokens of a question with a window of its context"},
@@ -61,7 +58,7 @@ def read(args):
     task = kbert.tasks.SpanExtraction(args.version, *limits)
     if args.data:
         args.train, args.dev = (args.data / f"{split}-v{args.version}.json" for split in ("train", "dev"))
-    train, dev = flags.read_train_and_dev(args, task)
+    train, dev = cli.read_train_and_dev(args, task)
     args.version = task.version_of(train)
     args.epochs = args.epochs or EPOCHS[args.version]
     args.batch_size = args.batch_size or BATCH_SIZES[args.version]
@@ -70,15 +67,15 @@ def read(args):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    run = flags.finetune(args, "finetune_squad.py", read)
+    run = cli.run_finetuning(args, "finetune_squad.py", read)
     if run is None:
         return
     from kbert.tasks.span.table import describe_scores
 
     print(describe_scores(run.metrics, args.version, with_paper=bool(args.data)))
     print(f"{run.metrics['real_tokens_per_second'] or 0:,.0f} real tokens/s in training")
-    flags.report(args, run.metrics)
+    cli.report_finetuning(args, run.metrics)
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    cli.run_program(main, resumes=True)

@@ -14,42 +14,34 @@ or without it on a fifth of --data. --compare names another model, such as the o
 similar the layers are. With --corpus or --records, the projector shows their most frequent tokens.
 """
 
-import argparse
-
-from flags import add_flags, command, file, named_column, plain_errors, positive_int, source
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add, named = parser.add_argument, {"metavar": "NAME=N", "type": named_column, "nargs": "+"}
-    add_flags(parser, "model", model={"help": "the model to inspect, of any task"})
+    parser = cli.make_parser(__doc__)
+    add, named = parser.add_argument, {"metavar": "NAME=N", "type": cli.named_column, "nargs": "+"}
     add("--text", metavar="TEXT", nargs="+", action="append", help="a text, or two (default: two sentences)")
-    add("--data", metavar="FILE", type=file, help="labelled words or texts to train probes on")
-    add("--dev", metavar="FILE", type=file, help="labelled words or texts to score probes on")
+    file = {"metavar": "FILE", "type": cli.existing_file}
     columns = "names and numbers of the columns of labels, from 0 or from the end (default: tags=-1)"
     add("--columns", **named, default=[("tags", -1)], help=columns)
-    add("--text-column", metavar="NAME", default="text", help="column of the text in a table (default: text)")
-    add("--label-column", metavar="NAME", default="label", help="column of the label in a table (default: label)")
     most = "the maximum number of words or texts to read from a file (default: 5000)"
-    add("--max-words", metavar="N", type=positive_int, default=5000, help=most)
-    add("--compare", metavar="SOURCE", type=source, help="another model, whose layers are compared")
-    counted = parser.add_mutually_exclusive_group()
-    tokens = {
-        "corpus": {"help": "text files whose tokens are counted"},
-        "records": {"help": "records whose tokens are counted"},
-    }
-    add_flags(counted, *tokens, **tokens)
-    output = {"required": False, "help": "directory for the report, figures and pictures"}
-    replace, logs = {"help": "replace an inspection in --output"}, {"help": "directory of TensorBoard logs"}
-    names = ("log-dir", "output", "sequence-length", "seed", "precision", "overwrite")
-    add_flags(
+    add("--max-words", metavar="N", type=cli.positive_int, default=5000, help=most)
+    add("--compare", metavar="SOURCE", type=cli.model_source, help="another model, whose layers are compared")
+    cli.add_flags(
         parser,
-        *names,
-        output=output,
-        overwrite=replace,
-        log_dir=logs,
+        *("model", "data", "dev", "text-column", "label-column", "output", "log-dir", "sequence-length", "seed"),
+        *("precision", "overwrite"),
+        model={"help": "the model to inspect, of any task"},
+        data=file | {"required": False, "help": "labelled words or texts to train probes on"},
+        dev={"help": "labelled words or texts to score probes on"},
+        output={"required": False, "help": "directory for the report, figures and pictures"},
+        log_dir={"help": "directory of TensorBoard logs"},
         seed={"help": "determines the labels of the control tasks"},
+        overwrite={"help": "replace an inspection in --output"},
     )
+    counted = {"corpus": "text files whose tokens are counted", "records": "records whose tokens are counted"}
+    counted = {name: {"help": about} for name, about in counted.items()}
+    cli.add_flags(parser.add_mutually_exclusive_group(), *counted, **counted)
     args = parser.parse_args(argv)
     if not (args.log_dir or args.output):
         parser.error("give --log-dir, --output or both")
@@ -60,7 +52,7 @@ def parse_arguments(argv):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
+    with cli.plain_errors():
         import kbert
         from kbert.pretraining.unigrams import token_counts
         from kbert.tasks.labelled_columns import read_labelled_columns
@@ -69,13 +61,12 @@ def main(argv=None):
         names = {"text": args.text_column, "label": args.label_column}
         files = (args.data, args.dev)
         data, dev = (path and read_labelled_columns(path, dict(args.columns), **names) for path in files)
-        options = {
-            name: getattr(args, name) for name in ("log_dir", "overwrite", "sequence_length", "max_words", "seed")
-        }
+        names = ("log_dir", "overwrite", "sequence_length", "max_words", "seed", "compare")
+        options = {name: getattr(args, name) for name in names}
         with choose_hardware("one", args.precision).scope():
             model, counted = kbert.load_pretrained(args.model), args.records or args.corpus
             options["counts"] = token_counts(counted, model.pretrained.tokenizer) if counted else None
-            options |= {"dev": dev, "compare": args.compare, "directory": args.output, "name": str(args.model)}
+            options |= {"dev": dev, "directory": args.output, "name": str(args.model)}
             found = kbert.inspect(model, args.text, data, **options)
     for name, probes in found.probes.items():
         best = probes.best_layer
@@ -87,4 +78,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    cli.run_program(main)

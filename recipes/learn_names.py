@@ -8,28 +8,18 @@ A name consists of two or more consecutive words that are capitalised within a s
 were made. --output receives one name per line, the most frequent first.
 """
 
-import argparse
-
-from flags import add_flags, command, plain_errors, positive_int
+from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    corpus = "text files, compressed or not, tar or zip archives; quote patterns"
-    add("--corpus", nargs="+", metavar="GLOB", required=True, help=corpus)
-    add_flags(parser, "output", output={"metavar": "FILE", "help": "the file to write, such as names.txt"})
-    add(
-        "--least",
-        type=positive_int,
-        default=5,
-        metavar="N",
-        help="minimum number of occurrences of a name (default: 5)",
-    )
+    parser = make_parser(__doc__)
+    output = {"metavar": "FILE", "help": "the file to write, such as names.txt"}
+    replace = {"help": "replace the file"}
+    names = ("corpus", "format", "output", "overwrite")
+    add_flags(parser, *names, corpus={"required": True}, output=output, overwrite=replace)
+    add, least = parser.add_argument, "minimum number of occurrences of a name (default: 5)"
+    add("--least", type=positive_int, default=5, metavar="N", help=least)
     add("--most", type=positive_int, default=20_000, metavar="N", help="maximum number of names (default: 20000)")
-    formats = ("auto", "lines", "prose", "wikiextractor")
-    add("--format", choices=formats, default="auto", help="of the corpus (default: by the content of each file)")
-    add_flags(parser, "overwrite", overwrite={"help": "replace the file"})
     return parser.parse_args(argv)
 
 
@@ -55,4 +45,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

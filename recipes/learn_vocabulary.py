@@ -10,17 +10,16 @@ same vocabulary, whatever the order of its files. A vocabulary learned with --ca
 use it.
 """
 
-import argparse
 import itertools
 import json
 import os
 import time
 
-from flags import add_flags, command, plain_errors, positive_int, settings_of
+from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program, settings_of
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     add = parser.add_argument
     add_flags(parser, "corpus", corpus={"required": True})
     size = "number of tokens, including the reserved ones (default: 30522, as in BERT)"
@@ -75,4 +74,4 @@ def check_output(path, overwrite):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

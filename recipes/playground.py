@@ -11,14 +11,11 @@ by export.py, of which only the answers of its signatures are shown. The page lo
 program reads only these models. TensorBoard has the same page as its tab "kbert", with the models below its --logdir.
 """
 
-import argparse
-
-from flags import command, plain_errors
-from flags import file as existing_file
+from kbert.command_line import existing_file, make_parser, plain_errors, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     model = "a model to query, by its path or name; can be repeated"
     parser.add_argument("--model", metavar="SOURCE", action="append", default=[], help=model)
     vocabulary = "a vocab.txt for the views that need no model (default: one learned from Python's documentation)"
@@ -42,4 +39,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

@@ -18,33 +18,37 @@ Beam runs several processes or machines, with the same result; what follows -- a
         --runner DirectRunner -- --direct_num_workers=4 --direct_running_mode=multi_processing
 """
 
-import argparse
-import sys
 import time
 
-import flags
+from kbert import command_line as cli
 
 COLUMNS = ("text", "text_pair", "question", "context", "prompt")
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add, model = parser.add_argument, {"help": "the model: as for --init of other recipes, or a SavedModel"}
-    flags.add_flags(parser, "model", model=model)
-    add("--input", metavar="FILE", type=flags.file, required=True, help="file with the texts")
-    for name in COLUMNS:
-        flag, about = f"--{name.replace('_', '-')}-column", f"column of the {name} (default: {name})"
-        add(flag, metavar="NAME", help=about)
-    add("--choice-columns", metavar="NAME", nargs="+", help="a column for each choice (default: choices)")
-    add("--format", choices=("swag", "dream", "table"), help="format of multiple-choice files (default: table)")
+    parser = cli.make_parser(__doc__)
+    cli.add_flags(
+        parser,
+        *("model", "input", "text-column", "text-pair-column", "question-column", "context-column"),
+        model={"help": "the model: as for --init of other recipes, or a SavedModel"},
+        text_pair_column={"default": "text_pair", "help": "column of the second text"},
+    )
+    cli.add_choice_flags(parser)
+    unset = ("format", "choice_columns", *(f"{name}_column" for name in COLUMNS))
+    parser.set_defaults(**dict.fromkeys(unset))  # a column that is given must be an input of the model
+    add = parser.add_argument
     add("--keep", metavar="NAME", nargs="+", default=[], help="columns to copy to the output")
     add("--tagging-output", choices=("tags", "entities"), help="what a tagger returns (default: entities)")
-    names = ("sequence-length", "top-k", "window-pooling", "null-threshold", "output", "batch-size", "precision")
-    about = {"output": {"metavar": "FILE", "help": "file for the answers"}, "batch_size": {"help": "texts per batch"}}
-    about["sequence_length"] = {"default": None, "help": "tokens of a row (default: the model's)"}
-    about["overwrite"] = {"help": "replace --output, and delete what a killed run left"}
-    flags.add_flags(parser, *names, "overwrite", **about)
-    args = flags.parse_with_beam_flags(parser, argv)
+    cli.add_flags(
+        parser,
+        *("sequence-length", "top-k", "window-pooling", "null-threshold", "output", "batch-size", "precision"),
+        "overwrite",
+        sequence_length={"default": None, "help": "tokens of a row (default: the model's)"},
+        output={"metavar": "FILE", "help": "file for the answers"},
+        batch_size={"help": "texts per batch"},
+        overwrite={"help": "replace --output, and delete what a killed run left"},
+    )
+    args = cli.parse_with_beam_flags(parser, argv)
     args.metrics = args.output.with_suffix(".metrics.json")
     if args.output.suffix.lower() not in (".jsonl", ".csv"):
         parser.error(f"--output must end in .jsonl or .csv. Received: {args.output}")
@@ -55,38 +59,32 @@ def parse_arguments(argv):
     return args
 
 
-def show(done, total, speed):
-    print(
-        f"{done:,} of {total:,} texts, {speed:,.0f} per second, {(total - done) / speed:,.0f} s left", file=sys.stderr
-    )
-
-
 def main(argv=None):
     args, start = parse_arguments(argv), time.monotonic()
 
     def given(*names):
         return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
-    with flags.plain_errors():
+    with cli.plain_errors():
         from kbert.files import write_json
         from kbert.serving.pipeline_loader import pipeline_loader
         from kbert.tasks.predict_file import predict_file
         from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 
-        options = given("sequence_length", "top_k", "tagging_output") | flags.stored_options(args)
+        options = given("sequence_length", "top_k", "tagging_output") | cli.stored_options(args)
         load = pipeline_loader(args.model, args.precision, **options)
+        files = args.input, args.output
         reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")
         reading["columns"] = {name: column for name in COLUMNS if (column := getattr(args, f"{name}_column"))}
         if args.runner is None:
-            texts = predict_file(load(), args.input, args.output, progress=show, **reading)
+            texts = predict_file(load(), *files, **reading)
         else:
-            beam = {"runner": args.runner, "beam_flags": args.beam_flags, "shared": args.shared}
-            texts = predict_file_with_beam(load, args.input, args.output, **beam, **reading)
+            texts = predict_file_with_beam(load, *files, **given("runner", "beam_flags", "shared"), **reading)
         seconds = round(time.monotonic() - start, 1)
-        settings = flags.settings_of(args, "metrics")
-        write_json(args.metrics, {"settings": settings, "texts": texts, "seconds": seconds})
+        metrics = {"settings": cli.settings_of(args, "metrics"), "texts": texts, "seconds": seconds}
+        write_json(args.metrics, metrics)
     print(f"{texts:,} texts in {seconds:,.1f} s. Wrote {args.output}.")
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    cli.run_program(main, resumes=True)

@@ -13,14 +13,13 @@ machines and writes the same records; what follows -- are Beam's own flags (docs
         -- --direct_num_workers=4 --direct_running_mode=multi_processing
 """
 
-import argparse
 import json
 
-from flags import add_flags, command, parse_with_beam_flags, plain_errors, positive_int
+from kbert.command_line import add_flags, make_parser, parse_with_beam_flags, plain_errors, positive_int, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     add, needed = parser.add_argument, {"required": True}
     add_flags(
         parser, "corpus", "vocab", "cased", "output", "format", "language", "held-out", corpus=needed, vocab=needed
@@ -60,4 +59,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    run_program(main, resumes=True)

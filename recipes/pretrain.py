@@ -15,81 +15,46 @@ finished, checkpoints/. --dry-run estimates steps, memory and time, and trains n
 import argparse
 import json
 
-import flags
+from kbert.command_line import MACHINE, add_flags, make_parser, plain_errors, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
-    flags.add_flags(source, "corpus", "records", corpus={"help": "text files; docs/data.md describes the formats"})
-    vocabulary = {"help": "the vocabulary, a vocab.txt; --init and --records have their own"}
-    cased = {"help": "with --vocab: do not lower-case the text or strip accents"}
-    flags.add_flags(parser, "vocab", "cased", "size", "init", "output", vocab=vocabulary, cased=cased)
-    add, share_of = parser.add_argument, {"type": flags.share, "metavar": "X"}
-    settings = "a set of defaults for the flags that are not given; see docs/pretraining.md"
-    add("--settings", choices=("paper", "small-budget"), help=settings)
-    long = parser.add_mutually_exclusive_group(required=True)
-    flags.add_flags(long, "steps", steps={"help": "number of weight updates"})
-    hours = "instead of --steps: hours to train; warm-up, decay and phases are shares of this time"
-    long.add_argument("--hours", type=flags.positive_float, metavar="X", help=hours)
-    phases = """instead of --sequence-length: lengths and their shares of the run, such as the paper's 128:0.9 512:0.1;
-        :BATCH_SIZE:MAX_PREDICTIONS may follow"""
-    add("--phases", nargs="+", metavar="LENGTH:SHARE", help=phases)
-    length = {"default": None, "help": "tokens of a row (default: 128)"}
-    size = {"default": None, "help": "rows per update, over all replicas (default: 32)"}
-    flags.add_flags(parser, "sequence-length", "batch-size", sequence_length=length, batch_size=size)
-    ramp = "start with batches of SIZE and double them up to --batch-size within SHARE of the run, such as 8:0.3"
-    add("--batch-size-ramp", metavar="SIZE:SHARE", help=ramp)
-    execution = "number of steps that Keras runs in one call; the logs stay the same (default: 1)"
-    add("--steps-per-execution", type=flags.positive_int, default=1, metavar="N", help=execution)
-    rematerialize = "recompute activations for the gradient instead of storing them: less memory, more time"
-    add("--rematerialize", action="store_true", help=rematerialize)
-    optimizer = "lamb is for batches of thousands (default: adamw)"
-    add("--optimizer", choices=("adamw", "lamb"), default="adamw", help=optimizer)
-    peak, correction = (
-        {"help": "peak learning rate, after the warm-up (default: 1e-4)"},
-        {"action": argparse.BooleanOptionalAction},
+    add_flags(source, "corpus", "records", corpus={"help": "text files; docs/data.md describes the formats"})
+    add_flags(
+        parser,
+        *("vocab", "cased", "size", "init", "output", "settings"),
+        vocab={"help": "the vocabulary, a vocab.txt; --init and --records have their own"},
+        cased={"help": "with --vocab: do not lower-case the text or strip accents"},
     )
-    names = ("accumulate", "learning-rate", "warmup-steps", "bias-correction", "layer-decay", "seed")
-    flags.add_flags(parser, *names, learning_rate=peak, bias_correction=correction)
-    warmup = "instead of --warmup-steps: share of --steps or --hours (default: a tenth of --hours)"
-    add("--warmup-share", type=flags.rate, metavar="X", help=warmup)
-    schedule = """learning rate after the warm-up: linear decay to 0 as in the paper, or constant: then the same command
-        with more --steps and the same --warmup-steps extends the run (default: linear)"""
-    add("--schedule", choices=("linear", "constant"), default="linear", help=schedule)
-    flags.add_flags(parser, "max-predictions", "whole-word")
-    add("--mask-rate", type=flags.rate, metavar="X", help="share of all tokens to predict (default: 0.15)")
-    add("--mask-token-rate", help="share of the predicted tokens that become [MASK] (default: 0.8)", **share_of)
-    add("--keep-rate", help="share of the predicted tokens that stay as they are (default: 0.1)", **share_of)
-    add("--random-token-rate", help="share of the predicted tokens that become random (default: 0.1)", **share_of)
-    add("--span-length", type=flags.positive_int, metavar="N", help="mask spans of N tokens as a whole")
-    add("--names", type=flags.file, metavar="FILE", help="mask the names in a file of learn_names.py as a whole")
-    dupe_factor = "repeat pairs and masks after N epochs; the original repeats them after 10 (default: never)"
-    add("--dupe-factor", type=flags.positive_int, metavar="N", help=dupe_factor)
-    add("--random-next-rate", help="share of pairs with a random second segment (default: 0.5)", **share_of)
-    positions = "positions of a new model: learned, or sinusoidal as in the Transformer (default: learned)"
-    add("--position-embedding", choices=("learned", "sinusoidal"), help=positions)
-    starts = "learned positions of a new model: normal, or sinusoidal: start as the Transformer's (default: normal)"
-    add("--position-initializer", choices=("normal", "sinusoidal"), help=starts)
-    deviation = "standard deviation of new weights (default: 0.02); scaled: 0.02 · √(768 / width)"
-    add("--initializer-stddev", type=flags.stddev_or_scaled, metavar="X", help=deviation)
-    add("--left-to-right", action="store_true", help='predict the next token: the "LTR" model of section 5.1')
-    often = {"default": 500, "help": "steps between checkpoints and evaluations; a multiple of --log-every"}
-    names = ("no-next-sentence", "dropout", "packed", "fill-rows", "held-out")
-    names += ("evaluation-batches", "log-every", "checkpoint-every")
-    flags.add_flags(parser, *names, checkpoint_every=often)
-    keep_every = "keep the checkpoints of every N steps, a multiple of --checkpoint-every, for --init RUN@STEP"
-    add("--keep-every", type=flags.positive_int, metavar="N", help=keep_every)
-    service = "with --records: HOST:PORT of a recipes/serve_data.py that makes the training batches"
-    add("--data-service", metavar="ADDRESS", help=service)
-    flags.add_flags(parser, *flags.MACHINE, "xla", "log-dir", "profile", "json", "overwrite", "dry-run")
+    length = parser.add_mutually_exclusive_group(required=True)
+    add_flags(length, "steps", "hours", steps={"help": "number of weight updates"})
+    add_flags(
+        parser,
+        *("phases", "sequence-length", "batch-size", "batch-size-ramp", "accumulate", "steps-per-execution"),
+        *("rematerialize", "optimizer", "learning-rate", "warmup-steps", "warmup-share", "schedule", "bias-correction"),
+        *("layer-decay", "seed", "max-predictions", "whole-word", "mask-rate", "mask-token-rate", "keep-rate"),
+        *("random-token-rate", "span-length", "names", "dupe-factor", "no-next-sentence", "random-next-rate"),
+        *("left-to-right", "position-embedding", "position-initializer", "initializer-stddev", "dropout", "packed"),
+        *("fill-rows", "held-out", "evaluation-batches", "log-every", "checkpoint-every", "keep-every"),
+        *("data-service", *MACHINE, "xla", "log-dir", "profile", "json", "overwrite", "dry-run"),
+        sequence_length={"default": None, "help": "tokens of a row (default: 128)"},
+        batch_size={"default": None, "help": "rows per update, over all replicas (default: 32)"},
+        learning_rate={"help": "peak learning rate, after the warm-up (default: 1e-4)"},
+        bias_correction={"action": argparse.BooleanOptionalAction},
+        checkpoint_every={
+            "default": 500,
+            "help": "steps between checkpoints and evaluations; a multiple of --log-every",
+        },
+    )
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     arguments = vars(parse_arguments(argv))
     corpus, records, as_json = (arguments.pop(name) for name in ("corpus", "records", "json"))
-    with flags.plain_errors():
+    with plain_errors():
         import kbert
         from kbert.tasks.pretraining.table import describe_estimate, describe_run
 
@@ -100,4 +65,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    flags.command(main, resumes=True)
+    run_program(main, resumes=True)

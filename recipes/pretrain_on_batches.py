@@ -11,16 +11,15 @@ there are model/, which all recipes take as --init or --model under KERAS_BACKEN
 finished, checkpoints/.
 """
 
-import argparse
 import json
 
-from flags import MACHINE, add_flags, command, directory, plain_errors
+from kbert.command_line import MACHINE, add_flags, existing_directory, make_parser, plain_errors, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument(
-        "--batches", metavar="DIR", type=directory, required=True, help="directory that write_batches.py wrote"
+        "--batches", metavar="DIR", type=existing_directory, required=True, help="directory that write_batches.py wrote"
     )
     add_flags(
         parser,
@@ -51,4 +50,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main, resumes=True)
+    run_program(main, resumes=True)

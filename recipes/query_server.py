@@ -13,38 +13,36 @@ are sent tf.Examples, as TensorFlow Serving requires. If the server cannot be re
 times; an error is printed as one line, and the exit status is 1.
 """
 
-import argparse
 import itertools
 import json
 
-from flags import command, plain_errors, positive_float, positive_int
-from flags import file as existing_file
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, file = cli.make_parser(__doc__), {"metavar": "FILE", "type": cli.existing_file}
     add = parser.add_argument
     add("texts", metavar="TEXT", nargs="*", help="single texts")
     add("--pair", metavar=("A", "B"), nargs=2, help="a pair of texts")
     add("--question", metavar="Q", help="a question; its context is in --context-file")
-    add("--context-file", metavar="FILE", type=existing_file, help="a text file with the context of the question")
+    add("--context-file", **file, help="a text file with the context of the question")
     add("--prompt", metavar="P", help="a prompt, for which one of the choices is chosen")
     add("--choice", metavar="C", action="append", default=[], help="a choice; repeat it for each choice")
-    add("--input", metavar="FILE", type=existing_file, help="a file with one JSON object per line")
+    rows, size = "a file with one JSON object per line", {"help": "rows of --input per request"}
+    cli.add_flags(parser, "input", "batch-size", input={"required": False, "help": rows}, batch_size=size)
     url = "http://localhost:8501"
-    help = f"http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: {url})"
-    add("--url", default=url, help=help)
-    help = "PEM file of the certificate authorities to trust (default: the public ones)"
-    add("--root-certificates", metavar="FILE", type=existing_file, help=help)
-    files, help = ("CERTIFICATE", "KEY"), "PEM files that authenticate the client"
-    add("--client-certificate", metavar=files, nargs=2, type=existing_file, help=help)
+    schemes = f"http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: {url})"
+    add("--url", default=url, help=schemes)
+    trusted = "PEM file of the certificate authorities to trust (default: the public ones)"
+    add("--root-certificates", **file, help=trusted)
+    pair = file | {"metavar": ("CERTIFICATE", "KEY"), "nargs": 2}
+    add("--client-certificate", **pair, help="PEM files that authenticate the client")
     add("--model", metavar="NAME", required=True, help="the model's name on the server")
-    add("--version", metavar="N", type=positive_int, help="the model's version (default: the server's choice)")
+    add("--version", metavar="N", type=cli.positive_int, help="the model's version (default: the server's choice)")
     add("--label", metavar="NAME", help="a version label, such as stable, instead of --version")
     add("--signature", metavar="NAME", default="serving_default", help="the signature (default: serving_default)")
-    add("--timeout", metavar="SECONDS", type=positive_float, default=10.0, help="time for a request (default: 10)")
-    add("--tries", metavar="N", type=positive_int, default=3, help="attempts if the server is busy (default: 3)")
-    add("--batch-size", metavar="N", type=positive_int, default=32, help="rows of --input per request (default: 32)")
+    add("--timeout", metavar="SECONDS", type=cli.positive_float, default=10.0, help="time for a request (default: 10)")
+    add("--tries", metavar="N", type=cli.positive_int, default=3, help="attempts if the server is busy (default: 3)")
     args = parser.parse_args(argv)
     given = [args.texts, args.pair, args.question is not None, args.prompt is not None, args.input]
     if sum(map(bool, given)) != 1:
@@ -72,13 +70,12 @@ def rows_of(args):
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
+    with cli.plain_errors():
         from kbert.serving.ask import ask
         from kbert.serving.client import ServingClient
 
-        which = {"version": args.version, "label": args.label}
-        tls = {"root_certificates": args.root_certificates, "client_certificate": args.client_certificate}
-        client = ServingClient(args.url, args.model, **which, timeout=args.timeout, tries=args.tries, **tls)
+        names = ("version", "label", "timeout", "tries", "root_certificates", "client_certificate")
+        client = ServingClient(args.url, args.model, **{name: getattr(args, name) for name in names})
         rows = rows_of(args)
         while batch := list(itertools.islice(rows, args.batch_size)):
             for answer in ask(client, batch, args.signature):
@@ -86,4 +83,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    cli.run_program(main)

@@ -9,13 +9,11 @@ either machine. Only the ports N and N + 1 of --port N are used. A training uses
 several trainings.
 """
 
-import argparse
-
-from flags import command, plain_errors, positive_int
+from kbert.command_line import make_parser, plain_errors, positive_int, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     port = "port of the dispatcher; its worker uses the next one (default: 5050)"
     parser.add_argument("--port", type=positive_int, default=5050, metavar="N", help=port)
     host = "this machine's name, under which the training machine can reach it (default: its host name)"
@@ -34,4 +32,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

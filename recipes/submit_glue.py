@@ -12,10 +12,8 @@ upload.
 """
 
 import argparse
-import pathlib
 
-from flags import MACHINE, add_flags, command, directory, inputs_of, plain_errors, settings_of, source
-
+from kbert import command_line as cli
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 
@@ -24,60 +22,45 @@ def task_model(text: str):
     task, equals, path = text.partition("=")
     if not equals or task not in GLUE_TASKS:
         raise argparse.ArgumentTypeError(f"expected TASK=DIR, TASK one of {list(GLUE_TASKS)}. Received: {text!r}")
-    return task, source(path)
+    return task, cli.model_source(path)
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", metavar="DIR", type=directory, required=True, help="directory of the GLUE files")
-    parser.add_argument("--runs", metavar="DIR", type=directory, help="output of finetune_glue.py --task all")
+    parser, folder = cli.make_parser(__doc__), {"metavar": "DIR", "type": cli.existing_directory}
+    parser.add_argument("--runs", **folder, help="output of finetune_glue.py --task all")
     add = parser.add_argument
     add("--model", metavar="TASK=DIR", type=task_model, action="append", default=[], help="a model; can be repeated")
     constant = "answer with the task's most frequent label; can be repeated"
     add("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[], help=constant)
-    own = {"output": {"help": "directory for the files"}, "batch_size": {"help": "texts per batch"}}
-    add_flags(parser, "output", "batch-size", *MACHINE, "overwrite", **own)
+    own = {"data": folder | {"help": "directory of the GLUE files"}, "batch_size": {"help": "texts per batch"}}
+    own["output"] = {"help": "directory for the files"}
+    cli.add_flags(parser, "data", "output", "batch-size", *cli.MACHINE, "overwrite", **own)
     args = parser.parse_args(argv)
     if not (args.runs or args.model or args.constant):
         parser.error("give --runs, --model or --constant")
     return args
 
 
-def models_of(args) -> dict[str, list[pathlib.Path]]:
-    """{task: directories of its models}"""
-    models = {}
-    if args.runs:
-        models = {name: [args.runs / name / "model"] for name in GLUE_TASKS if (args.runs / name / "model").is_dir()}
-    for task, path in args.model:
-        models.setdefault(task, []).append(path)
-    if twice := sorted(set(models) & set(args.constant)):
-        raise ValueError(f"expected either a model or --constant for each task. Received: both for {twice}")
-    if not models and not args.constant:
-        raise ValueError(f"{args.runs}: expected folders of tasks with a model/ in them. Received: none")
-    return models
-
-
 def read_by(args, models) -> dict:
     """The models of the run, the test files that they answer and the training files of the constant answers."""
-    tests = [GLUE_TASKS[task].test_path(args.data, file) for task in models for file in GLUE_TASKS[task].tests]
-    for name in args.constant:
-        task = GLUE_TASKS[name]
-        tests += [task.path(args.data, "train"), *(task.test_path(args.data, file) for file in task.tests)]
+    from kbert.tasks.glue_benchmark.submission import files_to_read
+
     given = [path for _, path in args.model]
     runs = [path for paths in models.values() for path in paths if path not in given]
-    return inputs_of(args, data=tests, model=given or None, runs=runs or None)
+    files = files_to_read(models, args.constant, args.data)
+    return cli.inputs_of(args, data=files, model=given or None, runs=runs or None)
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
-        from kbert.tasks.glue_benchmark.submission import submit
+    with cli.plain_errors():
+        from kbert.tasks.glue_benchmark.submission import collect_models, submit
         from kbert.training.hardware import choose_hardware
         from kbert.training.run_directory import open_run
 
-        models = models_of(args)
+        models = collect_models(args.runs, args.model, args.constant)
         hardware = choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus)
-        settings = settings_of(args) | {"model": [f"{task}={path}" for task, path in args.model]}
+        settings = cli.settings_of(args) | {"model": [f"{task}={path}" for task, path in args.model]}
         run = open_run(args.output, settings, args.overwrite, inputs=read_by(args, models), recipe="submit_glue.py")
         with hardware.scope():
             print(submit(models, args.constant, args.data, run.path, args.batch_size))
@@ -85,4 +68,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    cli.run_program(main)

@@ -9,14 +9,13 @@ every epoch. As in pretrain.py, rows are packed by default if that pays off (--p
 when it is complete; it holds the .npz files, their hashes in batches.json, and vocab.txt.
 """
 
-import argparse
 import json
 
-from flags import add_flags, command, plain_errors, positive_int
+from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     add_flags(
         parser,
         *("records", "output", "steps", "batch-size", "sequence-length", "seed", "max-predictions", "whole-word"),
@@ -47,4 +46,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    command(main)
+    run_program(main)

@@ -38,7 +38,9 @@ ROOMS = (
     "tasks",
     "serving",
     "experiments",
+    "quickstart",
     "benchmarks",
+    "command_line",
     "inspection.playground",
 )
 BACKEND_NEUTRAL = (

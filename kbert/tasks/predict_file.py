@@ -6,11 +6,12 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kbert.files import explain_full_disk, flush, read_json, sha256, write_json
 from kbert.tasks.answered_rows import answered_rows, check_output, write_answers
 from kbert.tasks.prediction_rows import rows_to_answer
+from kbert.training.progress import PredictionProgress
 
 _LOGGER = logging.getLogger("kbert")
 _SECONDS = 20.0  # between two states from which a killed run can resume
@@ -25,10 +26,9 @@ def predict_file(
     keep: Sequence[str] = (),
     batch_size: int = 32,
     overwrite: bool = False,
-    progress: Callable[[int, int, float], None] | None = None,
     **reading,
 ) -> int:
-    """Writes the answers to all rows of a file, in their order.
+    """Writes the answers to all rows of a file, in their order; logs how many are done.
 
     The output file appears when all rows are done. Until then the answers go to ``<output>.partial``, and
     ``<output>.partial.json`` records how many there are. After a kill, the same call resumes from there with the same
@@ -42,7 +42,6 @@ def predict_file(
         keep: columns of the input to copy to the output, in addition to the texts.
         batch_size: rows per forward pass.
         overwrite: replace an existing `output`, or the unfinished one of another run.
-        progress: called every 2 seconds with rows done, total rows, and rows per second.
         **reading: how the task's reader reads `source`.
 
     Returns:
@@ -69,8 +68,8 @@ def predict_file(
         "pipeline": pipeline.fingerprint(),
     }
     with _Unfinished(output, run, overwrite) as unfinished:
-        start = shown = time.monotonic()
-        first = done = unfinished.rows
+        done = unfinished.rows
+        progress = PredictionProgress(len(rows), batch_size, before=done)
         if done:
             _LOGGER.info("%s: %s of %s rows are done; resuming.", output, f"{done:,}", f"{len(rows):,}")
         for batch in rows.batches(done, batch_size):
@@ -78,9 +77,7 @@ def predict_file(
             write_answers(unfinished.file, answered, pipeline.answers, output.suffix, header=done == 0)
             done += len(batch)
             unfinished.advance(done)
-            if progress is not None and time.monotonic() - shown > 2:
-                shown = time.monotonic()
-                progress(done, len(rows), (done - first) / (shown - start))
+            progress.done(done)
     return done
 
 

@@ -15,15 +15,16 @@ class PredictionProgress(keras.callbacks.Callback):
     Args:
         rows: int, all that are to be done.
         batch_size: int, rows a batch.
+        before: int, rows that were done before, which say nothing of the speed.
 
     Example::
 
         model.predict(data, verbose=0, callbacks=[PredictionProgress(len(texts), 32)])
     """
 
-    def __init__(self, rows, batch_size):
+    def __init__(self, rows, batch_size, before=0):
         super().__init__()
-        self.rows, self.batch_size = rows, batch_size
+        self.rows, self.batch_size, self.before = rows, batch_size, before
         self.start = self.shown = time.perf_counter()
 
     def on_predict_batch_end(self, batch, logs=None):
@@ -34,7 +35,7 @@ class PredictionProgress(keras.callbacks.Callback):
         now, rows = time.perf_counter(), min(rows, self.rows)
         if now - self.shown >= _SECONDS and rows < self.rows:
             self.shown = now
-            left = clock((now - self.start) / rows * (self.rows - rows))
+            left = clock((now - self.start) / (rows - self.before) * (self.rows - rows))
             _LOGGER.info("%s of %s rows predicted, left %s", f"{rows:,}", f"{self.rows:,}", left)
 
 

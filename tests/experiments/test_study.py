@@ -17,6 +17,7 @@ from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
+from kbert.command_line.make_study import make_study
 from kbert.experiments import cells as cells_module
 from kbert.experiments import study as study_module
 from kbert.experiments.downstream import Downstream, downstream_tasks
@@ -115,7 +116,8 @@ def test_the_left_to_right_model_and_its_bilstm(home, made):
 def test_restarts_are_seeds(home, tmp_path):
     recipe = import_recipe("ablations")
     given = arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4))
-    assert recipe.make_study(recipe.parse_arguments([str(part) for part in given])).seeds == [4, 5, 6]
+    args = recipe.parse_arguments([str(part) for part in given])
+    assert make_study(args, "ablations.py").seeds == [4, 5, 6]
 
 
 def study(home, **options):

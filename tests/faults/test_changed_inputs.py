@@ -10,8 +10,10 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, writ
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
+from kbert.command_line import inputs_of
 from kbert.corpus.write_records import write_records
 from kbert.tasks import finetuning
+from kbert.tasks.glue_benchmark.submission import collect_models
 from kbert.training import resume
 
 
@@ -160,7 +162,7 @@ def test_every_recipe_that_resumes_tells_all_that_it_reads(made, tmp_path, monke
     for file in ("dev.csv", "glue/train.tsv", "glue/dev.tsv", "glue/test.tsv"):
         pathlib.Path(file).parent.mkdir(exist_ok=True)
         pathlib.Path(file).write_text("sentence\tlabel\nthe good film\t1\n")
-    recipe, flags = import_recipe(name), import_recipe("flags")
+    recipe = import_recipe(name)
     needed, by_hand = FLAGS[name]
     args = recipe.parse_arguments([*needed, "--output", str(tmp_path / "run")])
     given = {flag[2:] for flag in needed if flag.startswith("--")}
@@ -173,9 +175,9 @@ def test_every_recipe_that_resumes_tells_all_that_it_reads(made, tmp_path, monke
     }
     assert paths == {flag[2:] for flag in existing}
     if name == "submit_glue":
-        inputs = recipe.read_by(args, recipe.models_of(args))
+        inputs = recipe.read_by(args, collect_models(args.runs, args.model, args.constant))
     else:
-        inputs = flags.inputs_of(args, **{flag: getattr(args, flag) for flag in by_hand})
+        inputs = inputs_of(args, **{flag: getattr(args, flag) for flag in by_hand})
     assert set(inputs) >= {flag.replace("-", "_") for flag in paths}
     for call in _calls(name, "open_run"):
         keywords = {keyword.arg for keyword in call.keywords}

@@ -77,7 +77,7 @@ MORE = {  # other flags that take a path
     "benchmark": [("serve", "--model", "<init>"), ("input", "--vocab", "<vocab.txt>", "--corpus", "<corpus.txt>")],
     "convert_checkpoint": [("--from", "<init>", "--to", "kbert", "--vocab", "<vocab.txt>", "--output", "out")],
 }
-NO_PATHS = {"flags", "serve_data"}
+NO_PATHS = {"serve_data"}
 CASES = [
     (recipe, command, place)
     for recipe, first in COMMANDS.items()

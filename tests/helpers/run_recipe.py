@@ -7,13 +7,15 @@ import subprocess
 import sys
 
 from helpers.paths import ROOT
+from kbert.training.console import log_to_console
 
 RECIPES = ROOT / "recipes"
 FINETUNED = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs"}
 
 
 def import_recipe(name):
-    """The module recipes/<name>.py; recipes find each other as they do when run as scripts."""
+    """The module recipes/<name>.py; kbert's log goes to standard error, as when it is run as a script."""
+    log_to_console()
     if str(RECIPES) not in sys.path:
         sys.path.insert(0, str(RECIPES))
     return importlib.import_module(name)

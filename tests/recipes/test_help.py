@@ -1,4 +1,4 @@
-"""Every recipe explains itself at once: without TensorFlow and Keras, whose import takes seconds."""
+"""Every recipe explains itself alone and at once: without TensorFlow and Keras, whose import takes seconds."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 from helpers.paths import ROOT
 
-RECIPES = sorted(path.name for path in (ROOT / "recipes").glob("*.py") if path.name != "flags.py")
+RECIPES = sorted(path.name for path in (ROOT / "recipes").glob("*.py"))
 PROGRAM = """
 import runpy, sys
 
@@ -30,12 +30,15 @@ for recipe in sys.argv[1:]:
 
 
 @pytest.fixture(scope="module")
-def helps():
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'recipes'}", "COLUMNS": "120"}
-    command = [sys.executable, "-c", PROGRAM, *RECIPES]
-    done = subprocess.run(command, cwd=ROOT / "recipes", env=environment, capture_output=True, text=True)
+def helps(tmp_path_factory):
+    """What each recipe prints; none finds another one, as when it was copied."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    command = [sys.executable, "-c", PROGRAM, *(str(ROOT / "recipes" / name) for name in RECIPES)]
+    away = tmp_path_factory.mktemp("away")
+    done = subprocess.run(command, cwd=away, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return dict(part.split("\n", 1) for part in done.stdout.split("=== ")[1:])
+    parts = (part.split("\n", 1) for part in done.stdout.split("=== ")[1:])
+    return {path.rpartition("/")[2]: text for path, text in parts}
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

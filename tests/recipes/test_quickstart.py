@@ -7,11 +7,12 @@ import shutil
 import pytest
 from helpers.paths import ROOT
 from helpers.run_eagerly import run_eagerly
-from helpers.run_recipe import import_recipe, read_json, run_recipe, run_recipe_alone
+from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import write_tiny_directory
 
-from kbert.benchmarks import following_sentences, library_sentences, try_shipped_model
-from kbert.benchmarks.claim_directory import claim_directory
+from kbert.quickstart import following_sentences, library_sentences, try_shipped_model
+from kbert.quickstart.claim_directory import claim_directory
+from kbert.quickstart.finetune_both import describe_accuracies
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
     assert (tmp_path / "letter.txt").read_text() == "dear" and not (tmp_path / "new").exists()
     (tmp_path / "letter.txt").unlink()
     (tmp_path / ".metrics.json.part").write_text("{")  # of a run that was killed just then
-    claim_directory(tmp_path, import_recipe("quickstart").MADE, overwrite=True)
+    claim_directory(tmp_path, overwrite=True)
     assert not list(tmp_path.iterdir())
 
 
@@ -123,7 +124,7 @@ def test_the_shipped_model_is_tried(pairs, tmp_path, monkeypatch):
     assert json.loads(json.dumps(found)) == found and len(found["filled"]) == len(try_shipped_model.PROMPTS)
     text = try_shipped_model.describe_filled(found["filled"])
     assert text.count("\n") == 3 and "They had two sons and a [MASK].  " in text
-    shown = library_sentences.describe_accuracies("Does it?", 0.5, found["accuracy"])
+    shown = describe_accuracies("Does it?", 0.5, found["accuracy"])
     assert shown.startswith("Does it? (accuracy on modules never seen)\n  majority class    50.0%")
 
 

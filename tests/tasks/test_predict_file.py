@@ -11,6 +11,7 @@ import kbert
 from kbert.tasks import predict_file as module
 from kbert.tasks.predict_file import predict_file
 from kbert.tasks.prediction_rows import TableRows
+from kbert.training import progress
 
 TEXTS = [f"{word} film {'very ' * (n % 4)}good" for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
 
@@ -59,10 +60,10 @@ def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_p
     assert state["rows"] == 10
     with open(tmp_path / f"{name}.partial", "a") as file:
         file.write('{"text": "half of a li')  # what a kill left behind the last state
-    shown, answered = [], []
+    answered = []
     answer = pipeline.predict_on_batch
     monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: answered.append(len(x["text"])) or answer(x))
-    assert run(pipeline, source, tmp_path / name, progress=lambda *done: shown.append(done)) == len(TEXTS)
+    assert run(pipeline, source, tmp_path / name) == len(TEXTS)
     assert len(answered) == 3  # of five batches
     assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"whole-{name}", "texts.csv"])
@@ -90,12 +91,20 @@ def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch)
         run(other, source, tmp_path / "answers.jsonl")
 
 
-def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch):
-    clock = iter(range(0, 1000, 3))
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock))))
-    shown = []
-    run(pipeline, source, tmp_path / "answers.jsonl", progress=lambda done, total, speed: shown.append((done, total)))
-    assert shown[0] == (5, len(TEXTS)) and all(total == len(TEXTS) for _, total in shown)
+def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_SECONDS", -1.0)  # a state after every batch
+    with monkeypatch.context() as stopped:
+        stop_after(pipeline, stopped, 2, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run(pipeline, source, tmp_path / "answers.jsonl")
+    clock = iter(range(0, 1000, 11))
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    caplog.clear()
+    with caplog.at_level("INFO", logger="kbert"):
+        run(pipeline, source, tmp_path / "answers.jsonl")
+    lines = [record.getMessage() for record in caplog.records]
+    # Of 24 rows 10 were done before: five take 11 seconds.
+    assert lines[1] == f"15 of {len(TEXTS)} rows predicted, left 0:00:{11 * (len(TEXTS) - 15) // 5:02d}"
 
 
 def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):

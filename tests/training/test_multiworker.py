@@ -154,7 +154,7 @@ TRAINING = """
 import json, os, sys
 from helpers import tiny_pretraining as tiny
 from kbert.training.hardware import choose_hardware
-from kbert.training.program import run_program
+from kbert.command_line.program import run_program
 from kbert.training.resume import fit_steps
 
 output, kill_at = sys.argv[1], int(sys.argv[2])

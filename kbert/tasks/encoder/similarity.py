@@ -3,12 +3,15 @@
 Shapes: n sentences, H hidden.
 """
 
+import os
 import pathlib
 
 import numpy as np
 
 from kbert.pipelines.build import build_pipeline
+from kbert.tasks.classification.metrics import pearson, spearman
 from kbert.tasks.table import read_table
+from kbert.weights.load import load_pretrained
 
 
 def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -36,15 +39,33 @@ def read_sts_b(directory) -> tuple[list[str], list[str], np.ndarray]:
     return table["sentence1"], table["sentence2"], np.array([float(score) for score in table["score"]])
 
 
-def embedding_pipeline(model, sentences, sequence_length=None, **options):
+def score_pairs(embeddings: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    """How the cosine similarity of pairs of sentences agrees with human judgement.
+
+    Args:
+        embeddings: float [2n, H], those of the first sentences, then those of the second.
+        scores: float [n].
+
+    Returns:
+        dict of the correlations ``spearman`` and ``pearson``.
+    """
+    similarity = cosine(embeddings[: len(scores)], embeddings[len(scores) :])
+    return {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}
+
+
+def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, normalize=None):
     """The pipeline of an encoder with the shortest sequence length for these sentences, to save padding.
 
     Args:
-        model: `kbert.BertEncoder`, loaded with its tokenizer.
+        model: `kbert.BertEncoder`, loaded with its tokenizer, or a source for `kbert.load_pretrained`.
         sentences: strings.
         sequence_length: tokens of a sentence; None: those of the longest one, up to the model's limit.
-        **options: ``pooling`` and ``normalize``, see `kbert.build_pipeline`.
+        pooling, normalize: see `kbert.build_pipeline`.
     """
+    if isinstance(model, str | os.PathLike):
+        outputs = {"outputs": ("sequence_output", "pooled_output")} if pooling == "pooler" else {}
+        model = load_pretrained(model, "encoder", **outputs)
+    options = {"pooling": pooling, "normalize": normalize}
     pipeline = build_pipeline(model, sequence_length=sequence_length, pair=False, **options)
     longest = int(max(pipeline.tokenizer(sentences).row_lengths())) + 2  # [CLS] and [SEP]
     if sequence_length or longest >= pipeline.preprocessor.sequence_length:

@@ -5,7 +5,7 @@ Shapes: N labels, n rows.
 
 import pathlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -57,6 +57,39 @@ def check_pipeline(name, pipeline, task: GlueTask) -> None:
         raise ValueError(f"{name}: expected a model of whole texts. Received: one trained with --window-pooling")
     if settings.get("pair", False) != task.pair:
         raise ValueError(f"{name}: expected a model for {'pairs' if task.pair else 'single texts'}, as {task.name} has")
+
+
+def collect_models(runs, given: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:
+    """The models that answer each task: {task: their sources}.
+
+    Args:
+        runs: directory with a folder for each task, in which a run of fine-tuning left a model; None: there is none.
+        given: (task, source of a model); several of a task form an ensemble, with that of `runs`.
+        constant: tasks without a model, see `submit`.
+
+    Raises:
+        ValueError: a task with a model that is among `constant`, or `runs` without a model.
+    """
+    models = {}
+    for name in GLUE_TASKS if runs is not None else ():
+        if (path := pathlib.Path(runs) / name / "model").is_dir():
+            models[name] = [path]
+    for task, source in given:
+        models.setdefault(task, []).append(source)
+    if twice := sorted(set(models) & set(constant)):
+        raise ValueError(f"expected either a model or --constant for each task. Received: both for {twice}")
+    if not models and not constant:
+        raise ValueError(f"{runs}: expected folders of tasks with a model/ in them. Received: none")
+    return models
+
+
+def files_to_read(models: Iterable[str], constant: Iterable[str], directory) -> list[pathlib.Path]:
+    """The files that `submit` reads: test files of all tasks, and training files of those with constant answers."""
+    tests = [GLUE_TASKS[name].test_path(directory, file) for name in models for file in GLUE_TASKS[name].tests]
+    for name in constant:
+        task = GLUE_TASKS[name]
+        tests += [task.path(directory, "train"), *(task.test_path(directory, file) for file in task.tests)]
+    return tests
 
 
 def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, output, batch_size: int = 32) -> str:

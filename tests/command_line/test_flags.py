@@ -1,4 +1,4 @@
-"""The flags that recipes share."""
+"""The flags, errors and records that programs share."""
 
 import argparse
 import os
@@ -8,24 +8,20 @@ import sys
 
 import pytest
 import tensorflow as tf
-from helpers.run_recipe import import_recipe
+
+from kbert.command_line import add_flags, inputs_of, model_source, plain_errors, run_program, settings_of
 
 
-@pytest.fixture(scope="module")
-def flags():
-    return import_recipe("flags")
-
-
-def _parser(flags, *names, **overrides):
+def _parser(*names, **overrides):
     parser = argparse.ArgumentParser()
-    flags.add_flags(parser, *names, **overrides)
+    add_flags(parser, *names, **overrides)
     return parser
 
 
-def test_every_flag_of_the_design_explains_itself(flags):
+def test_every_flag_of_the_design_explains_itself():
     names = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "strategy")
     names += ("logical-cpus", "precision", "keep", "log-dir", "profile", "json", "overwrite", "dry-run")
-    parser = _parser(flags, *names, epochs={"default": 3.0})
+    parser = _parser(*names, epochs={"default": 3.0})
     help_text = parser.format_help()
     assert all(f"--{name}" in help_text for name in names)
     assert all(action.help for action in parser._actions)
@@ -48,84 +44,84 @@ def test_every_flag_of_the_design_explains_itself(flags):
         ("init", "no/where/at/all", "Expected the path of a model. Received: 'no/where/at/all', which does not exist"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_else(flags, capsys, flag, value, message):
+def test_what_is_wrong_is_said_before_anything_else(capsys, flag, value, message):
     with pytest.raises(SystemExit):
-        _parser(flags, flag).parse_args([f"--{flag}", value])
+        _parser(flag).parse_args([f"--{flag}", value])
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_a_recipe_output_stands_for_the_model_in_it(flags, tmp_path):
+def test_a_recipe_output_stands_for_the_model_in_it(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    assert flags.source(str(tmp_path)) == tmp_path / "model"
-    assert flags.source(str(tmp_path / "model")) == tmp_path / "model"
+    assert model_source(str(tmp_path)) == tmp_path / "model"
+    assert model_source(str(tmp_path / "model")) == tmp_path / "model"
 
 
-def test_overrides_are_for_flags_that_are_there(flags):
+def test_overrides_are_for_flags_that_are_there():
     with pytest.raises(ValueError, match="Received: .'learning_rate'"):
-        _parser(flags, "seed", learning_rate={"default": 1.0})
+        _parser("seed", learning_rate={"default": 1.0})
 
 
-def test_settings_are_what_decides_the_result(flags):
-    parser = _parser(flags, "output", "seed", "json", "log-dir", "overwrite", "batch-size")
+def test_settings_are_what_decides_the_result():
+    parser = _parser("output", "seed", "json", "log-dir", "overwrite", "batch-size")
     args = parser.parse_args(["--output", "a", "--json", "--log-dir", "b", "--overwrite", "--seed", "3"])
     args.init = pathlib.Path("runs") / "tiny"
-    assert flags.settings_of(args) == {"batch_size": 32, "init": str(args.init), "seed": 3}
-    assert flags.settings_of(args, "seed") == {"batch_size": 32, "init": str(args.init)}
+    assert settings_of(args) == {"batch_size": 32, "init": str(args.init), "seed": 3}
+    assert settings_of(args, "seed") == {"batch_size": 32, "init": str(args.init)}
 
 
-def test_inputs_are_paths_and_models(flags, tmp_path):
+def test_inputs_are_paths_and_models(tmp_path):
     args = argparse.Namespace(
         data=tmp_path, output=tmp_path / "out", init="owner/bert", model=[tmp_path, "owner/bert"], label="owner/bert"
     )
-    assert flags.inputs_of(args) == {"data": tmp_path, "init": "owner/bert", "model": [tmp_path, "owner/bert"]}
-    assert flags.inputs_of(args, data=["a"])["data"] == ["a"]
+    assert inputs_of(args) == {"data": tmp_path, "init": "owner/bert", "model": [tmp_path, "owner/bert"]}
+    assert inputs_of(args, data=["a"])["data"] == ["a"]
 
 
-def test_plain_errors_are_one_line(flags):
-    with pytest.raises(SystemExit, match="^error: a.csv, line 3: no$"), flags.plain_errors():
+def test_plain_errors_are_one_line():
+    with pytest.raises(SystemExit, match="^error: a.csv, line 3: no$"), plain_errors():
         raise ValueError("a.csv, line 3: no")
-    with pytest.raises(SystemExit, match="^error: strategy tpu needs a TPU$"), flags.plain_errors():
+    with pytest.raises(SystemExit, match="^error: strategy tpu needs a TPU$"), plain_errors():
         raise RuntimeError("strategy tpu needs a TPU")
-    with pytest.raises(KeyError), flags.plain_errors():
+    with pytest.raises(KeyError), plain_errors():
         raise KeyError("a bug keeps its traceback")
 
 
-def test_an_error_of_a_reader_inside_tf_data_is_one_line_too(flags):
+def test_an_error_of_a_reader_inside_tf_data_is_one_line_too():
     def damaged():
         yield 1
         raise ValueError("Cannot read a.gz: cut short.")
 
     dataset = tf.data.Dataset.from_generator(damaged, output_signature=tf.TensorSpec((), tf.int32))
-    with pytest.raises(SystemExit, match="^error: Cannot read a.gz: cut short.$"), flags.plain_errors():
+    with pytest.raises(SystemExit, match="^error: Cannot read a.gz: cut short.$"), plain_errors():
         list(dataset)
-    with pytest.raises(tf.errors.InvalidArgumentError), flags.plain_errors():
+    with pytest.raises(tf.errors.InvalidArgumentError), plain_errors():
         tf.reshape(tf.zeros(3), [2])
 
 
-def test_a_model_of_another_library_stands_for_itself(flags, tmp_path):
+def test_a_model_of_another_library_stands_for_itself(tmp_path):
     (tmp_path / "bert_config.json").write_text("{}")
     (tmp_path / "bert_model.ckpt.index").write_text("")
-    assert flags.source(str(tmp_path)) == tmp_path
-    assert flags.source(str(tmp_path / "bert_model.ckpt")) == tmp_path / "bert_model.ckpt"
+    assert model_source(str(tmp_path)) == tmp_path
+    assert model_source(str(tmp_path / "bert_model.ckpt")) == tmp_path / "bert_model.ckpt"
 
 
-def test_a_name_on_the_hub_is_a_source_and_a_path_that_is_not_there_none(flags, tmp_path, monkeypatch):
+def test_a_name_on_the_hub_is_a_source_and_a_path_that_is_not_there_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     for name in ("bert-base-uncased", "google-bert/bert-base-uncased"):
-        assert flags.source(name) == name
-    assert flags.source("./runs") == pathlib.Path("runs")
+        assert model_source(name) == name
+    assert model_source("./runs") == pathlib.Path("runs")
     for path in ("runs/tyni", "bert_model.ckpt", str(tmp_path / "none")):
         with pytest.raises(argparse.ArgumentTypeError, match="which does not exist"):
-            flags.source(path)
+            model_source(path)
 
 
 @pytest.fixture
-def command(flags, monkeypatch):
-    """`flags.command`, which leaves the signals of this process alone."""
+def command(monkeypatch):
+    """`run_program`, which leaves the signals of this process alone."""
     monkeypatch.setattr("kbert.training.signals.take_signals", lambda handler: {})
-    return flags.command
+    return run_program
 
 
 def test_a_disk_fault_ends_a_command_with_one_line(command, monkeypatch, capsys):

@@ -1,13 +1,12 @@
 """What a model that others trained brings within a minute: filled masks, and a fine-tuning against random weights."""
 
-import itertools
 import pathlib
 from collections.abc import Sequence
 
-from kbert.benchmarks.following_sentences import write_following_sentences
 from kbert.pipelines.build import build_pipeline
+from kbert.quickstart.finetune_both import accuracies, finetune_both
+from kbert.quickstart.following_sentences import write_following_sentences
 from kbert.tasks.classification.task import Classification
-from kbert.tasks.finetune import finetune
 from kbert.weights.load import load_pretrained
 
 PROMPTS = (
@@ -16,7 +15,7 @@ PROMPTS = (
     "They had two sons and a [MASK].",
     "The battle took place in [MASK] 1815.",
 )
-OPTIONS = {"sequence_length": 96, "epochs": 4, "batch_size": 16, "learning_rate": 1e-4, "dropout": 0.0, "keep": "last"}
+OPTIONS = {"sequence_length": 96, "epochs": 4, "batch_size": 16, "learning_rate": 1e-4, "dropout": 0.0}
 
 
 def try_shipped_model(model, output, seeds: Sequence[int] = (0, 1, 2)) -> dict:
@@ -36,14 +35,10 @@ def try_shipped_model(model, output, seeds: Sequence[int] = (0, 1, 2)) -> dict:
     write_following_sentences(output)
     task = Classification(text="first", text_pair="second", label="follows")
     train, test = task.read(output / "train_pairs.csv"), task.read(output / "test_pairs.csv")
-    accuracy = {model.name: [], "random weights": []}
-    for seed, (start, found) in itertools.product(seeds, accuracy.items()):
-        where = output / "following" / f"{start.replace(' ', '-')}-{seed}"
-        options = OPTIONS | {"seed": seed, "random_weights": start == "random weights"}
-        found.append(finetune(model, task, train, test, where, **options).metrics["dev"]["accuracy"])
+    runs = finetune_both(model, task, train, test, output / "following", name=model.name, seeds=seeds, **OPTIONS)
     return {
         "filled": {text: answers[0].tolist() for text, answers in zip(PROMPTS, tokens, strict=True)},
-        "accuracy": accuracy,
+        "accuracy": accuracies(runs),
     }
 
 

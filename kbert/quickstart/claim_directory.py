@@ -1,19 +1,20 @@
-"""An empty output directory for a program that recreates all its files; never deletes other files."""
+"""An empty output directory for the quickstart, which makes all its files anew; never deletes other files."""
 
 import pathlib
 import shutil
-from collections.abc import Collection
 
 from kbert.training.run_directory import METRICS
 
+_OWN = {"corpus.txt", "train.csv", "test.csv", "vocab.txt", "pretrained", "finetuned", "saved_models", "inspection"}
+_OWN |= {METRICS, "train_pairs.csv", "test_pairs.csv", "following"}
 
-def claim_directory(path, own: Collection[str], overwrite: bool = False) -> None:
-    """Creates an empty directory; with `overwrite` it deletes what the program wrote there earlier.
+
+def claim_directory(path, overwrite: bool = False) -> None:
+    """Creates an empty directory; with `overwrite` it deletes what the quickstart wrote there earlier.
 
     Args:
-        path: the directory.
-        own: names of the files and directories that the program writes; a directory with others is never deleted.
-        overwrite: whether to delete them.
+        path: the directory; one that holds other files is never deleted.
+        overwrite: whether to delete the quickstart's.
 
     Raises:
         FileExistsError: a file, a directory that is not empty (without `overwrite`), or one with other files; the
@@ -21,7 +22,7 @@ def claim_directory(path, own: Collection[str], overwrite: bool = False) -> None
 
     Example::
 
-        claim_directory("runs/quickstart", {"corpus.txt", "metrics.json"}, overwrite=True)
+        claim_directory("runs/quickstart", overwrite=True)
     """
     path = pathlib.Path(path)
     if path.exists() and not path.is_dir():
@@ -31,7 +32,7 @@ def claim_directory(path, own: Collection[str], overwrite: bool = False) -> None
         metrics = path / METRICS
         report = f"Its results:\n{metrics.read_text()}" if metrics.exists() else "That run did not finish.\n"
         raise FileExistsError(f"{path} holds {', '.join(names)}. {report}--overwrite deletes it.")
-    others = [name for name in names if name.removeprefix(".").removesuffix(".part") not in own]
+    others = [name for name in names if name.removeprefix(".").removesuffix(".part") not in _OWN]
     if others:
         raise FileExistsError(f"{path} holds more than this recipe makes ({', '.join(others[:3])}): not deleted.")
     shutil.rmtree(path, ignore_errors=True)

@@ -25,10 +25,10 @@ def run_program(main, resumes: bool = False) -> None:
         if __name__ == "__main__":
             run_program(main, resumes=True)
     """
+    log_to_console()  # before TensorFlow is imported
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
     from kbert.training.workers import LostWorker, named_losses
 
-    log_to_console()
     take_signals(interrupt)
     try:
         with named_losses():

@@ -4,8 +4,8 @@ import csv
 import pathlib
 import random
 
-from kbert.benchmarks.installed_prose import installed_documents
-from kbert.benchmarks.library_sentences import LIBRARIES, SENTENCES_OF_A_LIBRARY
+from kbert.quickstart.installed_prose import installed_documents
+from kbert.quickstart.library_sentences import LIBRARIES, SENTENCES_OF_A_LIBRARY
 
 COLUMNS = ("first", "second", "follows")
 TRAIN, TEST = 600, 900  # pairs: few to learn from, so that the effect of pre-training shows

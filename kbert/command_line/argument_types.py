@@ -20,8 +20,8 @@ positive_int = _checked(int, lambda value: value >= 1, "a whole number of at lea
 positive_float = _checked(float, lambda value: 0 < value < math.inf, "a number above 0")
 rate = _checked(float, lambda value: 0 <= value < 1, "a number in [0, 1)")
 share = _checked(float, lambda value: 0 <= value <= 1, "a number in [0, 1]")
-directory = _checked(pathlib.Path, pathlib.Path.is_dir, "a directory that exists")
-file = _checked(pathlib.Path, pathlib.Path.is_file, "a file that exists")
+existing_directory = _checked(pathlib.Path, pathlib.Path.is_dir, "a directory that exists")
+existing_file = _checked(pathlib.Path, pathlib.Path.is_file, "a file that exists")
 
 
 def epoch_or_int(text: str) -> int | str:
@@ -42,7 +42,7 @@ def stddev_or_scaled(text: str) -> float | str:
     return text if text == "scaled" else positive_float(text)
 
 
-def source(text: str) -> pathlib.Path | str:
+def model_source(text: str) -> pathlib.Path | str:
     """A model as `kbert.load_pretrained` takes it: its path, or a name on the Hugging Face hub."""
     from kbert.weights.source import local_source
 
@@ -59,3 +59,21 @@ def named_column(text: str) -> tuple[str, int]:
     if not name or not equals or not number.removeprefix("-").isdecimal():
         raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, such as pos=1. Received: {text}")
     return name, int(number)
+
+
+def steps_to_profile(text: str) -> tuple[int, int]:
+    """The first and the last step, from one number or from two with a colon between them."""
+    from kbert.inspection.board.profiler import profiled_steps
+
+    try:
+        return profiled_steps(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def rates(text: str) -> list[float]:
+    """Numbers above 0 with commas between them, all different."""
+    values = [positive_float(part) for part in text.split(",")]
+    if len(set(values)) < len(values):
+        raise argparse.ArgumentTypeError(f"expected different learning rates. Received: {text}")
+    return values

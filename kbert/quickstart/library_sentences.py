@@ -5,11 +5,9 @@ import logging
 import pathlib
 import random
 import re
-import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
-from kbert.benchmarks.installed_prose import installed_documents
+from kbert.quickstart.installed_prose import installed_documents
 
 _LOGGER = logging.getLogger("kbert")
 LIBRARIES = ("python", "numpy", "keras", "tensorflow", "keras_hub", "tensorboard")
@@ -52,22 +50,6 @@ def write_library_sentences(output) -> float:
         f"{len(labels):,}",
     )
     return max(Counter(labels).values()) / len(labels)
-
-
-def describe_accuracies(question: str, majority: float, accuracies: Mapping[str, Sequence[float]]) -> str:
-    """Mean and deviation over several seeds as a table, the best model last, for printing.
-
-    Args:
-        question: what the models were asked.
-        majority: accuracy of always giving the most frequent answer.
-        accuracies: {model: accuracy of each seed}, at least two.
-    """
-    lines = [f"{question} (accuracy on modules never seen)"]
-    lines.append(f"  {'majority class':16s} {majority:6.1%}")
-    for name, each in sorted(accuracies.items(), key=lambda item: statistics.mean(item[1])):
-        mean, deviation = statistics.mean(each), statistics.stdev(each)
-        lines.append(f"  {name:16s} {mean:6.1%}  ± {deviation:.1%} over {len(each)} seeds")
-    return "\n".join(lines)
 
 
 def _write_labelled(path, sentences_of, number, shuffled):

@@ -1,0 +1,37 @@
+"""One benchmark by its name."""
+
+import importlib
+
+_FUNCTIONS = {  # name → module of kbert.benchmarks, function
+    "tokenize": ("text", "tokenize"),
+    "input": ("text", "pretraining_input"),
+    "rows": ("rows", "rows"),
+    "feed": ("feed", "feed"),
+    "peak": ("peak", "peak"),
+    "train": ("training", "train"),
+    "board": ("board", "board"),
+    "encode": ("encoding", "encode"),
+    "serve": ("serving", "serve"),
+}
+PARTS = tuple(_FUNCTIONS)
+
+
+def measure(part: str, settings) -> dict:
+    """What one benchmark gives, with its name and the most memory that this process has had.
+
+    Args:
+        part: one of `PARTS`.
+        settings: `kbert.benchmarks.settings.BenchmarkSettings`.
+
+    Raises:
+        ValueError: settings that the benchmark does not take.
+
+    Example::
+
+        measure("train", BenchmarkSettings(size="mini"))["tokens_per_second"]
+    """
+    from kbert.training.flops import peak_memory_bytes
+
+    module, function = _FUNCTIONS[part]
+    result = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)(settings)
+    return {"part": part, **result, "peak_memory_mib": round(peak_memory_bytes() / 2**20)}

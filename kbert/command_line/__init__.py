@@ -1,0 +1,34 @@
+"""What programs such as the recipes share: flags and their types, one-line errors, and the records of a run."""
+
+from kbert.lazy import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "MACHINE": "flag_table",
+        "SIZES": "flag_table",
+        "add_choice_flags": "flags",
+        "add_example_flags": "flags",
+        "add_finetuning_flags": "finetuning",
+        "add_flags": "flags",
+        "existing_directory": "argument_types",
+        "existing_file": "argument_types",
+        "finetuning_options": "finetuning",
+        "inputs_of": "run_arguments",
+        "make_parser": "flags",
+        "model_source": "argument_types",
+        "named_column": "argument_types",
+        "parse_with_beam_flags": "flags",
+        "plain_errors": "program",
+        "positive_float": "argument_types",
+        "positive_int": "argument_types",
+        "rate": "argument_types",
+        "rates": "argument_types",
+        "read_train_and_dev": "finetuning",
+        "report_finetuning": "finetuning",
+        "run_finetuning": "finetuning",
+        "run_program": "program",
+        "settings_of": "run_arguments",
+        "stored_options": "flags",
+    },
+)

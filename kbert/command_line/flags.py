@@ -1,0 +1,69 @@
+"""Adds shared flags to a parser, and reads them."""
+
+import argparse
+import pathlib
+import sys
+
+from kbert.command_line.flag_table import FLAGS
+
+
+def make_parser(description: str) -> argparse.ArgumentParser:
+    """The parser of a program whose help begins with its docstring, as it stands."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_flags(parser, *names: str, **overrides: dict) -> None:
+    """Adds shared flags by name, in that order; an override changes the `add_argument` arguments of one flag.
+
+    Args:
+        parser: an `argparse.ArgumentParser`, or a group of one.
+
+    Raises:
+        ValueError: an override for a flag that is not added.
+
+    Example::
+
+        add_flags(parser, "init", "output", "epochs", init={"required": True}, epochs={"default": 3.0})
+    """
+    unknown = set(overrides) - {name.replace("-", "_") for name in names}
+    if unknown:
+        raise ValueError(f"Overrides are for flags that are added ({names}). Received: {sorted(unknown)}")
+    for name in names:
+        arguments = {**FLAGS[name], **overrides.get(name.replace("-", "_"), {})}
+        if arguments.get("default") is not None:
+            default = arguments["default"]
+            shown = " ".join(map(str, default)) if isinstance(default, list) else default
+            arguments["help"] += f" (default: {shown})"
+        parser.add_argument(f"--{name}", **arguments)
+
+
+def add_example_flags(parser: argparse.ArgumentParser, what: str) -> None:
+    """--train, --dev and --dev-share, for `read_train_and_dev`; `what` the files are."""
+    add_flags(parser, "train", "dev", "dev-share", train={"help": f"{what} to train on"})
+
+
+def add_choice_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that say how multiple-choice questions are read; their label column is the program's own."""
+    formats = {"choices": ("swag", "dream", "table"), "default": "table", "help": "format of multiple-choice files"}
+    add_flags(parser, "format", "prompt-column", "choice-columns", format=formats)
+
+
+def stored_options(arguments: argparse.Namespace) -> dict:
+    """--window-pooling and --null-threshold as `kbert.build_pipeline` takes them, where they are given."""
+    given = {"window_pooling": arguments.window_pooling, "null_threshold": arguments.null_threshold}
+    return {name: None if value == "off" else value for name, value in given.items() if value is not None}
+
+
+def parse_with_beam_flags(parser: argparse.ArgumentParser, argv=None) -> argparse.Namespace:
+    """Adds --runner and --shared, and parses; what follows ``--`` becomes ``beam_flags``, a list of strings."""
+    runner = "run on this Apache Beam runner, such as DirectRunner, whose flags follow -- (default: in this process)"
+    parser.add_argument("--runner", metavar="NAME", help=runner)
+    shared = "with --runner: a directory that all workers see (default: one in or next to --output)"
+    parser.add_argument("--shared", metavar="DIR", type=pathlib.Path, help=shared)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    end = argv.index("--") if "--" in argv else len(argv)
+    arguments = parser.parse_args(argv[:end])
+    arguments.beam_flags = argv[end + 1 :]
+    if arguments.runner is None and (arguments.beam_flags or arguments.shared):
+        parser.error("--shared, and flags after --, need --runner")
+    return arguments

@@ -1,0 +1,38 @@
+"""A study of the paper's tables by flags."""
+
+import argparse
+
+from kbert.experiments.downstream import NER, SQUAD
+from kbert.experiments.named_tasks import named_tasks
+from kbert.experiments.study import Study
+from kbert.tasks.features.train import FeatureTraining
+
+
+def make_study(arguments: argparse.Namespace, recipe: str) -> Study:
+    """The `Study` that the flags of recipes/ablations.py describe.
+
+    Args:
+        recipe: file name of the recipe.
+
+    Raises:
+        As `kbert.experiments.named_tasks.named_tasks` and `Study`.
+    """
+    words = [*arguments.tasks, *([NER] if arguments.ner else []), *([SQUAD] if arguments.squad else [])]
+    limit = f":{arguments.train_examples}" if arguments.train_examples else ""
+    tasks = named_tasks([word + limit for word in words], glue=arguments.glue, ner=arguments.ner, squad=arguments.squad)
+    names = ("vocabulary", "size", "steps", "hours", "settings", "held_out", "seed")
+    pretraining = {name: getattr(arguments, name) for name in names}
+    pretraining |= {"batch_size": arguments.pretraining_batch_size, "sequence_length": arguments.pretraining_length}
+    names = ("epochs", "batch_size", "sequence_length", "dropout", "bias_correction")
+    features = {"epochs": arguments.feature_epochs, "units": arguments.feature_units, "evaluate_every": None}
+    return Study(
+        arguments.records or arguments.corpus,
+        arguments.output,
+        tasks,
+        pretraining={name: value for name, value in pretraining.items() if value is not None},
+        seeds=range(arguments.seed, arguments.seed + arguments.restarts),
+        rates=arguments.learning_rate,
+        finetuning={name: getattr(arguments, name) for name in names},
+        feature_training=FeatureTraining(**features),
+        recipe=recipe,
+    )

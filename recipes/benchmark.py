@@ -24,7 +24,7 @@ import json
 import sys
 
 from kbert.benchmarks.measure import PARTS, measure
-from kbert.benchmarks.settings import PRECISIONS
+from kbert.benchmarks.settings import DATA, PRECISIONS
 from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program
 
 
@@ -49,7 +49,7 @@ def parse_arguments(argv):
         json={"help": "print the result as one JSON object on the last line"},
     )
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
-    add("--data", default="synthetic", choices=["synthetic", "real"], help=data)
+    add("--data", default="synthetic", choices=DATA, help=data)
     add("--model", metavar="DIR", help="serve: the encoder to export, a kbert or Hugging Face directory")
     add("--packed", action="store_true", help="input, feed: with packed rows")
     add("--frozen-weights", action="store_true", help="serve: export with the weights as constants")

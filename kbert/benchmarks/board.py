@@ -9,7 +9,6 @@ from kbert.benchmarks.batches import UNCOUNTED, batches
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
-from kbert.training.hardware import choose_hardware
 
 _STEPS = 100  # of a call: recipes write curves every 100 steps or so
 
@@ -29,7 +28,7 @@ def board(settings):
         settings.
     """
     config = settings.config()
-    hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
+    hardware = settings.hardware()
     model = BertPretrainer(config)
     model.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
     dataset = batches(settings, config, _STEPS)

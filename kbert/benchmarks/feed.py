@@ -11,7 +11,6 @@ from kbert.benchmarks.text import real_batches
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.pretraining.packed_rows import default_num_parts
-from kbert.training.hardware import choose_hardware
 
 _SETTLING = 1.0  # seconds, in which the pipeline fills its buffers
 _LEAST_STEPS = 3  # of settling and of measuring
@@ -61,7 +60,7 @@ def feed(settings):
         ValueError: neither `corpus` nor `records`.
     """
     config = settings.config()
-    hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
+    hardware = settings.hardware()
     pipeline = real_batches(settings)
     one = tf.data.Dataset.from_tensors(next(iter(pipeline))).repeat()
     parts = default_num_parts(settings.sequence_length) if settings.packed else None

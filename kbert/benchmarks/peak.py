@@ -5,8 +5,8 @@ Shapes: B batch, S sequence, H hidden, A heads, D head width, F intermediate, P 
 
 from typing import NamedTuple
 
+from kbert.benchmarks.race import race, summary
 from kbert.training.flops import device_name, matmul_peak, nominal_peak
-from kbert.training.hardware import choose_hardware
 from kbert.training.matmul_speed import matmul_flops, matmul_speed
 
 
@@ -113,6 +113,26 @@ class PeakShares:
         return result
 
 
+def race_at_peak(runners, settings, products, flops_per_token) -> dict:
+    """Measures several systems in turn, and the peak before and after them.
+
+    Args:
+        runners: name → runner, see `kbert.benchmarks.race.race`; one is "kbert".
+        settings: `BenchmarkSettings`.
+        products: list of `Product`, those of a unit of work.
+        flops_per_token: number, operations of that work.
+
+    Returns:
+        dict of `kbert.benchmarks.race.summary`, GFLOP/s, its share of the peak and of the products, and the settings.
+    """
+    shares = PeakShares(products, settings.precision)
+    shares.measure(settings.seconds)
+    result = summary(race(runners, settings.seconds, settings.rounds))
+    shares.measure(settings.seconds)
+    speed = result["tokens_per_second"] * flops_per_token / 1e9
+    return result | {"gflops_per_second": speed} | shares.summary(speed) | settings.of_model()
+
+
 def peak(settings):
     """The peak of matrix products, and the speed of each product of a training step and of its gradients.
 
@@ -123,7 +143,7 @@ def peak(settings):
         dict of the speeds in GFLOP/s, and the settings.
     """
     config = settings.config()
-    choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
+    settings.hardware()
     products = model_products(config, settings.batch_size, settings.sequence_length, settings.max_predictions)
     shares = PeakShares(with_gradients(products), settings.precision)
     for _ in range(settings.rounds):

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from kbert.benchmarks.race import fastest_setting
+from kbert.benchmarks.race import fastest_setting, with_and_without_xla
 from kbert.benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
 
 
@@ -24,7 +24,7 @@ def fastest_peers(work, settings, config, hub_name, hub_runner, torch_runner):
         return
     sizes = {name: getattr(settings, name) for name in ("batch_size", "sequence_length", "max_predictions")}
     try:
-        hub = {f"XLA {'on' if jit else 'off'}": hub_runner(jit) for jit in (False, True)}
+        hub = with_and_without_xla(hub_runner)
         chosen[hub_name] = fastest_setting(hub_name, hub, settings.seconds)
         runners[hub_name] = hub[chosen[hub_name]]
         torch = {}
@@ -41,3 +41,16 @@ def fastest_peers(work, settings, config, hub_name, hub_runner, torch_runner):
     finally:
         for process in processes:
             process.close()
+
+
+def hub_backbone(config):
+    """The encoder of keras-hub for a `BertConfig`."""
+    import keras_hub
+
+    return keras_hub.models.BertBackbone(
+        vocabulary_size=config.vocabulary_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        hidden_dim=config.hidden_dim,
+        intermediate_dim=config.intermediate_dim,
+    )

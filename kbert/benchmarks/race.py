@@ -59,6 +59,11 @@ def fastest_setting(name, runners, seconds):
     return max(speeds, key=speeds.get) if speeds else next(iter(runners))
 
 
+def with_and_without_xla(runner):
+    """The settings of a system that XLA may compile, for `fastest_setting`; `runner`: function of `jit_compile`."""
+    return {f"XLA {'on' if jit else 'off'}": runner(jit) for jit in (False, True)}
+
+
 def timed(work):
     """A runner of a function that does one unit of work and returns (nominal tokens, real tokens)."""
 

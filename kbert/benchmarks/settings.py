@@ -74,6 +74,12 @@ class BenchmarkSettings:
         rates = ("hidden_dropout", "attention_dropout")
         return BertConfig.from_size(self.size, **({} if self.dropout is None else dict.fromkeys(rates, self.dropout)))
 
+    def hardware(self):
+        """Sets up the one device that is measured, with precision and XLA; see `choose_hardware`."""
+        from kbert.training.hardware import choose_hardware
+
+        return choose_hardware(strategy="one", precision=self.precision, xla=self.xla)
+
     def of_model(self) -> dict:
         """The settings that a model's figures depend on."""
         names = ("size", "batch_size", "sequence_length", "max_predictions", "precision", "dropout", "data")

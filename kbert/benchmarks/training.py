@@ -7,14 +7,12 @@ import keras
 import numpy as np
 
 from kbert.benchmarks.batches import STEPS, UNCOUNTED, batches
-from kbert.benchmarks.peak import PeakShares, model_products, with_gradients
-from kbert.benchmarks.peers import fastest_peers
-from kbert.benchmarks.race import race, summary
+from kbert.benchmarks.peak import model_products, race_at_peak, with_gradients
+from kbert.benchmarks.peers import fastest_peers, hub_backbone
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.training.flops import training_flops_per_token
-from kbert.training.hardware import choose_hardware
 
 
 class _StepTimes(keras.callbacks.Callback):
@@ -40,7 +38,7 @@ def train(settings):
         the settings; with `settings.peers` the peers' speeds too.
     """
     config = settings.config()
-    hardware = choose_hardware(strategy="one", precision=settings.precision, xla=settings.xla)
+    hardware = settings.hardware()
     model = BertPretrainer(config)
     model.compile(AdamW(WarmupLinearDecay(1e-4, 10_000, 1_000_000)), jit_compile=hardware.jit_compile)
     dataset = batches(settings, config)
@@ -60,14 +58,10 @@ def train(settings):
     kbert = {"kbert": lambda seconds: rates(_step_times(model, dataset))}
     name = "keras_hub.BertMaskedLM"
     sizes = settings.sequence_length, settings.max_predictions
-    shares = PeakShares(with_gradients(model_products(config, settings.batch_size, *sizes)), settings.precision)
+    products = with_gradients(model_products(config, settings.batch_size, *sizes))
     with fastest_peers("train", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
-        shares.measure(settings.seconds)
-        result = summary(race(kbert | peers, settings.seconds, settings.rounds))
-        shares.measure(settings.seconds)
-    speed = result["tokens_per_second"] * training_flops_per_token(config, *sizes) / 1e9
-    result |= {"gflops_per_second": speed} | shares.summary(speed)
-    return result | {"peer_settings": chosen} | settings.of_model()
+        result = race_at_peak(kbert | peers, settings, products, training_flops_per_token(config, *sizes))
+    return result | {"peer_settings": chosen}
 
 
 def _step_times(model, dataset):
@@ -85,14 +79,7 @@ def _step_times(model, dataset):
 def _hub_masked_lm(config, jit_compile):
     import keras_hub
 
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=config.vocabulary_size,
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        hidden_dim=config.hidden_dim,
-        intermediate_dim=config.intermediate_dim,
-    )
-    model = keras_hub.models.BertMaskedLM(backbone=backbone, preprocessor=None)
+    model = keras_hub.models.BertMaskedLM(backbone=hub_backbone(config), preprocessor=None)
     model.compile(
         optimizer=keras.optimizers.AdamW(1e-4, global_clipnorm=1.0),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),

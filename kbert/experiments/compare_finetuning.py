@@ -6,9 +6,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from kbert.experiments.cells import WORST, Cells, model_name
-from kbert.experiments.downstream import Downstream
-from kbert.experiments.result import summary, when_and_with_what, write_result
-from kbert.experiments.verdict import judge, sentence
+from kbert.experiments.downstream import Downstream, count_examples
+from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.training.made_by import describe_maker
 from kbert.training.processor_name import processor_name
@@ -130,21 +129,15 @@ def _result(name, starts, rows, settings, cells):
         source, random_weights = starts.get(start, (None, True))
         pretrained = {} if random_weights else _describe_pretraining(source)
         entries.append({"name": start, "series": None, "pretrained": pretrained, "scores": scores, "paper": {}})
-    columns = list(entries[0]["scores"])
-    verdicts = {
-        column: judge(rows[name][column]["values"], rows[RANDOM][column]["values"], 1)  # the paper's claim
-        for column in columns
-        if column in rows[RANDOM]
-    }
-    entries[0] |= {"reference": RANDOM, "verdicts": {column: vars(one) for column, one in verdicts.items()}}
+    said = judge_row(entries[0], entries[1], lambda column: 1)  # the paper's claim
     return {
         "table": f"finetuning-{name}",
         "title": f"{name}, fine-tuned, and random weights of its architecture",
         "source": "the paper's claim",
-        "columns": columns,
+        "columns": list(entries[0]["scores"]),
         "rows": entries,
         "paper_rows": {},
-        "sentences": [sentence(name, RANDOM, verdicts)],
+        "sentences": [said],
         "settings": settings,
         **when_and_with_what(cells.used.values()),
     }
@@ -155,7 +148,7 @@ def _settings(init, tasks, grid, seeds, choose_on, finetuning):
     names = dict.fromkeys(name for cell in grid for name in cell)
     return {
         "init": model_name(init),
-        "examples": {task.name: {"train": len(task.train), "dev": len(task.dev)} for task in tasks},
+        "examples": count_examples(tasks),
         "grid": {name: list(dict.fromkeys(cell[name] for cell in grid if name in cell)) for name in names},
         "seeds": list(seeds),
         "choose_on": choose_on,

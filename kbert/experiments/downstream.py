@@ -50,6 +50,11 @@ class Downstream:
         }
 
 
+def count_examples(tasks: Sequence[Downstream]) -> dict[str, dict[str, int]]:
+    """{name of a task: the numbers of examples that it is trained and evaluated on}."""
+    return {task.name: {"train": len(task.train), "dev": len(task.dev)} for task in tasks}
+
+
 def downstream_tasks(
     *,
     glue_directory=None,

@@ -3,10 +3,11 @@
 import datetime
 import pathlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kbert.experiments.plot import result_plot
 from kbert.experiments.report import result_csv, result_table
+from kbert.experiments.verdict import judge, sentence
 from kbert.files import atomic_file, write_json
 from kbert.versions import versions
 
@@ -31,6 +32,26 @@ def when_and_with_what(records: Iterable[Mapping]) -> dict:
         "date": days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         "versions": {name: ", ".join(sorted(map(str, one))) for name, one in found.items()},
     }
+
+
+def judge_row(entry: dict, reference: Mapping, paper: Callable[[str], float | None]) -> str:
+    """Adds to a row of a result its verdicts against another row, in the columns that both have.
+
+    Args:
+        entry: the row, a dict with ``name`` and ``scores``.
+        reference: the other row.
+        paper: function of a column → the paper's difference, see `Verdict`.
+
+    Returns:
+        The verdicts as a sentence.
+    """
+    verdicts = {
+        column: judge(score["values"], reference["scores"][column]["values"], paper(column))
+        for column, score in entry["scores"].items()
+        if column in reference["scores"]
+    }
+    entry |= {"reference": reference["name"], "verdicts": {column: vars(one) for column, one in verdicts.items()}}
+    return sentence(entry["name"], reference["name"], verdicts)
 
 
 def write_result(result: dict, directory) -> None:

@@ -1,12 +1,12 @@
 """Run a table of the paper: every row pre-trained, fine-tuned and judged."""
 
+import functools
 import logging
 import statistics
 
-from kbert.experiments.result import summary, when_and_with_what, write_result
+from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
 from kbert.experiments.study import Study
 from kbert.experiments.table import Table
-from kbert.experiments.verdict import judge, sentence
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -32,44 +32,33 @@ def run_table(table: Table, study: Study, results) -> dict:
     """
     columns = study.columns(table)
     study.records.clear()
-    rows, values = [], {}
+    rows = {}
     for row in table.rows:
         scores = {}
         for column, (task, mode) in columns.items():
             grid = study.scores(row, task, row.feature_mode or mode)
             rate = max(grid, key=lambda one: statistics.mean(grid[one]))
-            values[row.name, column] = grid[rate]
             scores[column] = summary(grid[rate]) | {"learning_rate": rate, "grid": {f"{r:g}": grid[r] for r in grid}}
             _LOGGER.info("%s, %s, %s: %.1f", table.name, row.name, column, scores[column]["mean"])
-        rows.append(
-            {
-                "name": row.name,
-                "series": row.series,
-                "pretrained": {} if row.finetuning.get("random_weights") else study.describe_pretraining(row),
-                "scores": scores,
-                "paper": dict(row.paper),
-            }
-        )
-    sentences = []
-    for row, entry in zip(table.rows, rows, strict=True):
-        reference = table.reference_of(row)
-        if reference is None:
-            continue
-        verdicts = {
-            column: judge(
-                values[row.name, column], values[reference.name, column], _paper_difference(row, reference, column)
-            )
-            for column in entry["scores"]
-            if (reference.name, column) in values
+        rows[row.name] = {
+            "name": row.name,
+            "series": row.series,
+            "pretrained": {} if row.finetuning.get("random_weights") else study.pretrainings.describe(row),
+            "scores": scores,
+            "paper": dict(row.paper),
         }
-        entry |= {"reference": reference.name, "verdicts": {name: vars(one) for name, one in verdicts.items()}}
-        sentences.append(sentence(row.name, reference.name, verdicts) + _remark(row, entry["pretrained"]))
+    sentences = []
+    for row in table.rows:
+        if (reference := table.reference_of(row)) is not None:
+            paper = functools.partial(_paper_difference, row, reference)
+            said = judge_row(rows[row.name], rows[reference.name], paper)
+            sentences.append(said + _remark(row, rows[row.name]["pretrained"]))
     result = {
         "table": table.name,
         "title": table.title,
         "source": table.source,
         "columns": list(columns),
-        "rows": rows,
+        "rows": list(rows.values()),
         "paper_rows": {name: dict(figures) for name, figures in table.paper_rows.items()},
         "sentences": sentences,
         "settings": study.settings(),

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import os
-import pathlib
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records_manifest import is_records
@@ -59,8 +58,3 @@ def identify_rows(source, pretraining) -> dict:
             found[name] = identify(value)
     content = {name: sorted(one["sha256"] for one in each.values()) for name, each in identify_inputs(files).items()}
     return content | found
-
-
-def file_name(value):
-    """The last part of a path, for descriptions; other values as they are."""
-    return value.name if isinstance(value, pathlib.Path) else value

@@ -21,6 +21,7 @@ class Scores(Study):
         tasks = [types.SimpleNamespace(name=name, train=[0] * 5, dev=[0] * 2) for name in columns]
         pretraining = {"steps": 50, "packed": False, "settings": "small-budget"}
         super().__init__("records", "nowhere", tasks, pretraining=pretraining, seeds=range(seeds), rates=[1e-5, 1e-4])
+        self.pretrainings.describe = self.describe_pretraining
 
     def scores(self, row, task, feature_mode=None):
         level = 90.0 - 5 * len(row.pretraining) - 2 * bool(row.finetuning) + 10 * row.share

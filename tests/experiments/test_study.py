@@ -19,7 +19,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 import kbert
 from kbert.command_line.make_study import make_study
 from kbert.experiments import cells as cells_module
-from kbert.experiments import study as study_module
+from kbert.experiments import pretrained_rows
 from kbert.experiments.downstream import Downstream, downstream_tasks
 from kbert.experiments.paper_tables import TABLES, paper_table
 from kbert.experiments.study import Study
@@ -68,7 +68,7 @@ def made(home):
 
     finetune = cells_module.Finetuning.run
     with run_eagerly(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_module, "pretrain", counted("pretrain", study_module.pretrain))
+        patch.setattr(pretrained_rows, "pretrain", counted("pretrain", pretrained_rows.pretrain))
         patch.setattr(cells_module.Finetuning, "run", counted("finetune", finetune, limit=2))
         with pytest.raises(KeyboardInterrupt):
             run_recipe("ablations", *arguments(home, home / "runs", "table5"))
@@ -136,10 +136,11 @@ def study(home, **options):
 
 @pytest.mark.usefixtures("made", "eagerly")
 def test_points_of_figure_5_and_features_are_of_the_same_run(home, monkeypatch):
-    monkeypatch.setattr(study_module, "pretrain", None)  # table 5 has made it
+    monkeypatch.setattr(pretrained_rows, "pretrain", None)  # table 5 has made it
     toy, rows = study(home, seeds=[0, 1]), {row.name: row for row in paper_table("figure5").rows}
     point = rows["MLM after 40 % of the steps"]
-    assert toy.source_of(point).endswith("@2") and toy.describe_pretraining(point)["steps"] == 2
+    assert toy.pretrainings.source_of(point).endswith("@2")
+    assert toy.pretrainings.describe(point)["steps"] == 2
     scores = toy.scores(point, toy.tasks[0])[5e-5]  # of both seeds
     assert len(scores) == 2 and all(0 <= score <= 100 for score in scores)
     toy, row = study(home), paper_table("table8").rows[0]
@@ -151,21 +152,25 @@ def test_points_of_figure_5_and_features_are_of_the_same_run(home, monkeypatch):
 
 def test_what_decides_a_run_is_its_text_not_its_path(home, tmp_path):
     row, toy = paper_table("table5").rows[1], study(home)
-    before = toy._identity(row)
-    assert isinstance(before["pretraining"]["packed"], bool) and before == study(home)._identity(row)
+    before = toy.pretrainings.identity(row)
+    assert isinstance(before["pretraining"]["packed"], bool) and before == study(home).pretrainings.identity(row)
     (tmp_path / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]) + "\n")
-    other = study(home, pretraining=toy.pretraining | {"vocabulary": tmp_path / "vocab.txt"})._identity(row)
+    changed = toy.pretrainings.arguments | {"vocabulary": tmp_path / "vocab.txt"}
+    other = study(home, pretraining=changed).pretrainings.identity(row)
     assert other["content"]["corpus"] == before["content"]["corpus"]
     assert other["content"]["vocabulary"] != before["content"]["vocabulary"]
 
 
 def test_all_rows_are_packed_or_none(home, monkeypatch):
     decided = []
-    monkeypatch.setattr(study_module, "decide_packing", lambda *arguments: decided.append(arguments) or True)
+    monkeypatch.setattr(pretrained_rows, "decide_packing", lambda *arguments: decided.append(arguments) or True)
     toy = study(home)
-    assert all(toy._arguments(row)["packed"] for row in paper_table("masking").rows) and len(decided) == 1
+    assert (
+        all(toy.pretrainings.identity(row)["pretraining"]["packed"] for row in paper_table("masking").rows)
+        and len(decided) == 1
+    )
     assert toy.settings()["pretraining"]["packed"] is True
-    assert study(home, pretraining={"steps": 5, "packed": False}).packed is False and len(decided) == 1
+    assert study(home, pretraining={"steps": 5, "packed": False}).pretrainings.packed is False and len(decided) == 1
 
 
 def test_a_length_that_is_given_stands_for_every_task(home):
@@ -178,7 +183,7 @@ def test_a_length_that_is_given_stands_for_every_task(home):
 @pytest.mark.usefixtures("made", "eagerly")
 def test_minutes_are_those_of_the_steps(home):
     toy, [row, *_] = study(home), paper_table("table5").rows
-    found, path = toy.describe_pretraining(row), toy.pretrained(row)
+    found, path = toy.pretrainings.describe(row), toy.pretrainings.path(row)
     lines = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
     assert found["minutes"] == pytest.approx(sum(line["seconds"] for line in lines) / 60) and found["minutes"] > 0
     assert found["minutes"] == read_json(path / "metrics.json")["minutes"] and found["epochs"] > 0

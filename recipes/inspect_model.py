@@ -19,14 +19,7 @@ from kbert import command_line as cli
 
 def parse_arguments(argv):
     parser = cli.make_parser(__doc__)
-    add, named = parser.add_argument, {"metavar": "NAME=N", "type": cli.named_column, "nargs": "+"}
-    add("--text", metavar="TEXT", nargs="+", action="append", help="a text, or two (default: two sentences)")
     file = {"metavar": "FILE", "type": cli.existing_file}
-    columns = "names and numbers of the columns of labels, from 0 or from the end (default: tags=-1)"
-    add("--columns", **named, default=[("tags", -1)], help=columns)
-    most = "the maximum number of words or texts to read from a file (default: 5000)"
-    add("--max-words", metavar="N", type=cli.positive_int, default=5000, help=most)
-    add("--compare", metavar="SOURCE", type=cli.model_source, help="another model, whose layers are compared")
     cli.add_flags(
         parser,
         *("model", "data", "dev", "text-column", "label-column", "output", "log-dir", "sequence-length", "seed"),
@@ -39,6 +32,13 @@ def parse_arguments(argv):
         seed={"help": "determines the labels of the control tasks"},
         overwrite={"help": "replace an inspection in --output"},
     )
+    add, named = parser.add_argument, {"metavar": "NAME=N", "type": cli.named_column, "nargs": "+"}
+    add("--text", metavar="TEXT", nargs="+", action="append", help="a text, or two (default: two sentences)")
+    columns = "names and numbers of the columns of labels, from 0 or from the end (default: tags=-1)"
+    add("--columns", **named, default=[("tags", -1)], help=columns)
+    most = "the maximum number of words or texts to read from a file (default: 5000)"
+    add("--max-words", metavar="N", type=cli.positive_int, default=5000, help=most)
+    add("--compare", metavar="SOURCE", type=cli.model_source, help="another model, whose layers are compared")
     counted = {"corpus": "text files whose tokens are counted", "records": "records whose tokens are counted"}
     counted = {name: {"help": about} for name, about in counted.items()}
     cli.add_flags(parser.add_mutually_exclusive_group(), *counted, **counted)

@@ -37,6 +37,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     rooms=(
         "answers",
         "benchmarks",
+        "command_line",
         "corpus",
         "experiments",
         "inspection",
@@ -46,6 +47,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "pipelines",
         "preprocessing",
         "pretraining",
+        "quickstart",
         "serving",
         "tasks",
         "text",

@@ -13,6 +13,7 @@ a tie (docs/experiments.md).
 """
 
 from kbert import command_line as cli
+from kbert.command_line.flag_table import SIZES
 from kbert.experiments.paper_tables import TABLES
 
 
@@ -30,7 +31,7 @@ def parse_arguments(argv):
         size={"default": "tiny", "help": "size of the models"},
         settings={"help": "defaults of the pre-trainings (docs/pretraining.md)"},
     )
-    sizes = {"nargs": "+", "choices": cli.SIZES, "default": ["tiny", "mini", "small"]}
+    sizes = {"nargs": "+", "choices": SIZES, "default": ["tiny", "mini", "small"]}
     parser.add_argument("--sizes", **sizes, help="in table6 (default: tiny mini small)")
     length = parser.add_mutually_exclusive_group(required=True)
     hours = {"help": "hours of each pre-training; not for figure5"}

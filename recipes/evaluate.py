@@ -17,6 +17,7 @@ metrics.json and, for questions and tagged words, the official prediction files 
 import json
 
 from kbert import command_line as cli
+from kbert.command_line.flag_table import MACHINE
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 COLUMNS = {name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")}
@@ -37,7 +38,7 @@ def parse_arguments(argv):
     parser.add_argument("--version", choices=("1.1", "2.0"), help=version)
     output = {"required": False, "help": "directory for metrics.json, settings.json and predictions"}
     size = {"help": "examples per batch"}
-    cli.add_flags(parser, "output", "batch-size", *cli.MACHINE, "json", "overwrite", output=output, batch_size=size)
+    cli.add_flags(parser, "output", "batch-size", *MACHINE, "json", "overwrite", output=output, batch_size=size)
     parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own
     args = parser.parse_args(argv)
     if args.task and any(value is not None for value in options_of(args).values()):

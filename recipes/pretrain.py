@@ -15,7 +15,8 @@ finished, checkpoints/. --dry-run estimates steps, memory and time, and trains n
 import argparse
 import json
 
-from kbert.command_line import MACHINE, add_flags, make_parser, plain_errors, run_program
+from kbert.command_line import add_flags, make_parser, plain_errors, run_program
+from kbert.command_line.flag_table import MACHINE
 
 
 def parse_arguments(argv):

@@ -13,7 +13,8 @@ finished, checkpoints/.
 
 import json
 
-from kbert.command_line import MACHINE, add_flags, existing_directory, make_parser, plain_errors, run_program
+from kbert.command_line import add_flags, existing_directory, make_parser, plain_errors, run_program
+from kbert.command_line.flag_table import MACHINE
 
 
 def parse_arguments(argv):

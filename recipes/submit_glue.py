@@ -14,6 +14,7 @@ upload.
 import argparse
 
 from kbert import command_line as cli
+from kbert.command_line.flag_table import MACHINE
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 
@@ -34,7 +35,7 @@ def parse_arguments(argv):
     add("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[], help=constant)
     own = {"data": folder | {"help": "directory of the GLUE files"}, "batch_size": {"help": "texts per batch"}}
     own["output"] = {"help": "directory for the files"}
-    cli.add_flags(parser, "data", "output", "batch-size", *cli.MACHINE, "overwrite", **own)
+    cli.add_flags(parser, "data", "output", "batch-size", *MACHINE, "overwrite", **own)
     args = parser.parse_args(argv)
     if not (args.runs or args.model or args.constant):
         parser.error("give --runs, --model or --constant")

@@ -5,8 +5,6 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "MACHINE": "flag_table",
-        "SIZES": "flag_table",
         "add_choice_flags": "flags",
         "add_example_flags": "flags",
         "add_finetuning_flags": "finetuning",

@@ -6,22 +6,24 @@ import math
 import pathlib
 
 
-def _checked(convert, is_valid, expected):
+def _checked(name, convert, is_valid, expected):
     def check(text):
         with contextlib.suppress(ValueError):
             if is_valid(value := convert(text)):
                 return value
         raise argparse.ArgumentTypeError(f"expected {expected}. Received: {text}")
 
+    check.__name__ = name
+    check.__doc__ = f"{expected[0].upper()}{expected[1:]}."
     return check
 
 
-positive_int = _checked(int, lambda value: value >= 1, "a whole number of at least 1")
-positive_float = _checked(float, lambda value: 0 < value < math.inf, "a number above 0")
-rate = _checked(float, lambda value: 0 <= value < 1, "a number in [0, 1)")
-share = _checked(float, lambda value: 0 <= value <= 1, "a number in [0, 1]")
-existing_directory = _checked(pathlib.Path, pathlib.Path.is_dir, "a directory that exists")
-existing_file = _checked(pathlib.Path, pathlib.Path.is_file, "a file that exists")
+positive_int = _checked("positive_int", int, lambda value: value >= 1, "a whole number of at least 1")
+positive_float = _checked("positive_float", float, lambda value: 0 < value < math.inf, "a number above 0")
+rate = _checked("rate", float, lambda value: 0 <= value < 1, "a number in [0, 1)")
+share = _checked("share", float, lambda value: 0 <= value <= 1, "a number in [0, 1]")
+existing_directory = _checked("existing_directory", pathlib.Path, pathlib.Path.is_dir, "a directory that exists")
+existing_file = _checked("existing_file", pathlib.Path, pathlib.Path.is_file, "a file that exists")
 
 
 def epoch_or_int(text: str) -> int | str:
@@ -29,7 +31,7 @@ def epoch_or_int(text: str) -> int | str:
     return text if text == "epoch" else positive_int(text)
 
 
-_number = _checked(float, math.isfinite, "a number, or off")
+_number = _checked("_number", float, math.isfinite, "a number, or off")
 
 
 def number_or_off(text: str) -> float | str:

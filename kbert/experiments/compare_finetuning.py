@@ -15,6 +15,7 @@ from kbert.training.processor_name import processor_name
 _LOGGER = logging.getLogger("kbert")
 RANDOM, CONSTANT = "random weights", "most frequent answer"
 _LAST = {"keep": "last", "evaluate_every": None}  # so that the number of epochs is chosen as the others are
+_OWN = {"seed", "random_weights"}
 _CHOICE_SHARE = 0.2  # of the training examples, where settings are chosen on them
 _PRETRAINED = ("steps", "minutes", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy")
 
@@ -56,7 +57,9 @@ def compare_finetuning(
         dict like that of `kbert.experiments.run_table.run_table`.
 
     Raises:
-        ValueError: an empty grid or no seeds, or an unknown option.
+        ValueError: an empty grid or no seeds; among the options a value that `kbert.finetune` does not take, or
+            `seed` or `random_weights`.
+        TypeError: an unknown option.
         FloatingPointError: every setting diverged.
         As `kbert.finetune`.
 
@@ -73,7 +76,13 @@ def compare_finetuning(
             f"Received: {len(grid)}, {len(seeds)} and {len(tasks)}"
         )
     for cell in grid:
-        FinetuningOptions(**(dict(finetuning or {}) | dict(cell)))  # raises before anything runs
+        options = dict(finetuning or {}) | dict(cell)
+        if set(options) & _OWN:
+            raise ValueError(
+                f"compare_finetuning: {sorted(_OWN)} are set for each fine-tuning, expected other options. "
+                f"Received: {options}"
+            )
+        FinetuningOptions(**options)  # raises before anything runs
     name = name or model_name(init)
     starts = {name: (init, False), RANDOM: (init, True)} | {model_name(one): (one, False) for one in beside}
     if len(starts) < 2 + len(beside):

@@ -52,7 +52,11 @@ def _parse(word):
     """(name, limit of training examples or None, of dev examples or None)."""
     name, *limits = word.split(":")
     known = [*GLUE_TASKS, NER, SQUAD]
-    if name not in known or len(limits) > 2 or any(limit and not limit.isdecimal() for limit in limits):
+    if (
+        name not in known
+        or len(limits) > 2
+        or any(limit and not (limit.isdecimal() and int(limit)) for limit in limits)
+    ):
         raise ValueError(f"expected NAME, NAME:TRAIN or NAME:TRAIN:DEV with a name of {known}. Received: {word!r}")
     train, dev = ([int(limit) if limit else None for limit in limits] + [None, None])[:2]
     return name, train, dev

@@ -21,7 +21,7 @@ def write_library_sentences(output) -> float:
     """Writes corpus.txt (one sentence per line, a blank line between modules), train.csv and test.csv.
 
     The split is by module, not by sentence: every third module is for testing and is in no other file. The names of the
-    libraries are removed from labelled sentences.
+    libraries are removed from labelled sentences. A library that is not installed is skipped.
 
     Args:
         output: path of a directory.
@@ -55,7 +55,7 @@ def write_library_sentences(output) -> float:
 def _write_labelled(path, sentences_of, number, shuffled):
     rows = []
     for library in LIBRARIES:
-        anonymous = {" ".join(_NAMES.sub(" ", s).split()) for s in sentences_of[library]}
+        anonymous = {" ".join(_NAMES.sub(" ", s).split()) for s in sentences_of.get(library, ())}
         distinct = sorted(s for s in anonymous if len(s.split()) >= 6)
         rows += [(text, library) for text in shuffled.sample(distinct, min(number, len(distinct)))]
     shuffled.shuffle(rows)

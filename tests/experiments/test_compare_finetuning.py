@@ -167,6 +167,8 @@ def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):
         ({"choose_on": "test"}, '`choose_on` must be "dev" or "train". Received: \'test\''),
         ({"seeds": []}, "at least one setting, seed and task. Received: 3, 0 and 1"),
         ({"finetuning": {"epochs": 0}}, "`epochs` must be a number above 0"),
+        ({"finetuning": {"random_weights": True}}, "expected other options. Received: .*'random_weights': True"),
+        ({"grid": "seed=1,2"}, r"\['random_weights', 'seed'\] are set for each fine-tuning"),
     ):
         with pytest.raises(ValueError, match=message):
             toy(**options)
@@ -183,6 +185,7 @@ def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):
         (["SST"], "with a name of .*'SST-2'.* Received: 'SST'"),
         (["NER:1:2:3"], "Received: 'NER:1:2:3'"),
         (["NER:many"], "Received: 'NER:many'"),
+        (["NER:0"], "Received: 'NER:0'"),
         (["NER", "NER:5"], "each task once"),
         (["NER"], "NER: expected --ner"),
         (["MRPC"], "MRPC: expected --glue"),

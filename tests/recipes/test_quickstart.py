@@ -19,7 +19,7 @@ from kbert.quickstart.finetune_both import describe_accuracies
 def data(tmp_path_factory):
     """What the quickstart writes before it trains, from two libraries only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library_sentences, "LIBRARIES", ("numpy", "keras"))
+        patch.setattr(library_sentences, "LIBRARIES", ("numpy", "no_such_library", "keras"))
         patch.setattr(library_sentences, "SENTENCES_OF_A_LIBRARY", 900)
         patch.setattr(library_sentences, "TEST_OF_A_LIBRARY", 40)
         paths = [tmp_path_factory.mktemp(name) for name in ("first", "second")]

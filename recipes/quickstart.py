@@ -58,7 +58,7 @@ def run(output, steps):
     kbert.inspect(model, QUESTIONS, test, compare=pretrained, name="The quickstart's classifier", **where)
     metrics = {"pretraining": pretraining, "majority_accuracy": majority, "accuracy": accuracies(runs)}
     if SHIPPED.is_dir():
-        print("\n7. kbert-tiny, pre-trained for an hour: masks filled, and which sentence follows which", flush=True)
+        print("\n7. kbert-tiny, pre-trained for an hour: masks filled, and shuffled words recognised", flush=True)
         metrics["shipped"] = try_shipped_model(SHIPPED, output)
         print(describe_filled(metrics["shipped"]["filled"]))
     return metrics

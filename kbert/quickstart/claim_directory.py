@@ -6,7 +6,7 @@ import shutil
 from kbert.training.run_directory import METRICS
 
 _OWN = {"corpus.txt", "train.csv", "test.csv", "vocab.txt", "pretrained", "finetuned", "saved_models", "inspection"}
-_OWN |= {METRICS, "train_pairs.csv", "test_pairs.csv", "following"}
+_OWN |= {METRICS, "train_order.csv", "test_order.csv", "order"}
 
 
 def claim_directory(path, overwrite: bool = False) -> None:

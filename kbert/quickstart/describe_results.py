@@ -19,7 +19,7 @@ def describe_results(metrics: Mapping, output) -> str:
     lines = [f"\n{describe_scores(metrics['pretraining'])}\n"]
     lines.append(describe_accuracies(which, metrics["majority_accuracy"], metrics["accuracy"]))
     if "shipped" in metrics:
-        lines.append(describe_accuracies("Does one sentence follow the other?", 0.5, metrics["shipped"]["accuracy"]))
+        lines.append(describe_accuracies("Are the words of a sentence in order?", 0.5, metrics["shipped"]["accuracy"]))
     return "\n".join(
         [
             *lines,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kbert.pipelines.build import build_pipeline
 from kbert.quickstart.finetune_both import accuracies, finetune_both
-from kbert.quickstart.following_sentences import write_following_sentences
+from kbert.quickstart.shuffled_sentences import COLUMNS, write_shuffled_sentences
 from kbert.tasks.classification.task import Classification
 from kbert.weights.load import load_pretrained
 
@@ -15,27 +15,27 @@ PROMPTS = (
     "They had two sons and a [MASK].",
     "The battle took place in [MASK] 1815.",
 )
-OPTIONS = {"sequence_length": 96, "epochs": 4, "batch_size": 16, "learning_rate": 1e-4, "dropout": 0.0}
+OPTIONS = {"sequence_length": 48, "epochs": 8, "batch_size": 16, "learning_rate": 5e-4, "dropout": 0.0}
 
 
 def try_shipped_model(model, output, seeds: Sequence[int] = (0, 1, 2)) -> dict:
-    """Fills masks, and learns from 600 pairs of sentences whether the second one follows the first.
+    """Fills masks, and learns from 400 sentences to tell whether their words are in order or shuffled.
 
     Args:
         model: path of a pre-trained model.
-        output: directory, receives the pairs, and the fine-tunings in ``following``.
+        output: directory, receives the sentences, and the fine-tunings in ``order``.
         seeds: of the fine-tunings.
 
     Returns:
         dict: ``filled``, text → the most probable tokens of its mask; ``accuracy``, {model: that of each seed} on other
-        modules, where half of the pairs follow.
+        modules, where half of the sentences are shuffled.
     """
     output, model = pathlib.Path(output), pathlib.Path(model)
     tokens = build_pipeline(load_pretrained(model)).predict(list(PROMPTS), verbose=0)["tokens"]
-    write_following_sentences(output)
-    task = Classification(text="first", text_pair="second", label="follows")
-    train, test = task.read(output / "train_pairs.csv"), task.read(output / "test_pairs.csv")
-    runs = finetune_both(model, task, train, test, output / "following", name=model.name, seeds=seeds, **OPTIONS)
+    write_shuffled_sentences(output)
+    task = Classification(**dict(zip(("text", "label"), COLUMNS, strict=True)))
+    train, test = task.read(output / "train_order.csv"), task.read(output / "test_order.csv")
+    runs = finetune_both(model, task, train, test, output / "order", name=model.name, seeds=seeds, **OPTIONS)
     return {
         "filled": {text: answers[0].tolist() for text, answers in zip(PROMPTS, tokens, strict=True)},
         "accuracy": accuracies(runs),

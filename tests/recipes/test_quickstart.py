@@ -10,7 +10,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import write_tiny_directory
 
-from kbert.quickstart import following_sentences, library_sentences, try_shipped_model
+from kbert.quickstart import library_sentences, shuffled_sentences, try_shipped_model
 from kbert.quickstart.claim_directory import claim_directory
 from kbert.quickstart.finetune_both import describe_accuracies
 
@@ -84,36 +84,39 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory):
-    """The pairs of sentences of two libraries, written twice."""
+def sentences(tmp_path_factory):
+    """Sentences of two libraries, half of them shuffled, written twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following_sentences, "LIBRARIES", ("numpy", "keras"))
-        patch.setattr(following_sentences, "SENTENCES_OF_A_LIBRARY", 900)
-        patch.setattr(following_sentences, "TRAIN", 60)
-        patch.setattr(following_sentences, "TEST", 40)
+        patch.setattr(shuffled_sentences, "LIBRARIES", ("numpy", "keras"))
+        patch.setattr(shuffled_sentences, "SENTENCES_OF_A_LIBRARY", 900)
+        patch.setattr(shuffled_sentences, "TRAIN", 60)
+        patch.setattr(shuffled_sentences, "TEST", 40)
         paths = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
         for path in paths:
-            following_sentences.write_following_sentences(path)
+            shuffled_sentences.write_shuffled_sentences(path)
     return paths
 
 
-def test_pairs_of_sentences_follow_in_one_of_two(data, pairs):
-    [(corpus, _), _], (first, second) = data, pairs
-    lines = (corpus / "corpus.txt").read_text(encoding="utf-8")
-    seen = {}
-    for name, number in (("train_pairs.csv", 60), ("test_pairs.csv", 40)):
+def test_one_sentence_of_two_is_shuffled(data, sentences):
+    [(corpus, _), _], (first, second) = data, sentences
+    words_of = shuffled_sentences._WORD.findall
+    corpus = {" ".join(words_of(line)) for line in (corpus / "corpus.txt").read_text(encoding="utf-8").splitlines()}
+    sets = [sorted(line.split()) for line in corpus]
+    seen = []
+    for name, number in (("train_order.csv", 60), ("test_order.csv", 40)):
         assert (first / name).read_bytes() == (second / name).read_bytes()
-        seen[name] = rows = _rows(first / name)
-        assert [row["follows"] for row in rows].count("yes") == number / 2 == len(rows) / 2
+        rows = _rows(first / name)
+        assert [row["words"] for row in rows].count("shuffled") == number / 2 == len(rows) / 2
         for row in rows:
-            beside = f"{row['first']}\n{row['second']}\n" in lines
-            assert beside == (row["follows"] == "yes" and name == "train_pairs.csv")  # the corpus has no test modules
-    firsts = [row["first"] for rows in seen.values() for row in rows]
-    assert len(set(firsts)) == len(firsts) == 100
+            in_training = name == "train_order.csv"  # the corpus has no test modules
+            assert (row["text"] in corpus) == (in_training and row["words"] == "in order")
+            assert (sorted(row["text"].split()) in sets) == in_training, "the same words"
+        seen += [tuple(sorted(row["text"].split())) for row in rows]
+    assert len(set(seen)) == len(seen) == 100
 
 
-def test_the_shipped_model_is_tried(pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr(try_shipped_model, "write_following_sentences", lambda path: shutil.copytree(pairs[0], path))
+def test_the_shipped_model_is_tried(sentences, tmp_path, monkeypatch):
+    monkeypatch.setattr(try_shipped_model, "write_shuffled_sentences", lambda path: shutil.copytree(sentences[0], path))
     monkeypatch.setattr(
         try_shipped_model, "OPTIONS", try_shipped_model.OPTIONS | {"sequence_length": 16, "epochs": 0.5}
     )

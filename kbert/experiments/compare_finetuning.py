@@ -17,7 +17,7 @@ RANDOM, CONSTANT = "random weights", "most frequent answer"
 _LAST = {"keep": "last", "evaluate_every": None}  # so that the number of epochs is chosen as the others are
 _OWN = {"seed", "random_weights"}
 _CHOICE_SHARE = 0.2  # of the training examples, where settings are chosen on them
-_PRETRAINED = ("steps", "minutes", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy")
+_SCORES = ("mlm_accuracy", "mlm_perplexity", "nsp_accuracy")  # of a pre-training
 
 
 def compare_finetuning(
@@ -168,6 +168,11 @@ def _settings(init, tasks, grid, seeds, choose_on, finetuning):
 
 
 def _describe_pretraining(source):
-    """Steps, minutes and held-out scores of a model that a run of pre-training made, as far as it says."""
-    found = (describe_maker(source) or {}).get("metrics", {})
-    return {key: found[key] for key in _PRETRAINED if found.get(key) is not None} if "steps" in found else {}
+    """Held-out scores of a pre-trained model, as far as it says, with the steps and minutes of all runs behind it."""
+    maker = describe_maker(source) or {}
+    found = {key: maker["metrics"][key] for key in _SCORES if key in maker.get("metrics", ())}
+    runs = []
+    while "steps" in maker.get("metrics", ()):
+        runs.append(maker["metrics"])
+        maker = maker.get("inputs", {}).get("init", {}).get("made_by") or {}  # the run that it continued
+    return found | {key: sum(run[key] for run in runs) for key in ("steps", "minutes")} if runs else {}

@@ -12,7 +12,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 
 from kbert.experiments import cells as cells_module
 from kbert.experiments.cells import Cells, model_name
-from kbert.experiments.compare_finetuning import compare_finetuning
+from kbert.experiments.compare_finetuning import _describe_pretraining, compare_finetuning
 from kbert.experiments.grid import parse_grid
 from kbert.experiments.named_tasks import named_tasks
 from kbert.experiments.report import describe_options, result_csv, result_table
@@ -207,3 +207,13 @@ def test_words(tmp_path):
     assert model_name("runs/tiny/model") == "tiny" == model_name("saved_models/tiny")
     (checkpoint := tmp_path / "tiny" / "checkpoints" / "step-0000000200").mkdir(parents=True)
     assert model_name(checkpoint) == "tiny@200"
+
+
+def test_steps_and_minutes_are_those_of_all_runs_of_a_pretraining(tmp_path):
+    one = {"recipe": "pretrain.py", "metrics": {"steps": 40, "minutes": 2.0, "mlm_accuracy": 0.3}}
+    two = one | {"metrics": {"steps": 10, "minutes": 0.5, "mlm_accuracy": 0.4}, "inputs": {"init": {"made_by": one}}}
+    write_tiny_directory(tmp_path / "toy")
+    assert _describe_pretraining(tmp_path / "toy") == {}
+    manifest = tmp_path / "toy" / "manifest.json"
+    manifest.write_text(json.dumps(read_json(manifest) | {"made_by": two}))
+    assert _describe_pretraining(tmp_path / "toy") == {"steps": 50, "minutes": 2.5, "mlm_accuracy": 0.4}

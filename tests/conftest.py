@@ -66,29 +66,6 @@ def _keep_kernels():
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_iterator():
-    """Keras makes an iterator over the data also at the end of an epoch, for the next one, which makes its own.
-
-    After `predict` and `evaluate` nothing reads it, and making it takes longer than a small batch.
-    """
-    from keras.src.trainers.epoch_iterator import EpochIterator
-
-    enumerate_all = EpochIterator._enumerate_iterator
-
-    def enumerate_once(self):
-        count = None if self.steps_per_epoch else self._num_batches
-        for step, *more in enumerate_all(self):
-            yield step, *more
-            if count and step + self.steps_per_execution >= count:
-                self.data_adapter.on_epoch_end()
-                return
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EpochIterator, "_enumerate_iterator", enumerate_once)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def _seed():
     import keras

@@ -190,9 +190,13 @@ def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -
     present = sorted(entry.name for entry in path.iterdir())
     others = [name for name in present if not any(fnmatch.fnmatchcase(name, pattern) for pattern in own_files)]
     if others:
-        raise FileExistsError(f"{path} holds other things than a saved model; save to a new place. Found: {others[:8]}")
+        raise FileExistsError(
+            f"{path}: expected a new directory, or one with {', '.join(own_files)} alone. Received: {others[:8]}"
+        )
     if present and not overwrite:
-        raise FileExistsError(f"{path} already holds a saved model. Pass overwrite=True to replace it.")
+        raise FileExistsError(
+            f"{path} already holds {', '.join(present[:4])}. Pass overwrite=True (--overwrite) to replace them."
+        )
 
 
 def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | None = None) -> None:

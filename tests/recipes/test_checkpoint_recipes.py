@@ -78,7 +78,7 @@ def test_leaving_the_pooler_out(models, tmp_path):
 def test_another_task_and_case(models, tmp_path):
     convert(models / "google", "huggingface", tmp_path / "out", "--task", "encoder", "--uncased")
     assert load(tmp_path / "out").task == "encoder" and load(tmp_path / "out").pretrained.tokenizer.lowercase
-    with pytest.raises(SystemExit, match="already holds a saved model"):
+    with pytest.raises(SystemExit, match="already holds config.json"):
         convert(models / "google", "huggingface", tmp_path / "out")
     with pytest.warns(UserWarning, match="uncased one"):
         convert(models / "google", "huggingface", tmp_path / "out", "--overwrite", "--cased")

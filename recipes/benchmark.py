@@ -25,7 +25,7 @@ import sys
 
 from kbert.benchmarks.measure import PARTS, measure
 from kbert.benchmarks.settings import DATA, PRECISIONS
-from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program
+from kbert.command_line import add_flags, make_parser, plain_errors, positive_float, positive_int, run_program
 
 
 def parse_arguments(argv):
@@ -53,7 +53,7 @@ def parse_arguments(argv):
     add("--model", metavar="DIR", help="serve: the encoder to export, a kbert or Hugging Face directory")
     add("--packed", action="store_true", help="input, feed: with packed rows")
     add("--frozen-weights", action="store_true", help="serve: export with the weights as constants")
-    add("--seconds", type=float, default=5.0, help="duration of one round of one system (default: 5)")
+    add("--seconds", type=positive_float, default=5.0, help="duration of one round of one system (default: 5)")
     add("--rounds", type=positive_int, default=5, metavar="N", help="number of rounds (default: 5)")
     add("--peers", action="store_true", help="also measure other libraries that are installed")
     return parser.parse_args(argv)

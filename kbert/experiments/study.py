@@ -42,7 +42,7 @@ class Study:
             those that were made or read; `kbert.experiments.run_table` empties it before each table.
 
     Raises:
-        ValueError: no seeds or rates, or columns of one name.
+        ValueError: no seeds or rates, columns of one name, or `finetuning` with a learning rate or seed.
         NotADirectoryError: a file where the runs are to go.
 
     Example::
@@ -67,6 +67,11 @@ class Study:
         for name, values in (("seeds", seeds), ("rates", rates), ("tasks", [task.name for task in tasks])):
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"Study: expected at least one of `{name}`, all different. Received: {list(values)}")
+        if own := {"learning_rate", "seed"} & set(finetuning or ()):
+            raise ValueError(
+                "Study: `rates` and `seeds` are what fine-tunings differ in; expected other options in `finetuning`. "
+                f"Received: {sorted(own)}"
+            )
         self.output, self.tasks, self.finetuning = pathlib.Path(output), list(tasks), dict(finetuning or {})
         self.seeds, self.rates = list(seeds), list(rates)
         self.feature_training, self.recipe = feature_training or FeatureTraining(), recipe

@@ -173,6 +173,11 @@ def test_all_rows_are_packed_or_none(home, monkeypatch):
     assert study(home, pretraining={"steps": 5, "packed": False}).pretrainings.packed is False and len(decided) == 1
 
 
+def test_rates_and_seeds_are_the_study_s_own(home):
+    with pytest.raises(ValueError, match=r"`finetuning`. Received: \['learning_rate', 'seed'\]"):
+        study(home, finetuning={"seed": 1, "learning_rate": 1e-4, "epochs": 1.0})
+
+
 def test_a_length_that_is_given_stands_for_every_task(home):
     squad = Downstream(name="SQuAD", task=None, train=[], dev=[], metric="f1", options={"sequence_length": 384})
     assert study(home)._finetuning(squad)["sequence_length"] == 16

@@ -2,7 +2,6 @@
 
 from kbert.files import read_json, write_json
 from kbert.text.vocabulary import write_vocabulary
-from kbert.weights.diagnostics.google_reference import google_forward
 from kbert.weights.formats.export_tensors import check_head, check_pooler, check_single_label, export_tensors
 from kbert.weights.formats.format import Format
 from kbert.weights.formats.google.names import CONFIG_NAMES, NAMES
@@ -53,6 +52,8 @@ class GoogleFormat(Format):
 
     def reference_outputs(self, model, path, batch):
         """By a transcription in NumPy: the original's own code needs TensorFlow 1."""
+        from kbert.weights.diagnostics.google_reference import google_forward
+
         tensors = read_google_checkpoint(path).tensors
         outputs = google_forward(tensors.read, tensors.tensors, read_json(tensors.path.parent / CONFIG), batch)
         if model.task == "regression":

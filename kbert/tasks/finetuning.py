@@ -31,7 +31,7 @@ from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import local_source
-from kbert.weights.step_checkpoint import describe_run
+from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
@@ -183,7 +183,7 @@ class Finetuning:
         if run is not None and run.is_chief:
             _, tokenizer, settings = resolve_parts(self.pipeline)
             settings = dataclasses.replace(settings, task=model.task)
-            describe_run(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
+            write_description(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
         evaluation, window = self._evaluation(data, steps)
         board = self._board(data) if self.log_dir else []
         history = fit_steps(

@@ -22,14 +22,14 @@ def describe_maker(path) -> dict | None:
     if is_step_checkpoint(path):
         run = path.parent.parent
         is_whole = (run / SETTINGS).is_file() and (run / INPUTS).is_file()  # not a copy of the checkpoints alone
-        return describe_run(run) | {"step": checkpoint_step(path)} if is_whole else None
+        return run_record(run) | {"step": checkpoint_step(path)} if is_whole else None
     for directory in (path / "model", path):
         if directory.is_dir() and is_kbert_directory(directory):
             return read_json(directory / MANIFEST).get("made_by") or {}
     return None
 
 
-def describe_run(run) -> dict:
+def run_record(run) -> dict:
     """Recipe, versions, settings and inputs of the run in a directory.
 
     Inputs have their name and hash; inputs that are models also have the description of their own run, so that the

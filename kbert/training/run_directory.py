@@ -12,7 +12,7 @@ from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
 from kbert.training.extension import check_extension
 from kbert.training.inputs import check_inputs, identify_inputs
-from kbert.training.made_by import INPUTS, SETTINGS, describe_run, makers
+from kbert.training.made_by import INPUTS, SETTINGS, makers, run_record
 from kbert.versions import versions
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
@@ -72,7 +72,7 @@ class RunDirectory:
 
     def made_by(self, metrics) -> dict:
         """The description of this run for the model's manifest: recipe, settings, inputs, versions and metrics."""
-        return describe_run(self.path) | {"metrics": metrics}
+        return run_record(self.path) | {"metrics": metrics}
 
 
 def open_run(

@@ -112,7 +112,7 @@ def open_step_checkpoint(path) -> StepCheckpoint:
     )
 
 
-def describe_run(checkpoints, model, settings, vocabulary) -> None:
+def write_description(checkpoints, model, settings, vocabulary) -> None:
     """Writes beside the checkpoints of a run what is needed, besides them, to use its model.
 
     Args:

@@ -30,7 +30,7 @@ from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory
 from kbert.weights.formats.kbert.write import write_kbert_directory
-from kbert.weights.step_checkpoint import describe_run
+from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
@@ -125,7 +125,7 @@ def pretrain_on_batches(
         inputs = {name: path for name, path in inputs.items() if path is not None}
         run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
         if run.is_chief:
-            describe_run(run.path / CHECKPOINTS, model, model_settings, vocabulary)
+            write_description(run.path / CHECKPOINTS, model, model_settings, vocabulary)
     windows, logs = checkpoint_every // log_every, log_dir or (run and run.path / "logs")
     board = _board(logs, profile, model, settings, evaluation)
     examples = [MaskedExamples(vocabulary, evaluation[0], logs, every=windows)] if board else []

@@ -28,7 +28,7 @@ from kbert.training.run_directory import open_run
 from kbert.training.stages import Stage
 from kbert.training.time_budget import TimeBudget
 from kbert.weights.save import save_pretrained
-from kbert.weights.step_checkpoint import describe_run
+from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
@@ -104,7 +104,7 @@ def run_pretraining(
     real = [1 - one["padding_share"] for one in statistics]
     _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))
     if run is not None and run.is_chief:
-        describe_run(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
+        write_description(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
     budget, forecast = None, []
     if settings.hours is not None:
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))

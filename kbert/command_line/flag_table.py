@@ -178,10 +178,10 @@ FLAGS = {
         "instead of --warmup-steps: share of --steps or --hours (default: a tenth of --hours)", rate, "X"
     ),
     "schedule": _choice(
-        "learning rate after the warm-up: linear decay to 0 as in the paper, or constant: then the same command with "
-        "more --steps and the same --warmup-steps extends the run",
-        *("linear", "constant"),
-        default="linear",
+        "learning rate after the warm-up: linear decay to 0 as in the paper; stable: constant, falling to 0 in the "
+        "last fifth; or constant: then the same command with more --steps and the same --warmup-steps extends the run "
+        "(default: linear)",
+        *("linear", "stable", "constant"),
     ),
     "layer-decay": _number("ratio of a layer's learning rate to that of the layer above it", positive_float, "X"),
     "seed": _number("determines new weights, dropout and the order of the examples", int, default=0),

@@ -18,7 +18,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "SpanAccuracy": "metrics",
         "SpanLoss": "losses",
         "SquaredError": "metrics",
-        "WarmupConstant": "warmup_constant",
+        "WarmupStableDecay": "warmup_stable_decay",
         "WarmupLinearDecay": "schedule",
         "WeightedAccuracy": "metrics",
     },

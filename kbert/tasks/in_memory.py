@@ -1,4 +1,4 @@
-"""Rows in memory → columns: lists, dicts, pandas DataFrames and tf.data."""
+"""Rows in memory → columns: lists, dicts, pandas DataFrames, tf.data and Hugging Face's datasets."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,8 +13,8 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
 
     Args:
         data: a dict of columns; a pandas DataFrame (anything with ``columns`` and ``frame[name]``); a list of dicts; a
-            list of tuples, in the order of `names`; or a finite tf.data.Dataset of dicts or of such tuples, in batches
-            or not.
+            list of tuples, in the order of `names`; a finite tf.data.Dataset of dicts or of such tuples, in batches or
+            not; or a Hugging Face datasets.Dataset, whose ClassLabels become their names, -1 None.
         names: the columns to read; others are ignored.
         optional: further names, read if they exist.
 
@@ -31,6 +31,8 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     """
     if hasattr(data, "element_spec"):
         data = _rows_of_dataset(data)
+    elif hasattr(data, "column_names") and hasattr(data, "with_format"):
+        data = _columns_of_hugging_face(data, (*names, *optional))
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         there = list(data) if isinstance(data, Mapping) else list(data.columns)
         _check_names("the data", there, names)
@@ -39,13 +41,25 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
         columns = _columns_of_rows(data, names, optional)
     else:
         raise TypeError(
-            "Expected examples as a file's path, a dict of columns, a list of dicts or tuples, a pandas frame or a "
-            f"tf.data.Dataset. Received: {type(data).__name__}"
+            "Expected examples as a file's path, a dict of columns, a list of dicts or tuples, a pandas frame, a "
+            f"tf.data.Dataset or a datasets.Dataset. Received: {type(data).__name__}"
         )
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) != 1 or 0 in sizes.values():
         raise ValueError(f"Expected columns of one length, at least one row. Received: {sizes}")
     return {name: [_plain(value) for value in column] for name, column in columns.items()}
+
+
+def column_names(data) -> list[str]:
+    """The names of the columns of rows in memory; none of tuples."""
+    if hasattr(data, "element_spec"):
+        data = data.element_spec
+    for attribute in ("column_names", "columns"):
+        if hasattr(data, attribute):
+            return list(getattr(data, attribute))
+    if isinstance(data, Sequence) and len(data) and not isinstance(data, str | bytes):
+        data = data[0]
+    return list(data) if isinstance(data, Mapping) else []
 
 
 def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
@@ -89,12 +103,31 @@ def _rows_of_dataset(dataset):
     return flat
 
 
+def _columns_of_hugging_face(dataset, names):
+    plain = dataset.with_format(None)  # a format may have hidden columns, or made tensors of them
+    return {
+        name: [_label_name(value, plain.features[name]) for value in plain[name]] if name in names else plain[name]
+        for name in plain.column_names
+    }
+
+
+def _label_name(value, feature):
+    """The names of ClassLabels, in lists or not."""
+    if isinstance(value, list) and hasattr(feature, "feature"):
+        return [_label_name(one, feature.feature) for one in value]
+    if not hasattr(feature, "int2str") or value is None:
+        return value
+    return None if value == -1 else feature.int2str(value)  # -1: no label, as in GLUE's test sets
+
+
 def _check_names(where, there, names):
     if missing := [name for name in names if name not in there]:
         raise ValueError(f"{where}: expected the columns {list(names)}. Received: {there}; missing: {missing}.")
 
 
 def _plain(value):
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
         return [_plain(one) for one in value]
     value = value.item() if isinstance(value, np.generic) else value

@@ -17,7 +17,7 @@ def check_extension(run, there, now, done: int, steps_there: int, steps_now: int
 
     Example::
 
-        check_extension("runs/tiny", WarmupConstant(1e-4, 100), WarmupConstant(1e-4, 100), 300, 300, 400)
+        check_extension("runs/tiny", WarmupStableDecay(1e-4, 100), WarmupStableDecay(1e-4, 100), 300, 300, 400)
     """
     wanted = f"{run} holds a run of {steps_there} steps, {done} of which are done: it cannot be given {steps_now} steps"
     if done > steps_now:

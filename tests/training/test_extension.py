@@ -6,14 +6,14 @@ from helpers import tiny_pretraining as tiny
 
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.optim.warmup_constant import WarmupConstant
+from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.training.extension import check_extension
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 
 
 def _schedule(settings):
-    return WarmupConstant(0.01, 3)
+    return WarmupStableDecay(0.01, 3)
 
 
 def _model():
@@ -47,5 +47,5 @@ def test_the_decay_of_the_paper_depends_on_the_number_of_steps_but_its_warmup_do
         check_extension("run", there, now, 31, 300, 400)
     with pytest.raises(FileExistsError, match="at step 1 it was 0.03333, .* 0.025"):  # another warm-up
         check_extension("run", there, WarmupLinearDecay(1.0, 40, 400), 2, 300, 400)
-    check_extension("run", WarmupConstant(1.0, 30), WarmupConstant(1.0, 30), 300, 300, 400)
+    check_extension("run", WarmupStableDecay(1.0, 30), WarmupStableDecay(1.0, 30), 300, 300, 400)
     check_extension("run", there, WarmupLinearDecay(0.5, 10, 400), 0, 300, 400)  # nothing was done yet

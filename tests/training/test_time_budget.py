@@ -3,7 +3,7 @@
 import pytest
 
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.tasks.pretraining.pretraining_optimizer import make_clock_rate
+from kbert.tasks.pretraining.pretraining_optimizer import make_clock_rate, make_schedule
 from kbert.training.time_budget import TimeBudget
 
 
@@ -76,3 +76,7 @@ def test_the_rate_by_the_clock_is_the_schedule_by_steps():
     constant = make_clock_rate(settings | {"schedule": "constant"})
     assert [constant(share) for share in (0.0, 0.125, 0.25, 0.9)] == pytest.approx([0.0, 0.005, 0.01, 0.01])
     assert make_clock_rate(settings | {"warmup_share": 0.0})(0.0) == 0.01
+    stable = settings | {"schedule": "stable", "warmup_steps": 5, "steps": 20}
+    rate, schedule = make_clock_rate(stable), make_schedule(stable)
+    assert [rate(step / 20) for step in range(21)] == pytest.approx([float(schedule(step)) for step in range(21)])
+    assert float(schedule(16)) == pytest.approx(0.01) and float(schedule(18)) == pytest.approx(0.005)

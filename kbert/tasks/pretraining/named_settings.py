@@ -2,7 +2,12 @@
 
 from typing import Any
 
-DEFAULTS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-4, "bias_correction": False}
+DEFAULTS: dict[str, Any] = {
+    "batch_size": 32,
+    "learning_rate": 1e-4,
+    "schedule": "linear",
+    "bias_correction": False,
+}
 
 NAMED_SETTINGS: dict[str, dict[str, Any]] = {
     # Devlin et al. 2018, section 3.1 and appendix A.2: 90 % of the steps with 128 tokens, 1 % of warm-up.

@@ -26,7 +26,7 @@ def pretrain(
     learning_rate=None,
     warmup_steps=None,
     warmup_share=None,
-    schedule="linear",
+    schedule=None,
     bias_correction=None,
     layer_decay=None,
     rematerialize=False,
@@ -99,8 +99,9 @@ def pretrain(
         learning_rate: float, the peak, 1e-4 by default.
         warmup_steps: int, steps of rising learning rate; a tenth of `steps` by default, at most 10,000.
         warmup_share: float, instead of `warmup_steps`, a share of the run; a tenth of `hours` by default.
-        schedule: "linear", to 0 at the end, as the paper; "constant" after the warm-up: such a run keeps its last
-            checkpoint, and the same call with more `steps` and the same `warmup_steps` extends it.
+        schedule: "linear", to 0 at the end, as the paper (the default); "stable": constant after the warm-up, and to 0
+            in the last fifth; "constant" after the warm-up: such a run keeps its last checkpoint, and the same call
+            with more `steps` and the same `warmup_steps` extends it.
         bias_correction: bool, Adam's bias correction, which the paper's optimizer lacks; False by default. "lamb"
             always has it.
         layer_decay: float, the ratio of a layer's learning rate to that of the layer above.

@@ -1,20 +1,27 @@
 """The optimizer of a pre-training, and its learning rate by steps or by the clock."""
 
+import math
+
 from kbert.optim.adamw import AdamW
 from kbert.optim.lamb import Lamb
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.optim.warmup_constant import WarmupConstant
+from kbert.optim.warmup_stable_decay import WarmupStableDecay
+
+_DECAY_SHARE = 0.2  # of a run with a stable rate: the end, in which it falls to 0
 
 
 def make_schedule(settings):
-    """The learning rate schedule of these settings: that of appendix A.2, or the same without decay.
+    """The learning rate schedule of these settings: that of appendix A.2, or with a constant rate after the warm-up.
 
     Args:
         settings: dict, as in settings.json, of a run of a number of steps.
     """
+    peak, warmup, steps = (settings[name] for name in ("learning_rate", "warmup_steps", "steps"))
+    if settings["schedule"] == "linear":
+        return WarmupLinearDecay(peak, warmup, steps)
     if settings["schedule"] == "constant":
-        return WarmupConstant(settings["learning_rate"], settings["warmup_steps"])
-    return WarmupLinearDecay(settings["learning_rate"], settings["warmup_steps"], settings["steps"])
+        return WarmupStableDecay(peak, warmup)
+    return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_SHARE * steps), steps - warmup))
 
 
 def make_clock_rate(settings):
@@ -24,11 +31,12 @@ def make_clock_rate(settings):
         settings: dict, as in settings.json, of a run of a number of hours.
     """
     peak, warmup = settings["learning_rate"], settings["warmup_share"]
+    decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_SHARE, 1.0 - warmup))
 
     def rate(share):
         if share < warmup:
             return peak * share / warmup
-        return peak if settings["schedule"] == "constant" else peak * (1.0 - share)
+        return peak * min(1.0, (1.0 - share) / decay) if decay else peak
 
     return rate
 

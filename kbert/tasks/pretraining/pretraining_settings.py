@@ -14,7 +14,7 @@ from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_
 from kbert.tasks.pretraining.plan import PlannedStage, plan_stages
 from kbert.weights.source import local_source
 
-SCHEDULES = ("linear", "constant")
+SCHEDULES = ("linear", "constant", "stable")
 OPTIMIZERS = ("adamw", "lamb")
 _COUNTS = ("steps", "batch_size", "warmup_steps", "sequence_length", "max_predictions", "evaluation_batches")
 _COUNTS += ("accumulate", "steps_per_execution")
@@ -54,7 +54,7 @@ class PretrainingSettings:
     learning_rate: float | None
     warmup_steps: int | None
     warmup_share: float | None
-    schedule: str
+    schedule: str | None
     bias_correction: bool | None
     layer_decay: float | None
     rematerialize: bool

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from kbert.files import read_json
+from kbert.tasks.in_memory import read_columns
 from kbert.tasks.span.questions import Questions, locate
 from kbert.tasks.table import Table, read_table
 from kbert.tasks.text_files import check_characters
@@ -67,6 +68,33 @@ def questions_from_table(table: Table) -> Questions:
     ]
     starts = np.array(starts, "int32")
     return Questions(ids, table["question"], table["context"], answers, starts, table.path, table.lines)
+
+
+def questions_with_answers(data) -> Questions:
+    """Questions as Hugging Face's datasets of SQuAD have them.
+
+    Args:
+        data: rows in memory, in any of the forms that `read_columns` takes, with ``question``, ``context`` and
+            ``answers``, a dict of the lists ``text`` and ``answer_start`` (both empty: not answerable), and perhaps
+            ``id``.
+
+    Raises:
+        ValueError: a missing part or one of the wrong type, an ``answer_start`` outside the context, duplicate ids;
+            the message names the row.
+    """
+    columns = read_columns(data, ("question", "context", "answers"), ("id",))
+    ids = [str(one) for one in columns.get("id", range(1, len(columns["question"]) + 1))]
+    _check_ids(ids, lambda row: f"row {row}")
+    answers, starts = [], []
+    for row, (context, given) in enumerate(zip(columns["context"], columns["answers"], strict=True)):
+        texts, positions = (_part("the data", f"row {row}", given, name, list) for name in ("text", "answer_start"))
+        if len(texts) != len(positions):
+            raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {given}")
+        pairs = [{"text": text, "answer_start": start} for text, start in zip(texts, positions, strict=True)]
+        found, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
+        answers.append(found)
+        starts.append(start)
+    return Questions(ids, columns["question"], columns["context"], answers, np.array(starts, "int32"))
 
 
 def read_squad(path, *, labelled: bool = True) -> Questions:

@@ -6,12 +6,18 @@ import logging
 
 import numpy as np
 
-from kbert.tasks.in_memory import text_table
+from kbert.tasks.in_memory import column_names, text_table
 from kbert.tasks.span.answer_views import answer_views
 from kbert.tasks.span.dataset import span_windows, window_dataset
 from kbert.tasks.span.evaluation import evaluate_questions
 from kbert.tasks.span.metrics import VERSIONS, squad_scores
-from kbert.tasks.span.readers import OPTIONAL_COLUMNS, QUESTION_COLUMNS, questions_from_table, read_questions
+from kbert.tasks.span.readers import (
+    OPTIONAL_COLUMNS,
+    QUESTION_COLUMNS,
+    questions_from_table,
+    questions_with_answers,
+    read_questions,
+)
 from kbert.tasks.task import Evaluation, Task, TrainingData
 
 _LOGGER = logging.getLogger("kbert")
@@ -55,6 +61,8 @@ class SpanExtraction(Task):
         return read_questions(path)
 
     def from_memory(self, data):
+        if "answers" in column_names(data):
+            return questions_with_answers(data)
         return questions_from_table(text_table(data, QUESTION_COLUMNS, OPTIONAL_COLUMNS))
 
     def version_of(self, questions) -> str:

@@ -1,0 +1,67 @@
+"""A learning rate that stays at its peak and falls only at the end of a run, if at all."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("kbert")
+class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from 0, then constant at the peak, then, in the last steps, a linear decay to 0.
+
+    Without decay it does not depend on the length of the run, so that a run can be extended.
+
+    Args:
+        peak: float, the learning rate after the warm-up.
+        warmup_steps: int >= 0.
+        total_steps: int, the length of the run; None: no decay.
+        decay_steps: int, the last steps of the run, in which the rate falls to 0.
+
+    Inputs: step, int or float tensor, counted from 0.
+
+    Outputs: float32 of its shape.
+
+    Raises:
+        ValueError: a negative number, a decay without `total_steps`, or a run shorter than its warm-up and decay.
+
+    Source: Hu et al. 2024, MiniCPM, section 4 ("warmup-stable-decay").
+
+    Example::
+
+        optimizer = AdamW(WarmupStableDecay(peak=1e-3, warmup_steps=500, total_steps=10_000, decay_steps=2_000))
+    """
+
+    def __init__(self, peak, warmup_steps, total_steps=None, decay_steps=0, name="warmup_stable_decay"):
+        super().__init__()
+        if not peak >= 0.0 or warmup_steps < 0 or decay_steps < 0:
+            raise ValueError(
+                "WarmupStableDecay: `peak`, `warmup_steps` and `decay_steps` must not be negative. "
+                f"Received: peak={peak!r}, warmup_steps={warmup_steps!r}, decay_steps={decay_steps!r}"
+            )
+        if decay_steps and (total_steps is None or total_steps < warmup_steps + decay_steps):
+            raise ValueError(
+                "WarmupStableDecay: expected `total_steps` of at least warmup_steps + decay_steps. "
+                f"Received: total_steps={total_steps!r}, {warmup_steps!r} + {decay_steps!r}"
+            )
+        self.peak = float(peak)
+        self.warmup_steps = int(warmup_steps)
+        self.total_steps = None if total_steps is None else int(total_steps)
+        self.decay_steps = int(decay_steps)
+        self.name = name
+
+    def __call__(self, step):
+        with keras.name_scope(self.name):
+            step = ops.cast(step, "float32")
+            share = ops.minimum(step / self.warmup_steps, 1.0) if self.warmup_steps else ops.ones_like(step)
+            if self.decay_steps:
+                left = float(self.total_steps) - ops.minimum(step, float(self.total_steps))
+                share = ops.minimum(share, left / self.decay_steps)
+            return self.peak * share
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "warmup_steps": self.warmup_steps,
+            "total_steps": self.total_steps,
+            "decay_steps": self.decay_steps,
+            "name": self.name,
+        }

@@ -1,5 +1,7 @@
 """The encoder's forward pass."""
 
+import functools
+
 import tensorflow as tf
 
 from kbert.benchmarks.batches import batches
@@ -26,22 +28,28 @@ def encode(settings):
     inputs = {name: inputs[name] for name in ("token_ids", "segment_ids", "padding_mask")}
     tokens = inputs["padding_mask"].size, int(inputs["padding_mask"].sum())  # nominal, real
 
-    def hub_runner(jit_compile):
-        return _forward(hub_backbone(config), inputs, jit_compile, tokens)
+    def runners(build):
+        """With and without XLA, and in bfloat16 with weights stored in float32 or in bfloat16."""
+        found = {}
+        for dtype in (None, "bfloat16") if settings.precision == "mixed_bfloat16" else (None,):
+            model, stored = build(config, dtype=dtype), f", weights in {dtype}" if dtype else ""
+            ways = with_and_without_xla(lambda jit, model=model: _forward(model, inputs, jit, tokens))
+            found |= {setting + stored: run for setting, run in ways.items()}
+        return found
 
     def torch_runner(peer):
         return lambda seconds: [(tokens[0] / t, tokens[1] / t) for t in peer.seconds(seconds=seconds)]
 
-    encoder, flops = BertEncoder(config), inference_flops_per_token(config, settings.sequence_length)
+    flops = inference_flops_per_token(config, settings.sequence_length)
     products = model_products(config, settings.batch_size, settings.sequence_length)
-    name = "keras_hub.BertBackbone"
-    with fastest_peers("encode", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
+    hub = "keras_hub.BertBackbone", functools.partial(runners, hub_backbone)
+    with fastest_peers("encode", settings, config, *hub, torch_runner) as (peers, chosen):
         if settings.peers and settings.xla == "auto":  # as for keras-hub
-            ways = with_and_without_xla(lambda jit: _forward(encoder, inputs, jit, tokens))
+            ways = runners(BertEncoder)
             chosen = {"kbert": fastest_setting("kbert", ways, settings.seconds)} | chosen
             kbert = ways[chosen["kbert"]]
         else:
-            kbert = _forward(encoder, inputs, hardware.jit_compile, tokens)
+            kbert = _forward(BertEncoder(config), inputs, hardware.jit_compile, tokens)
         result = race_at_peak({"kbert": kbert} | peers, settings, products, flops)
     return result | {"peer_settings": chosen}
 

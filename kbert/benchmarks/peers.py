@@ -2,20 +2,20 @@
 
 import contextlib
 
-from kbert.benchmarks.race import fastest_setting, with_and_without_xla
+from kbert.benchmarks.race import fastest_setting
 from kbert.benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
 
 
 @contextlib.contextmanager
-def fastest_peers(work, settings, config, hub_name, hub_runner, torch_runner):
-    """Context of ({name: runner}, {name: setting}): keras-hub with or without XLA, torch in each of its settings.
+def fastest_peers(work, settings, config, hub_name, hub_runners, torch_runner):
+    """Context of ({name: runner}, {name: setting}): keras-hub and torch, each in its fastest setting.
 
     Args:
         work: "train" or "encode".
         settings: `BenchmarkSettings`; without `peers` there are none.
         config: `BertConfig`.
         hub_name: str, the class of keras-hub.
-        hub_runner: function of `jit_compile` → runner (`kbert.benchmarks.race`).
+        hub_runners: function without arguments → {setting: runner (`kbert.benchmarks.race`)}.
         torch_runner: function of a `TorchPeer` → runner.
     """
     runners, chosen, processes = {}, {}, []
@@ -24,7 +24,7 @@ def fastest_peers(work, settings, config, hub_name, hub_runner, torch_runner):
         return
     sizes = {name: getattr(settings, name) for name in ("batch_size", "sequence_length", "max_predictions")}
     try:
-        hub = with_and_without_xla(hub_runner)
+        hub = hub_runners()
         chosen[hub_name] = fastest_setting(hub_name, hub, settings.seconds)
         runners[hub_name] = hub[chosen[hub_name]]
         torch = {}
@@ -43,7 +43,7 @@ def fastest_peers(work, settings, config, hub_name, hub_runner, torch_runner):
             process.close()
 
 
-def hub_backbone(config):
+def hub_backbone(config, dtype=None):
     """The encoder of keras-hub for a `BertConfig`."""
     import keras_hub
 
@@ -53,4 +53,5 @@ def hub_backbone(config):
         num_heads=config.num_heads,
         hidden_dim=config.hidden_dim,
         intermediate_dim=config.intermediate_dim,
+        dtype=dtype,
     )

@@ -1,5 +1,6 @@
 """Pre-training steps through `model.fit`."""
 
+import functools
 import itertools
 import time
 
@@ -9,6 +10,7 @@ import numpy as np
 from kbert.benchmarks.batches import STEPS, UNCOUNTED, batches
 from kbert.benchmarks.peak import model_products, race_at_peak, with_gradients
 from kbert.benchmarks.peers import fastest_peers, hub_backbone
+from kbert.benchmarks.race import with_and_without_xla
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -56,10 +58,10 @@ def train(settings):
         return lambda seconds: rates(peer.seconds(units=STEPS if seconds else UNCOUNTED))
 
     kbert = {"kbert": lambda seconds: rates(_step_times(model, dataset))}
-    name = "keras_hub.BertMaskedLM"
+    hub = "keras_hub.BertMaskedLM", functools.partial(with_and_without_xla, hub_runner)
     sizes = settings.sequence_length, settings.max_predictions
     products = with_gradients(model_products(config, settings.batch_size, *sizes))
-    with fastest_peers("train", settings, config, name, hub_runner, torch_runner) as (peers, chosen):
+    with fastest_peers("train", settings, config, *hub, torch_runner) as (peers, chosen):
         result = race_at_peak(kbert | peers, settings, products, training_flops_per_token(config, *sizes))
     return result | {"peer_settings": chosen}
 

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import keras
 import numpy as np
 import pytest
 from helpers.run_recipe import import_recipe
@@ -133,3 +134,10 @@ def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
         assert result["peer_settings"][name] in ("XLA on", "XLA off")
     assert closed == ["float32, default", "float32, tuned", "float32, default"]  # the slower one before the race
     assert np.isfinite(result["share_of_matmul_peak"]) and "float32, tuned" in printed
+    try:
+        import_recipe("benchmark").main([*arguments, "--rounds", "1", "--peers", "--precision", "mixed_bfloat16"])
+    finally:
+        keras.config.set_dtype_policy("float32")
+    logged = capsys.readouterr().err
+    for setting in ("XLA on", "XLA off", "XLA on, weights in bfloat16", "XLA off, weights in bfloat16"):
+        assert logged.count(f", {setting}: ") == 2  # a trial of kbert and one of keras-hub

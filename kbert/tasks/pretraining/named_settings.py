@@ -19,11 +19,13 @@ NAMED_SETTINGS: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
         "bias_correction": False,
     },
-    # Small models for hours on one machine: many small updates, new weights as wide as base's are at its width, and
-    # positions that tell distances from the start end the plateau at token frequencies sooner (docs/pretraining.md).
+    # Small models for hours on one machine: many small updates, new weights as wide as base's are at its width,
+    # positions that tell distances from the start and a rate that stays at its peak end the plateau at token
+    # frequencies sooner (docs/pretraining.md).
     "small-budget": {
         "batch_size": 16,
         "learning_rate": 1e-3,
+        "schedule": "stable",
         "sequence_length": 128,
         "warmup_share": 0.05,
         "dropout": 0.0,

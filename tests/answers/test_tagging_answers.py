@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertTagger, Pipeline
@@ -73,7 +74,7 @@ def conlleval_tags(labels, ids):
 
 
 @pytest.mark.parametrize("labels", [LABELS, ["B-PER", "O", "S-PER"], ["U-A", "O", "B-A", "I-B"]])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", slow_but((0, 1), range(4)))
 def test_entities_are_the_exact_text_at_their_places(read, labels, seed):
     _, batch = read
     ids = random_ids(batch, len(labels), seed)

@@ -85,7 +85,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+VARIANTS = ("embedding_block_packed", "embedding_block_sinusoidal", "bilstm_of_a_text", "attention_bias_causal")
+VARIANTS += ("attention_bias_packed", "pooler_packed", "pooler_packed_last")  # of layers beside them
+EVERY = [pytest.param(case, marks=pytest.mark.slow if case in VARIANTS else ()) for case in CASES]
+
+
+@pytest.mark.parametrize("case", EVERY)
 def test_layer(case, tmp_path):
     layer_class, arguments, inputs, paths = CASES[case]
     run_layer_test(layer_class, arguments, inputs, tmp_path, paths, tolerance=1e-6)

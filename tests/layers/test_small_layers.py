@@ -102,8 +102,15 @@ def test_layer_norm_in_training_under_xla_and_with_unknown_axes():
 
 
 @pytest.mark.parametrize("name", ["gelu_tanh", "gelu_erf"])
-@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 4e-2)])
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "dtype, tolerance, jit_compile",
+    [
+        ("float32", 1e-5, False),
+        ("bfloat16", 4e-2, True),
+        pytest.param("float32", 1e-5, True, marks=pytest.mark.slow),
+        pytest.param("bfloat16", 4e-2, False, marks=pytest.mark.slow),
+    ],
+)
 def test_the_compiled_gelu_equals_the_plain_one_and_its_derived_gradient(name, dtype, tolerance, jit_compile):
     x, gelu = tf.cast(tf.linspace(-9.0, 9.0, 2**16), dtype), activation_function(name)
 

@@ -8,6 +8,7 @@ import kbert
 from kbert.models.average import average_models
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
+ONE = tiny_config(num_layers=1)
 BATCH = {k: v.numpy() for k, v in TextPreprocessor(tiny_tokenizer(), 19)(TEXTS).items()}
 
 
@@ -20,8 +21,9 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_classifiers_by_their_probabilities():
-    models = [randomise(kbert.BertClassifier(tiny_config(), num_labels=3), seed) for seed in range(3)]
+    models = [randomise(kbert.BertClassifier(ONE, num_labels=3), seed) for seed in range(3)]
     ensemble = average_models(models)
     expected = np.mean([softmax(outputs(model)["logits"]) for model in models], axis=0)
     np.testing.assert_allclose(softmax(outputs(ensemble)["logits"]), expected, atol=1e-6)
@@ -32,19 +34,19 @@ def test_classifiers_by_their_probabilities():
 
 def test_span_extractors_and_regressors_by_their_scores():
     for kind in (kbert.BertSpanExtractor, kbert.BertRegressor):
-        models = [randomise(kind(tiny_config()), seed) for seed in range(2)]
+        models = [randomise(kind(ONE), seed) for seed in range(2)]
         received = outputs(average_models(models))
         for name, value in received.items():
             np.testing.assert_allclose(value, np.mean([outputs(m)[name] for m in models], axis=0), atol=1e-5)
 
 
 def test_one_model_is_its_own_mean_and_others_must_be_alike():
-    model = kbert.BertClassifier(tiny_config(), num_labels=3)
+    model = kbert.BertClassifier(ONE, num_labels=3)
     assert average_models([model]) is model
     for models in (
         [],
-        [model, kbert.BertClassifier(tiny_config(), num_labels=2)],
-        [model, kbert.BertRegressor(tiny_config())],
+        [model, kbert.BertClassifier(ONE, num_labels=2)],
+        [model, kbert.BertRegressor(ONE)],
     ):
         with pytest.raises(ValueError, match="expected models of one task, inputs and outputs"):
             average_models(models)

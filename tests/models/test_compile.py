@@ -68,8 +68,10 @@ SPANS = {"start_logits": LABELS, "end_logits": LABELS}
     "make, labels, arguments",
     [
         (classifier(), LABELS, {}),
-        (classifier(), {"logits": LABELS}, {"optimizer": "adam", "metrics": ["accuracy"]}),
-        (classifier(), LABELS, {"optimizer": "adam", "metrics": ["accuracy"]}),
+        pytest.param(
+            classifier(), {"logits": LABELS}, {"optimizer": "adam", "metrics": ["accuracy"]}, marks=pytest.mark.slow
+        ),
+        pytest.param(classifier(), LABELS, {"optimizer": "adam", "metrics": ["accuracy"]}, marks=pytest.mark.slow),
         (lambda: BertSpanExtractor(config(num_layers=1)), SPANS, {}),
     ],
     ids=["classifier", "names", "an array of labels", "two outputs"],
@@ -188,6 +190,7 @@ def test_every_model_knows_its_losses_and_metrics(task):
     assert expected.keys() in (set(), set(model.output))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_compile_alone_trains_with_the_papers_optimizer(tmp_path):
     model = classifier()()
     model.compile()

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.batches import BATCH, config, labels_of, plain_batch
 from helpers.run_python import run_python
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
@@ -44,7 +45,7 @@ def adapted():
     return base, trained(model)
 
 
-@pytest.mark.parametrize("layers", ["query", ("query", "value"), TARGETS])
+@pytest.mark.parametrize("layers", slow_but((("query", "value"), TARGETS), ("query", ("query", "value"), TARGETS)))
 def test_what_learns(layers):
     model = classifier()
     before, frozen = logits(model), values(model.encoder.weights)
@@ -117,6 +118,7 @@ def _weights_of(model, folder):
     return folder / "plain.weights.h5"
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_directories_and_exports_are_merged(tmp_path):
     model = kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3)
     model.enable_lora(2)

@@ -17,7 +17,8 @@ from helpers.batches import (
     plain_batch,
     pretraining_batch,
 )
-from helpers.model_harness import run_model_test
+from helpers.model_harness import check_xla, run_model_test
+from helpers.slow_but import slow_but
 
 import kbert
 from kbert.config import BertConfig
@@ -97,22 +98,37 @@ CASES = {  # class, arguments, batch, labels, task
 }
 
 
-VARIANTS = ("encoder_packed", "pretrainer_untied", "masked_lm", "next_sentence")
-WITH_XLA = ("encoder", "pretrainer_packed", "multiple_choice")  # the others differ in their last linear layer
+SMALL = config(num_layers=1)  # tracing and compiling is what takes the time here
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.slow] * (c in VARIANTS)) for c in CASES])
-def test_model(case, tmp_path):
-    model_class, arguments, batch, labels, task = CASES[case]
-    losses = {
+def losses_of(labels):
+    return {
         name: keras.losses.SparseCategoricalCrossentropy(from_logits=True) if "logits" in name else "mse"
         for name in labels
     }
-    small = config(num_layers=1)  # tracing and compiling is what takes the time here
-    assert model_class(small, **arguments).task == task
+
+
+# The others differ from these in their last linear layer or in what goes in.
+@pytest.mark.parametrize("case", slow_but(("encoder", "pretrainer", "classifier", "multiple_choice"), CASES))
+def test_model(case, tmp_path):
+    model_class, arguments, batch, labels, task = CASES[case]
+    assert model_class(SMALL, **arguments).task == task
+    in_graph = case in ("encoder", "pretrainer_packed", "multiple_choice")
     run_model_test(
-        lambda **kw: model_class(small, **arguments, **kw), batch, labels, losses, tmp_path, xla=case in WITH_XLA
+        lambda **kw: model_class(SMALL, **arguments, **kw),
+        batch,
+        labels,
+        losses_of(labels),
+        tmp_path,
+        run_eagerly=not in_graph,
     )
+
+
+# The first has the layers of all others but those of choices.
+@pytest.mark.parametrize("case", slow_but(("pretrainer_packed",), ("pretrainer_packed", "encoder", "multiple_choice")))
+def test_a_step_under_xla(case):
+    model_class, arguments, batch, labels, _ = CASES[case]
+    check_xla(lambda: model_class(SMALL, **arguments), batch, labels, losses_of(labels))
 
 
 def test_output_keys_and_shapes():

@@ -43,6 +43,7 @@ def test_compile_alone_learns_it():
     assert again.multi_label and isinstance(again.default_loss()["logits"], MultiLabelLoss)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_thresholds_are_stored_and_served(tmp_path):
     model = randomise(kbert.BertClassifier(tiny_config(num_layers=1), 3, multi_label=True), scale=0.3)
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b", "c"])

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.batches import choice_batch, config, packed_batch, plain_batch, pretraining_batch
+from helpers.slow_but import slow_but
 
 from kbert.keras_compat import all_layers
 from kbert.models.average import average_models
@@ -28,9 +29,10 @@ MODELS = {
     "packed": (BertPretrainer, {"num_parts": 3}, lambda: packed_batch() | pretraining_batch() | packed_batch()),
 }
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16")
+QUICK = ("mixed_bfloat16", "bfloat16")
 
 
-@pytest.fixture(params=POLICIES)
+@pytest.fixture(params=slow_but(QUICK, POLICIES))
 def policy(request):
     """The name of a policy; the global one is as before at the end."""
     before = keras.config.dtype_policy()
@@ -48,7 +50,11 @@ def policies(model):
     return {layer.dtype_policy.name for layer in layers}
 
 
-@pytest.mark.parametrize("name", MODELS)
+# The others end in a layer of the same class as one of these.
+HEADS = ("classifier", "span_extractor", "multiple_choice", "pretrainer")
+
+
+@pytest.mark.parametrize("name", slow_but(HEADS, MODELS))
 def test_scores_are_float32(name, policy):
     make, arguments, batch = MODELS[name]
     passed = make(config(num_layers=1), dtype=policy, **arguments)

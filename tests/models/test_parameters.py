@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.batches import config
+from helpers.slow_but import slow_but
 
 from kbert.config import BertConfig
 from kbert.models.classifier import BertClassifier
@@ -19,6 +20,7 @@ PUBLISHED = {  # num_layers, hidden_dim, vocabulary: encoder with pooler
     (12, 768, 28996): 108_310_272,
     (24, 1024, 28996): 333_579_264,
 }
+QUICK = (3, 768, 30522), (12, 768, 30522)
 WITH_HEADS = {"base": 110_106_428, "large": 336_226_108}
 STDDEV_OF_CUT_NORMAL = 0.8796 * 0.02
 
@@ -29,14 +31,8 @@ def count(make):
         return sum(int(np.prod(v.shape)) for v in make().trainable_variables)
 
 
-def slow_if(large):
-    return [pytest.mark.slow] * large
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"), [pytest.param(*case, marks=slow_if(case[0][1] > 768)) for case in PUBLISHED.items()], ids=str
-)
-def test_published_encoders(sizes, expected):
+@pytest.mark.parametrize("sizes", slow_but(QUICK, PUBLISHED), ids=str)
+def test_published_encoders(sizes):
     num_layers, hidden_dim, vocabulary_size = sizes
     architecture = BertConfig(
         num_layers=num_layers,
@@ -45,17 +41,15 @@ def test_published_encoders(sizes, expected):
         intermediate_dim=4 * hidden_dim,
         vocabulary_size=vocabulary_size,
     )
-    assert count(lambda: BertEncoder(architecture)) == expected
+    assert count(lambda: BertEncoder(architecture)) == PUBLISHED[sizes]
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"), [pytest.param(*case, marks=slow_if(case[0] == "large")) for case in WITH_HEADS.items()]
-)
-def test_with_the_pretraining_heads(size, expected):
-    assert count(lambda: BertPretrainer(BertConfig.from_size(size))) == expected
+@pytest.mark.parametrize("size", slow_but(("base",), WITH_HEADS))
+def test_with_the_pretraining_heads(size):
+    assert count(lambda: BertPretrainer(BertConfig.from_size(size))) == WITH_HEADS[size]
 
 
-@pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium"])
+@pytest.mark.parametrize("size", slow_but(("tiny",), ("tiny", "mini", "small", "medium")))
 def test_miniatures_follow_the_formula(size):
     c = BertConfig.from_size(size)
     h = c.hidden_dim

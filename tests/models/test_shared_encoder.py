@@ -8,6 +8,8 @@ from helpers.batches import BATCH, LENGTH, config, labels_of, packed_batch, plai
 import kbert
 from kbert.models.trainability import trainability
 
+pytestmark = pytest.mark.usefixtures("eagerly")  # traced steps of every model: test_models.py
+
 TAGS, LABELS = labels_of((BATCH, LENGTH), 3), labels_of((BATCH,), 2)
 
 

@@ -58,7 +58,10 @@ def train(**arguments):
     return model, history
 
 
-@pytest.mark.parametrize("arguments", [{"micro_batches": 3}, {"micro_batches": 2, "jit_compile": True}])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"micro_batches": 3}, pytest.param({"micro_batches": 2, "jit_compile": True}, marks=pytest.mark.slow)],
+)
 def test_micro_batches_are_the_whole_batch(whole, arguments):
     """Their numbers of predictions differ, so that the mean of their means would be another loss."""
     model, history = train(**arguments)
@@ -69,6 +72,7 @@ def test_micro_batches_are_the_whole_batch(whole, arguments):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_one_output_and_another_loss():
     inputs, _, _ = next(iter(tiny.make_dataset()))
     inputs = {name: value.numpy() for name, value in inputs.items() if name != "mask_positions"}
@@ -84,6 +88,7 @@ def test_one_output_and_another_loss():
         np.testing.assert_allclose(history["loss"], histories[0]["loss"], rtol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_weights_that_no_loss_reaches_stay_as_they_are():
     model = tiny.compiled_model(**SMALL)
     before = [weight.numpy() for weight in model.encoder.pooler.weights]

@@ -5,6 +5,7 @@ import random
 
 import keras
 import pytest
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
@@ -41,7 +42,7 @@ def test_an_unfrozen_layer_in_a_frozen_block(tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", slow_but((0,), range(4)))
 def test_any_pattern(name, seed, tmp_path):
     model, source = MODELS[name](), random.Random(seed)
     layers = model._flatten_layers(include_self=True)
@@ -72,10 +73,10 @@ def test_for_another_task_everything_learns(tmp_path):
     assert len(other.trainable_variables) == len(other.weights)
 
 
-@pytest.mark.parametrize("steps", [{"a": 1}, [["encoder", 1]], [["nowhere", False]], [["encoder"]], "x"])
-def test_a_damaged_entry_is_named(steps, tmp_path):
+def test_a_damaged_entry_is_named(tmp_path):
     kbert.save_pretrained(MODELS["encoder"](), tmp_path / "it", tokenizer=tiny_tokenizer())
     content = json.loads((tmp_path / "it/config.json").read_text())
-    (tmp_path / "it/config.json").write_text(json.dumps(content | {"trainability": steps}))
-    with pytest.raises(ValueError, match="it.*`trainability`"):
-        kbert.load_pretrained(tmp_path / "it")
+    for steps in ({"a": 1}, [["encoder", 1]], [["nowhere", False]], [["encoder"]], "x"):
+        (tmp_path / "it/config.json").write_text(json.dumps(content | {"trainability": steps}))
+        with pytest.raises(ValueError, match="it.*`trainability`"):
+            kbert.load_pretrained(tmp_path / "it")

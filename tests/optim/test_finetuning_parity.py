@@ -44,7 +44,10 @@ def fine_tune(task, optimizer):
     return np.array(history.history["loss"])
 
 
-@pytest.mark.parametrize("task, optimizer", CASES)
+@pytest.mark.parametrize(  # the optimizers with one task, the other tasks' losses: test_losses.py
+    "task, optimizer",
+    [pytest.param(*case, marks=() if case[0] == "classification" else pytest.mark.slow) for case in CASES],
+)
 def test_the_losses_are_those_of_transformers(task, optimizer):
     with np.load(FILE) as values:
         expected = values[f"{task}/{optimizer}"]

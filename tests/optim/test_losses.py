@@ -117,8 +117,15 @@ def test_regression_is_the_mean_squared_error(rng):
     )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "dtype, jit_compile",
+    [
+        ("float32", False),
+        ("bfloat16", True),
+        pytest.param("float32", True, marks=pytest.mark.slow),
+        pytest.param("bfloat16", False, marks=pytest.mark.slow),
+    ],
+)
 def test_the_compiled_cross_entropy_of_a_vocabulary_equals_the_plain_one(monkeypatch, rng, dtype, jit_compile):
     logits = tf.cast(4.0 * rng.normal(size=(2, 66, 1024)), dtype)
     labels, weights = rng.integers(-1, 1024, (2, 66)), rng.uniform(size=(2, 66)).astype("float32")

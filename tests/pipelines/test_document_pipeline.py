@@ -16,7 +16,7 @@ TEXTS = ["Paris is the capital. " * 12, "", "A very good film!", "中 é \U0001f
 
 @pytest.fixture(scope="module")
 def model():
-    return randomise(kbert.BertClassifier(tiny_config(), num_labels=3))
+    return randomise(kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3))
 
 
 def build(model, windows, stride=4):
@@ -26,6 +26,7 @@ def build(model, windows, stride=4):
 
 
 @pytest.mark.parametrize("windows", ["max", "mean"])
+@pytest.mark.usefixtures("eagerly")  # in a graph: the export below
 def test_pooled_over_the_windows_of_each_text(model, windows):
     probabilities = build(model, windows).predict(TEXTS)["probabilities"]
     ids = tiny_tokenizer()(tf.constant(TEXTS)).to_list()
@@ -67,7 +68,7 @@ def test_saved_in_every_way(model, tmp_path):
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_regressor(tmp_path):
-    model = randomise(kbert.BertRegressor(tiny_config()))
+    model = randomise(kbert.BertRegressor(tiny_config(num_layers=1)))
     texts = TEXTS[:1] * 2 + TEXTS[2:3]
     scores = kbert.build_pipeline(model, tiny_tokenizer(), window_pooling="mean", doc_stride=99).predict(texts)["score"]
     batch = DocumentPreprocessor(tiny_tokenizer(), 19, 99)(texts)

@@ -38,7 +38,7 @@ def make():
 
 def weights_after(x, y=None, **arguments):
     pipeline = make()
-    pipeline.fit(x, y, **{"epochs": 1, "verbose": 0, "shuffle": False, "batch_size": 8, **arguments})
+    pipeline.fit(x, y, **{"epochs": 1, "verbose": 0, "shuffle": False, "batch_size": 16, **arguments})
     return pipeline.model.get_weights()
 
 
@@ -52,7 +52,7 @@ def test_label_strings_are_numbers_in_every_form():
         assert same(weights_after(TEXTS, y), expected), type(y)
     for labels in (NAMES, IDS):
         for y in (labels, {"logits": labels}):
-            data = tf.data.Dataset.from_tensor_slices((TEXTS, y)).batch(8)
+            data = tf.data.Dataset.from_tensor_slices((TEXTS, y)).batch(16)
             assert same(weights_after(data, batch_size=None), expected)
 
 
@@ -78,14 +78,14 @@ def test_class_weights_are_sample_weights():
     for y in (NAMES, IDS, {"logits": IDS}):
         for given in (weight, {1: 3.0, 0: 0.5}):
             assert same(weights_after(TEXTS, y, class_weight=given), expected)
-    data = tf.data.Dataset.from_tensor_slices((TEXTS, {"logits": NAMES})).batch(8)
+    data = tf.data.Dataset.from_tensor_slices((TEXTS, {"logits": NAMES})).batch(16)
     assert same(weights_after(data, batch_size=None, class_weight=weight), expected)
     halved = weights_after(TEXTS, {"logits": IDS}, class_weight={1: 6.0}, sample_weight={"logits": np.full(16, 0.5)})
     assert same(halved, expected)
     pipeline = make()
     batch = {name: np.asarray(value) for name, value in pipeline.preprocessor(TEXTS).items()}
     pipeline.model.fit(
-        batch, {"logits": np.array(IDS)}, class_weight={1: 3.0, 0: 0.5}, shuffle=False, batch_size=8, verbose=0
+        batch, {"logits": np.array(IDS)}, class_weight={1: 3.0, 0: 0.5}, shuffle=False, batch_size=16, verbose=0
     )
     assert same(pipeline.model.get_weights(), expected)
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.run_eagerly import run_eagerly
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -20,7 +21,8 @@ def pipeline():
 
 @pytest.fixture(scope="module")
 def answers(pipeline):
-    return pipeline.predict({"prompt": PROMPTS, "choices": CHOICES}, verbose=0)
+    with run_eagerly():
+        return pipeline.predict({"prompt": PROMPTS, "choices": CHOICES}, verbose=0)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -40,6 +42,7 @@ def test_rows_for_a_file(pipeline, answers):
     assert rows[1]["probabilities"] == answers["probabilities"][1].tolist()
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_stored_and_read_again(pipeline, answers, tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "model")
     again = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model"))

@@ -2,6 +2,7 @@
 says of itself builds it again."""
 
 import dataclasses
+import functools
 
 import pytest
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
@@ -56,6 +57,12 @@ def models():
     return {task: make() for task, make in MODELS.items()}
 
 
+@pytest.fixture(scope="module")
+def plain(models):
+    """Function of a task and options: the pipeline without any other."""
+    return functools.cache(lambda task, **options: kbert.build_pipeline(models[task], tiny_tokenizer(), **options))
+
+
 def test_all_options_are_tried():
     fields = {field.name for field in dataclasses.fields(ModelSettings)}
     elsewhere = {"thresholds"}  # of multi-label classifiers alone: tests/models/test_multi_label.py
@@ -75,18 +82,18 @@ def test_a_misspelt_option_is_an_error(models):
 
 @pytest.mark.parametrize("option", VALUES)
 @pytest.mark.parametrize("task", MODELS)
-def test_an_option_changes_the_pipeline_or_is_an_error(models, task, option):
+def test_an_option_changes_the_pipeline_or_is_an_error(models, plain, task, option):
     more = {"window_pooling": "mean"} if option == "doc_stride" and "window_pooling" in TAKEN[task] else {}
     if option not in TAKEN[task] | {"sequence_length"}:
         with pytest.raises(ValueError, match=rf"a {task} model takes the options \['sequence_length'.*\['{option}'\]"):
             kbert.build_pipeline(models[task], tiny_tokenizer(), **{option: VALUES[option]})
         return
-    plain = kbert.build_pipeline(models[task], tiny_tokenizer(), **more)
+    usual = plain(task, **more)
     other = kbert.build_pipeline(models[task], tiny_tokenizer(), **more, **{option: VALUES[option]})
     if option == "tagging_output":
-        assert list(other.output) != list(plain.output)
+        assert list(other.output) != list(usual.output)
     assert other.settings()[option] == VALUES[option]
-    assert plain.settings().get(option) != VALUES[option] or task == "next_sentence"
+    assert usual.settings().get(option) != VALUES[option] or task == "next_sentence"
 
 
 def test_options_that_contradict_each_other(models):
@@ -100,8 +107,14 @@ def test_options_that_contradict_each_other(models):
         kbert.build_pipeline(models["classification"], tiny_tokenizer(), null_threshold=None)
 
 
-@pytest.mark.parametrize("special_tokens_in_text", [False, True])
-@pytest.mark.parametrize("task", MODELS)
+@pytest.mark.parametrize(
+    "task, special_tokens_in_text",
+    [
+        *((task, False) for task in MODELS),
+        ("masked_lm", True),
+        *(pytest.param(task, True, marks=pytest.mark.slow) for task in MODELS if task != "masked_lm"),
+    ],
+)
 def test_what_a_pipeline_says_of_itself_builds_it_again(models, task, special_tokens_in_text, tmp_path):
     tokenizer = tiny_tokenizer(special_tokens_in_text=special_tokens_in_text, split_on_cjk=False, max_word_length=7)
     options = {name: VALUES[name] for name in TAKEN[task] - {"window_pooling", "doc_stride", "tagging_output"}}

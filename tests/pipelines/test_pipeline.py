@@ -1,5 +1,6 @@
 """Pipelines: strings to answers, the way a Keras user works with a model."""
 
+import functools
 import json
 
 import keras
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.run_python import run_python
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -15,7 +17,9 @@ from kbert import BertClassifier, BertPretrainer, BertRegressor, Pipeline, build
 LABELS = ["bad", "good", "neither ß"]
 
 
+@functools.cache
 def make(kind):
+    """(pipeline, columns to ask it), the same ones each time, so leave them as they are."""
     config, tokenizer = tiny_config(), tiny_tokenizer()
     if kind == "single":
         model = BertClassifier(config, num_labels=3)
@@ -35,7 +39,9 @@ def make(kind):
     return pipeline, {"text": ["Paris is [MASK].", "the [MASK] [MASK] of [MASK] [MASK]", "no mask", ""]}
 
 
-KINDS = ["single", "pair", "regression", "masked_lm", "pretraining"]
+KINDS = slow_but(  # the last as the one before it
+    ("single", "pair", "regression", "masked_lm"), ("single", "pair", "regression", "masked_lm", "pretraining")
+)
 
 
 def same(got, expected):
@@ -54,6 +60,7 @@ def strings(answers):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("eagerly")  # in a graph: test_run_in_length_buckets.py and what is exported
 def test_the_answers_are_those_of_its_parts(kind):
     pipeline, columns = make(kind)
     batch = pipeline.preprocessor(columns)
@@ -172,7 +179,7 @@ def test_export_has_kerass_meaning(tmp_path):
 
 
 def test_training_with_the_parts_changes_the_pipeline():
-    config = tiny_config(hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
+    config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
     pipeline = build_pipeline(BertClassifier(config, num_labels=2), tiny_tokenizer(), labels=LABELS[:2])
     texts, labels = ["good film", "bad film", "very good", "very bad"] * 8, [1, 0, 1, 0] * 8
     data = tf.data.Dataset.from_tensor_slices(({"text": texts}, labels)).batch(8)
@@ -212,7 +219,7 @@ def test_fit_and_evaluate_take_strings(tmp_path):
 def test_mixed_precision_gives_float32_answers():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        pipeline, columns = make("single")
+        pipeline, columns = make.__wrapped__("single")
     finally:
         keras.config.set_dtype_policy("float32")
     assert pipeline.model.encoder.dtype_policy.name == "mixed_bfloat16"
@@ -221,7 +228,7 @@ def test_mixed_precision_gives_float32_answers():
     assert probabilities.dtype == np.float32
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(("pair", "masked_lm"), ("single", "pair", "regression", "masked_lm")))
 @pytest.mark.usefixtures("eagerly")
 def test_nothing_is_answered_by_nothing(kind):
     pipeline, strings = make(kind)
@@ -246,7 +253,7 @@ def test_errors():
         Pipeline(pipeline.preprocessor, BertPretrainer(tiny_config()), pipeline.answers)
 
 
-@pytest.mark.parametrize("labels", [[1, 2, 1, 2], [7, 7, 7, 7], [0, 1, 0, -100]])
+@pytest.mark.parametrize("labels", slow_but(([1, 2, 1, 2],), ([1, 2, 1, 2], [7, 7, 7, 7], [0, 1, 0, -100])))
 def test_labels_that_no_class_has_are_refused_before_training(labels):
     pipeline = build_pipeline(BertClassifier(tiny_config(num_layers=1)), tiny_tokenizer())
     before = [w.copy() for w in pipeline.model.get_weights()]

@@ -21,6 +21,11 @@ MODELS = {
 MANY = TEXTS + ["the film", "never " * 30, "", "good film of paris", "a", "very " * 12] * 3
 
 
+@pytest.fixture(scope="module")
+def encoder():
+    return kbert.BertEncoder(tiny_config(num_layers=1))
+
+
 def batch_of(texts):
     return TextPreprocessor(tiny_tokenizer(), sequence_length=17)(tf.constant(texts, tf.string))
 
@@ -66,9 +71,9 @@ class Spy:
 @pytest.mark.parametrize(
     "length, rows", [(17, 300), (40, 700), (130, 300), (600, 40), (1100, 30), (3000, 9), (9000, 3)]
 )
-def test_no_run_holds_more_tokens_than_is_said(length, rows):
+def test_no_run_holds_more_tokens_than_is_said(length, rows, encoder):
     """Whatever the lengths: rows times the longest of them; a single row may be longer than the bound."""
-    spy = Spy(kbert.BertEncoder(tiny_config()))
+    spy = Spy(encoder)
     lengths = np.random.default_rng(length).integers(1, length + 1, rows)
     lengths[0] = length
     mask = tf.sequence_mask(lengths, length)
@@ -86,7 +91,7 @@ def test_choices_are_rows_of_their_own(monkeypatch):
     monkeypatch.setattr(module, "_EDGES", (16,))
     monkeypatch.setattr(module, "_TOKENS", 64)
     rows = batch_of(MANY[:22])
-    spy = Spy(kbert.BertMultipleChoice(tiny_config()))
+    spy = Spy(kbert.BertMultipleChoice(tiny_config(num_layers=1)))
     run_in_length_buckets(spy, {name: tf.reshape(value, (1, 22, 17)) for name, value in rows.items()})
     assert sum(shape[0] for shape in spy.shapes) == 22
     assert all(shape[1] == 1 and shape[0] * shape[2] <= 64 for shape in spy.shapes)
@@ -94,12 +99,12 @@ def test_choices_are_rows_of_their_own(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(0, 2), (3, 0), (0, 0)])
 def test_no_choices(shape):
-    model = kbert.BertMultipleChoice(tiny_config())
+    model = kbert.BertMultipleChoice(tiny_config(num_layers=1))
     batch = {name: tf.zeros((*shape, 17), value.dtype) for name, value in batch_of(["a"]).items()}
     assert run_in_length_buckets(model, batch)["logits"].shape == shape
 
 
-def test_one_run_at_a_time(monkeypatch):
+def test_one_run_at_a_time(monkeypatch, encoder):
     """In a graph, whose loops run ten iterations at once unless told otherwise."""
     monkeypatch.setattr(module, "_TOKENS", 8)
     running, most = 0, 0
@@ -117,15 +122,15 @@ def test_one_run_at_a_time(monkeypatch):
             total = tf.numpy_function(note, [batch["token_ids"]], tf.float32, stateful=False)
             return {"pooled_output": tf.fill((tf.shape(batch["token_ids"])[0], 1), total)}
 
-    model = Slow(kbert.BertEncoder(tiny_config()))
+    model = Slow(encoder)
     model.output = {"pooled_output": tf.zeros((1, 1))}
     batch = batch_of(["a film is good"] * 12)
     tf.function(lambda: run_in_length_buckets(model, batch))()
     assert most == 1
 
 
-def test_groups_are_cut_to_their_own_longest_row():
-    spy = Spy(kbert.BertEncoder(tiny_config()))
+def test_groups_are_cut_to_their_own_longest_row(encoder):
+    spy = Spy(encoder)
     run_in_length_buckets(spy, batch_of(["a", "a film", "a film is good .", "never " * 30, ""]))
     assert spy.shapes == [(4, 7), (1, 17)]  # 2, 3, 4 and 7 tokens run together, 17 alone
 
@@ -143,7 +148,9 @@ def test_starts_and_ends(monkeypatch):
 def test_a_pipeline_answers_alike_called_predicting_and_symbolically():
     import keras
 
-    pipeline = kbert.build_pipeline(randomise(kbert.BertClassifier(tiny_config())), tiny_tokenizer(), pair=True)
+    pipeline = kbert.build_pipeline(
+        randomise(kbert.BertClassifier(tiny_config(num_layers=1))), tiny_tokenizer(), pair=True
+    )
     columns = {"text": TEXTS, "text_pair": PAIRS}
     inputs = {name: keras.Input((), dtype="string", name=name) for name in columns}
     padded = keras.Model(inputs, pipeline(inputs))({name: tf.constant(value) for name, value in columns.items()})

@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_weights, load, make_model, save
 from helpers.tiny_bert import randomise, tiny_config
 
@@ -74,7 +75,7 @@ def test_writing_holds_one_tensor_beside_the_model(larger, tmp_path):
     assert peak - before < 4 * model.count_params() / 3
 
 
-@pytest.mark.parametrize("name", ["encoder", "classification"])
+@pytest.mark.parametrize("name", slow_but(("classification",), ("encoder", "classification")))
 def test_through_every_format_in_turn(name, tmp_path):
     """What all formats hold comes back bit for bit after all of them, and a second round writes the same bytes."""
     model = make_model(name, activation="gelu_tanh", layer_norm_epsilon=1e-12)

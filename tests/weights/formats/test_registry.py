@@ -9,6 +9,7 @@ import pytest
 from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
 from helpers.run_recipe import import_recipe
+from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
 
 import kbert
@@ -39,7 +40,9 @@ def test_unknown_and_taken_names(tmp_path):
     assert recognise_format(tmp_path) is None
 
 
-@pytest.mark.parametrize("name", ["encoder", "classification", "span", "multiple_choice"])
+@pytest.mark.parametrize(
+    "name", slow_but(("encoder", "classification"), ("encoder", "classification", "span", "multiple_choice"))
+)
 def test_a_new_format_saves_and_loads(toy, name, tmp_path):
     model = make_model(name) if name == "encoder" else make_model("span with pooler" if name == "span" else name)
     save(model, tmp_path / "it", "toy")
@@ -75,7 +78,7 @@ def test_a_new_format_is_checked_like_the_others(toy, tmp_path):
         load(tmp_path / "notes")
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("other", slow_but(("huggingface",), OTHERS))
 def test_a_new_format_is_converted_to_and_from_the_others(toy, other, tmp_path, capsys):
     if other == "kerashub":
         pytest.importorskip("keras_hub")

@@ -14,8 +14,16 @@ import kbert
 TYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", ["encoder", "pretraining, untied", "classification", "span with pooler"])
+@pytest.mark.parametrize(
+    "name, dtype",
+    [
+        ("pretraining, untied", "bfloat16"),
+        ("classification", "float16"),
+        pytest.param("pretraining, untied", "float16", marks=pytest.mark.slow),
+        pytest.param("classification", "bfloat16", marks=pytest.mark.slow),
+        *(pytest.param(n, d, marks=pytest.mark.slow) for n in ("encoder", "span with pooler") for d in TYPES),
+    ],
+)
 def test_what_comes_back_is_what_was_rounded(name, dtype, tmp_path):
     model = make_model(name, hidden_dim=48, intermediate_dim=192)
     save(model, tmp_path / "whole", "kbert")

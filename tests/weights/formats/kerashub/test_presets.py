@@ -1,5 +1,6 @@
 """KerasHub presets: those KerasHub wrote, round trips, refusals, damage."""
 
+import importlib.util
 import json
 import shutil
 import sys
@@ -8,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.hf_directory import edit
+from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
 from helpers.tiny_bert import VOCABULARY, randomise
 
@@ -17,7 +19,7 @@ from kbert.weights.files.h5_file import H5File
 from kbert.weights.formats.kerashub.weights_file import LoadedByKerasHub
 from kbert.weights.open_checkpoint import open_checkpoint
 
-keras_hub = pytest.importorskip("keras_hub")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras_hub") is None, reason="needs KerasHub")
 
 SIZES = dict(
     vocabulary_size=len(VOCABULARY),
@@ -31,12 +33,19 @@ SIZES = dict(
 )
 
 
+def hub():
+    """KerasHub's models, imported by the tests alone: it takes seconds of every process that collects them."""
+    import keras_hub
+
+    return keras_hub.models
+
+
 def tokenizer(**arguments):
-    return keras_hub.models.BertTokenizer(vocabulary=VOCABULARY, lowercase=True, **arguments)
+    return hub().BertTokenizer(vocabulary=VOCABULARY, lowercase=True, **arguments)
 
 
 def backbone():
-    return randomise(keras_hub.models.BertBackbone(**SIZES), scale=0.3)
+    return randomise(hub().BertBackbone(**SIZES), scale=0.3)
 
 
 def batch():
@@ -78,8 +87,8 @@ def test_a_backbone(tmp_path):
 
 
 def test_a_masked_lm(tmp_path):
-    preprocessor = keras_hub.models.BertMaskedLMPreprocessor(tokenizer(strip_accents=True), sequence_length=11)
-    theirs = randomise(keras_hub.models.BertMaskedLM(backbone(), preprocessor), scale=0.3)
+    preprocessor = hub().BertMaskedLMPreprocessor(tokenizer(strip_accents=True), sequence_length=11)
+    theirs = randomise(hub().BertMaskedLM(backbone(), preprocessor), scale=0.3)
     theirs.save_to_preset(str(tmp_path / "preset"))
     model = load(tmp_path / "preset")
     assert model.task == "masked_lm" and model.config.activation == "gelu_tanh"
@@ -94,8 +103,8 @@ def test_a_masked_lm(tmp_path):
 
 @pytest.mark.parametrize("classes,task", [(4, "classification"), (1, "regression")])
 def test_a_text_classifier(classes, task, tmp_path):
-    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(tokenizer(), sequence_length=9)
-    theirs = keras_hub.models.BertTextClassifier(backbone(), classes, preprocessor, dropout=0.3)
+    preprocessor = hub().BertTextClassifierPreprocessor(tokenizer(), sequence_length=9)
+    theirs = hub().BertTextClassifier(backbone(), classes, preprocessor, dropout=0.3)
     randomise(theirs, scale=0.3).save_to_preset(str(tmp_path / "preset"))
     model = load(tmp_path / "preset")
     assert model.task == task and model.dropout == 0.3 and model.pretrained.settings.sequence_length == 9
@@ -105,7 +114,7 @@ def test_a_text_classifier(classes, task, tmp_path):
 
 
 def test_an_embedder_is_its_backbone(tmp_path):
-    keras_hub.models.BertTextEmbedder(backbone()).save_to_preset(str(tmp_path / "preset"))
+    hub().BertTextEmbedder(backbone()).save_to_preset(str(tmp_path / "preset"))
     stored = open_checkpoint(tmp_path / "preset")
     assert stored.description.task == "encoder" and "a preset of BertTextEmbedder" in stored.remarks[0]
     assert stored.vocabulary is None
@@ -120,7 +129,13 @@ def test_the_names_of_keras_nlp(tmp_path):
 # Round trips.
 
 
-@pytest.mark.parametrize("name", ["encoder", "masked_lm as KerasHub's", "classification", "regression"])
+@pytest.mark.parametrize(
+    "name",
+    slow_but(
+        ("masked_lm as KerasHub's", "classification"),
+        ("encoder", "masked_lm as KerasHub's", "classification", "regression"),
+    ),
+)
 def test_round_trip(name, tmp_path):
     model = make_model(name, hidden_dropout=0.2, attention_dropout=0.2, num_segments=3)
     save(model, tmp_path / "out", "kerashub")
@@ -134,16 +149,20 @@ def test_round_trip(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name,cls", [("masked_lm as KerasHub's", "BertMaskedLM"), ("classification", "BertTextClassifier")]
+    "name,cls",
+    [
+        ("masked_lm as KerasHub's", "BertMaskedLM"),
+        pytest.param("classification", "BertTextClassifier", marks=pytest.mark.slow),
+    ],
 )
 def test_keras_hub_loads_what_kbert_writes(name, cls, tmp_path):
     model = make_model(name)
     save(model, tmp_path / "out", "kerashub")
-    theirs = getattr(keras_hub.models, cls).from_preset(str(tmp_path / "out"))
+    theirs = getattr(hub(), cls).from_preset(str(tmp_path / "out"))
     assert theirs.preprocessor.sequence_length == 17
     ids = [[int(i) for i in row] for row in theirs.preprocessor.tokenizer(["The film is GOOD."])]
     assert ids == model_ids(model, tmp_path) == [[VOCABULARY.index(t) for t in ("the", "film", "is", "good", ".")]]
-    again = keras_hub.models.BertBackbone.from_preset(str(tmp_path / "out"))
+    again = hub().BertBackbone.from_preset(str(tmp_path / "out"))
     np.testing.assert_array_equal(again.token_embedding.embeddings, theirs.backbone.token_embedding.embeddings)
 
 

@@ -145,13 +145,13 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Which tests run in one process: those of a file, and of a folder that shares exported models or a browser.
+    """Which tests run in one process: those of a file, and of a folder that shares models or a browser.
 
     (pytest-xdist's own way to say this, --dist loadgroup, does nothing under pytest 9.2.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    folders = ("tests/serving/", "tests/inspection/browser/")
+    folders = ("tests/serving/", "tests/inspection/browser/", "tests/inspection/playground/")
 
     class BySharedFixtures(LoadScopeScheduling):
         def _split_scope(self, nodeid):

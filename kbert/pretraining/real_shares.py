@@ -13,8 +13,11 @@ from kbert.pretraining.further_parts import add_further_parts
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import count_rows, default_num_parts, part_lengths, row_of_pairs
-from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
+from kbert.pretraining.pairs import max_pair_tokens
+from kbert.pretraining.shared_graphs import shared_pairs
 from kbert.pretraining.sources import text_documents
+
+_SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
 
 
 def first_pool(source, tokenizer, seed=0, held_out=0.01, format="auto", language="en"):
@@ -46,16 +49,18 @@ def real_shares(
     left_to_right=False,
     format="auto",
     language="en",
+    filled=True,
 ) -> dict[str, float]:
     """The share of tokens that are not padding, from the lengths of the pairs of the first pool.
 
     Args:
         source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, random_next_rate,
             mask_rate, left_to_right, format, language: see `kbert.pretraining.dataset.pretraining_dataset`.
+        filled: bool, whether filled rows are measured, too.
 
     Returns:
-        dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, of packed rows that are filled with
-        further short pairs; all a function of the arguments alone.
+        dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
+        are filled with further short pairs; all a function of the arguments alone.
 
     Raises:
         ValueError: as `pretraining_dataset`.
@@ -66,23 +71,23 @@ def real_shares(
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     pool = first_pool(source, tokenizer, seed, held_out, format, language)
-    table = sentence_pairs(pool, seed, 0, max_tokens, random_next_rate=random_next_rate, next_sentence=next_sentence)
+    draw_pairs = shared_pairs(max_tokens, _SHORT_SEQUENCE_RATE, random_next_rate, next_sentence)
+    table = draw_pairs(pool, seed, tf.constant(0, tf.int64))
     if left_to_right:
         masking = NextTokens(tokenizer, max_predictions)
     else:
         masking = TokenMasking(tokenizer, max_predictions, mask_rate)
     num_parts = num_parts or default_num_parts(sequence_length)
     rows = row_of_pairs(masking, table, sequence_length, num_parts, next_sentence)
-    further = sequence_length, num_parts, next_sentence, random_next_rate
-    filled, _ = add_further_parts(masking, pool, table, rows, tf.constant(seed, tf.int64), *further)
 
     def share(table, number):
         tokens = tf.reduce_sum(part_lengths(table, next_sentence))
         return float(tokens) / max(1, int(number) * sequence_length)
 
     number = count_rows(rows)
-    return {
-        "plain": share(table, tf.size(table.keys)),
-        "packed": share(table, number),
-        "filled": share(filled, number),
-    }
+    shares = {"plain": share(table, tf.size(table.keys)), "packed": share(table, number)}
+    if filled:
+        further = sequence_length, num_parts, next_sentence, random_next_rate
+        table, _ = add_further_parts(masking, pool, table, rows, tf.constant(seed, tf.int64), *further)
+        shares["filled"] = share(table, number)
+    return shares

@@ -34,6 +34,12 @@ def source(request):
     return request.getfixturevalue("corpus" if request.param == "text" else "records")
 
 
+# Where text and records share the code, the test of text is slow.
+mostly_records = pytest.mark.parametrize(
+    "source", [pytest.param("text", marks=pytest.mark.slow), "records"], indirect=True, scope="module"
+)
+
+
 @pytest.fixture(scope="module")
 def straight(source, tokenizer):
     """The first 110 batches of seed 0: more than two epochs."""
@@ -45,6 +51,7 @@ def evaluation(source, tokenizer):
     return dataset_of(source, tokenizer, evaluation=True)
 
 
+@mostly_records
 def test_structure(evaluation):
     inputs, labels, weights = evaluation.element_spec
     whole, slots = tf.TensorShape([B, S]), tf.TensorShape([B, P])
@@ -109,17 +116,19 @@ def test_next_sentence_label(tokenizer, tmp_path):
     assert follows[labels == 0].all() and not follows[labels == 1].all()
 
 
+@mostly_records
 def test_another_seed_gives_other_batches(source, tokenizer, straight):
     other = batches(dataset_of(source, tokenizer, seed=4), 12)
     assert len(set(rows(straight[:12])) & set(rows(other))) < 3
 
 
-@pytest.mark.parametrize("step", [7, 68])
+@pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 68])
 def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(source, tokenizer, straight, step):
     """Over ends of pools, shards and epochs."""
     assert_equal(batches(dataset_of(source, tokenizer, start_step=step), 110 - step), straight[step:])
 
 
+@mostly_records
 def test_batch_size_changes_no_row(source, tokenizer, straight):
     """What a row holds does not depend on the batch it stands in."""
     assert rows(batches(dataset_of(source, tokenizer, batch_size=2 * B), 20)) == rows(straight[:40])
@@ -148,6 +157,7 @@ print(json.dumps({"hashes": hashes, "parts": parts}))
 """
 
 
+@mostly_records
 def test_same_batches_in_another_process_and_on_two_replicas(source, records, straight):
     """With Keras on JAX too: the pipeline is TensorFlow either way."""
     backend = "jax" if source == records and importlib.util.find_spec("jax") else "tensorflow"
@@ -224,12 +234,14 @@ def test_evaluation_is_fixed_finite_and_whole(source, tokenizer, evaluation):
     assert (masks[:number].sum(1) >= 1).all() and (masks[number:] == 0).all()
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
-def test_a_few_evaluation_batches_stand_for_all_held_out_documents(source, tokenizer, corpus, packed):
+@pytest.mark.parametrize(
+    "packed", [pytest.param(False, id="plain"), pytest.param(True, id="packed", marks=pytest.mark.slow)]
+)
+def test_a_few_evaluation_batches_stand_for_all_held_out_documents(source, tokenizer, corpus, evaluation, packed):
     """A held-out document may be a book: the first rows in its order would say nothing about the others."""
-    whole, few = (
-        batches(dataset_of(source, tokenizer, evaluation=True, packed=packed, batches=number)) for number in (None, 3)
-    )
+    whole = dataset_of(source, tokenizer, evaluation=True, packed=True) if packed else evaluation
+    few = dataset_of(source, tokenizer, evaluation=True, packed=packed, batches=3)
+    whole, few = batches(whole), batches(few)
     assert len(few) == 3 and len(rows(few)) == len(set(rows(few))) and set(rows(few)) < set(rows(whole))
     if not packed:
         owners = owners_of(few, tokenizer, corpus)

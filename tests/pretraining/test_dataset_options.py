@@ -79,6 +79,7 @@ def test_entities(records, tokenizer):
     assert together > 5 and alone == 0
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_fit_evaluate(records, tokenizer, next_sentence):
     from kbert.models.pretrainer import BertPretrainer

@@ -32,11 +32,22 @@ def records(tokenizer, tmp_path_factory):
     return directory
 
 
+@pytest.fixture(scope="module")
+def straight(records, tokenizer):
+    return batches(dataset_of(records, tokenizer, **FILLED), 13)
+
+
+@pytest.fixture(scope="module")
+def filled(records, tokenizer):
+    """The rows of an epoch."""
+    return batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **FILLED))
+
+
 def numpy_of(batch):
     return tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
 
 
-@pytest.mark.parametrize("kind", ["pairs", "singles", "next tokens"])
+@pytest.mark.parametrize("kind", ["pairs", pytest.param("singles", marks=pytest.mark.slow), "next tokens"])
 def test_what_is_added_is_masked_as_in_rows_of_its_own(records, tokenizer, kind):
     next_sentence, predictions = kind == "pairs", S if kind == "next tokens" else P
     masking = NextTokens(tokenizer, predictions) if kind == "next tokens" else TokenMasking(tokenizer, predictions)
@@ -68,10 +79,9 @@ def test_what_is_added_is_masked_as_in_rows_of_its_own(records, tokenizer, kind)
     assert sorted(examples([packed])) == sorted(examples([plain]))
 
 
-def test_an_epoch_has_its_pairs_and_more(records, tokenizer):
+def test_an_epoch_has_its_pairs_and_more(records, tokenizer, filled):
     epoch = {"epochs": 1, "batch_size": 1}
-    kinds = (PACKED, FILLED, FILLED)
-    packed, filled, again = (batches(dataset_of(records, tokenizer, **epoch | kind)) for kind in kinds)
+    packed, again = (batches(dataset_of(records, tokenizer, **epoch | kind)) for kind in (PACKED, FILLED))
     assert len(packed) == len(filled)
     assert_equal(filled, again)
     before, after = Counter(examples(packed)), Counter(examples(filled))
@@ -87,11 +97,11 @@ def test_an_epoch_has_its_pairs_and_more(records, tokenizer):
     assert 0.3 < np.mean(labels) < 1
 
 
-@pytest.mark.parametrize("step", [1, 9])
-def test_starting_at_step_n(records, tokenizer, step):
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 9])
+def test_starting_at_step_n(records, tokenizer, straight, step):
     """Over ends of shards."""
-    straight = batches(dataset_of(records, tokenizer, **FILLED), step + 4)
-    assert_equal(batches(dataset_of(records, tokenizer, start_step=step, **FILLED), 4), straight[step:])
+    found = batches(dataset_of(records, tokenizer, start_step=step, **FILLED), 4)
+    assert_equal(found, straight[step : step + 4])
 
 
 def test_what_is_added_changes_with_the_epoch_unless_pairs_come_again(records, tokenizer):
@@ -109,10 +119,9 @@ def test_held_out_rows_are_not_filled(records, tokenizer):
     assert_equal(*some)
 
 
-def test_the_share_of_real_tokens(records, tokenizer):
+def test_the_share_of_real_tokens(records, tokenizer, filled):
     shares = real_shares(records, tokenizer, sequence_length=S, max_predictions=P)
     assert shares["plain"] < shares["packed"] < shares["filled"] - 0.01 < 1
-    filled = batches(dataset_of(records, tokenizer, batch_size=1, epochs=1, **FILLED))
     real = np.mean([inputs["padding_mask"].mean() for inputs, _, _ in filled])
     assert real == pytest.approx(shares["filled"], abs=0.05)  # the first of several shards
 

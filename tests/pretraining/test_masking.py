@@ -152,17 +152,17 @@ def test_own_keys_in_tf_data_and_in_a_model(tokenizer):
 # Where it works.
 
 
-def test_in_tf_data_and_under_xla(tokenizer):
+@pytest.mark.parametrize("whole_word", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_in_tf_data_and_under_xla(tokenizer, whole_word):
     rows = random_pairs(np.random.default_rng(4), 9, 30)
     batch, keys = make_batch(rows, 30), fold_in(0, tf.range(9))
-    for whole_word in (False, True):
-        masking = TokenMasking(tokenizer, max_predictions=5, whole_word=whole_word)
-        expected = masking(batch, keys=keys)
-        dataset = tf.data.Dataset.from_tensors((batch, keys)).map(masking.call)
-        assert dataset.element_spec[0]["mask_positions"].shape.as_list() == [9, 5]
-        compiled = tf.function(masking.call, jit_compile=True)(batch, keys)
-        for got in (next(iter(dataset)), compiled):
-            tf.nest.map_structure(np.testing.assert_array_equal, got, expected)
+    masking = TokenMasking(tokenizer, max_predictions=5, whole_word=whole_word)
+    expected = masking(batch, keys=keys)
+    dataset = tf.data.Dataset.from_tensors((batch, keys)).map(masking.call)
+    assert dataset.element_spec[0]["mask_positions"].shape.as_list() == [9, 5]
+    compiled = tf.function(masking.call, jit_compile=True)(batch, keys)
+    for got in (next(iter(dataset)), compiled):
+        tf.nest.map_structure(np.testing.assert_array_equal, got, expected)
 
 
 def test_inside_a_functional_model(tokenizer, tmp_path):

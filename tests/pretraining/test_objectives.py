@@ -13,6 +13,11 @@ from kbert.pretraining.real_shares import real_shares
 LTR = {"left_to_right": True, "next_sentence": False, "max_predictions": S - 2}
 
 
+@pytest.fixture(scope="module")
+def next_tokens(records, tokenizer):
+    return dataset_of(records, tokenizer, **LTR)
+
+
 def predictions(inputs, labels, weights):
     """{(text, place): predicted token} of a batch, with the texts as bytes; packed or not."""
     found = {}
@@ -25,8 +30,8 @@ def predictions(inputs, labels, weights):
     return found
 
 
-def test_every_token_is_predicted_from_the_place_before_it(records, tokenizer):
-    for inputs, labels, weights in batches(dataset_of(records, tokenizer, **LTR), 8):
+def test_every_token_is_predicted_from_the_place_before_it(next_tokens, tokenizer):
+    for inputs, labels, weights in batches(next_tokens, 8):
         for row in range(B):
             tokens = inputs["token_ids"][row][inputs["padding_mask"][row]]
             assert tokens[0] == tokenizer.cls_id and tokens[-1] == tokenizer.sep_id
@@ -54,8 +59,8 @@ def test_packed_rows_predict_the_same(records, tokenizer):
     assert plain == packed and len(plain) > 200
 
 
-def test_the_report_of_next_tokens(records, tokenizer):
-    statistics = dataset_statistics(dataset_of(records, tokenizer, **LTR), tokenizer, 5, left_to_right=True)
+def test_the_report_of_next_tokens(next_tokens, records, tokenizer):
+    statistics = dataset_statistics(next_tokens, tokenizer, 5, left_to_right=True)
     assert statistics["mask_token_rate"] is statistics["keep_rate"] is None
     assert "of next tokens" in format_report(statistics) and "[MASK]" not in format_report(statistics)
     shares = real_shares(
@@ -69,17 +74,15 @@ def test_next_tokens_refuses_no_predictions(tokenizer):
         NextTokens(tokenizer, 0)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_pairs_and_masks_come_again_after_dupe_factor_epochs(records, tokenizer, packed):
     """With 2 the third epoch has the rows of the first, in another order; a factor of 1 has no other rows at all."""
 
     def epochs(dupe_factor):
+        """The rows of three epochs; the first and the third have equally many."""
         options = {"dupe_factor": dupe_factor, "packed": packed, "batch_size": 1}
-        ends, found = [0], []
-        for count in (1, 2, 3):
-            found = list(dataset_of(records, tokenizer, epochs=count, **options).as_numpy_iterator())
-            ends.append(len(found))
-        epochs = [found[begin:end] for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+        one, three = (batches(dataset_of(records, tokenizer, epochs=count, **options)) for count in (1, 3))
+        epochs = three[: len(one)], three[len(one) : -len(one)], three[-len(one) :]
         return [[predictions(*batch) for batch in epoch] for epoch in epochs]
 
     def content(epoch):

@@ -20,6 +20,12 @@ def straight(records, tokenizer):
     return batches(dataset_of(records, tokenizer, **PACKED), 42)
 
 
+@pytest.fixture(scope="module")
+def evaluation(records, tokenizer):
+    """All held-out rows, one by one."""
+    return batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PACKED))
+
+
 def test_structure(straight, records, tokenizer):
     inputs, labels, weights = dataset_of(records, tokenizer, **PACKED).element_spec
     shapes = {name: spec.shape.as_list() for part in (inputs, labels) for name, spec in part.items()}
@@ -44,8 +50,11 @@ def test_structure(straight, records, tokenizer):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"evaluation": True}, {"next_sentence": False}, {"whole_word": True, "mask_rate": 0.2}],
-    ids=["pairs", "evaluation", "singles", "words"],
+    [
+        pytest.param({}, id="pairs"),
+        pytest.param({"next_sentence": False}, id="singles", marks=pytest.mark.slow),
+        pytest.param({"whole_word": True, "mask_rate": 0.2}, id="words", marks=pytest.mark.slow),
+    ],
 )
 def test_the_examples_are_those_of_plain_rows(records, tokenizer, options):
     """The same pairs with the same masks, each exactly once."""
@@ -53,6 +62,11 @@ def test_the_examples_are_those_of_plain_rows(records, tokenizer, options):
         batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **kind | options)) for kind in (PACKED, PLAIN)
     )
     assert sorted(examples(packed)) == sorted(examples(plain)) and len(packed) < 0.9 * len(plain)
+
+
+def test_held_out_examples_are_those_of_plain_rows(records, tokenizer, evaluation):
+    plain = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PLAIN))
+    assert sorted(examples(evaluation)) == sorted(examples(plain)) and len(evaluation) < 0.9 * len(plain)
 
 
 def test_entities_stay_whole_in_packed_rows(records, tokenizer):
@@ -68,7 +82,7 @@ def test_entities_stay_whole_in_packed_rows(records, tokenizer):
     assert sorted(examples(packed)) == sorted(examples(plain))
 
 
-@pytest.mark.parametrize("step", [1, 27])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 27])
 def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(records, tokenizer, straight, step):
     """Over ends of shards and epochs."""
     assert_equal(batches(dataset_of(records, tokenizer, start_step=step, **PACKED), 42 - step), straight[step:])
@@ -96,20 +110,17 @@ def test_an_epoch_is_finite_and_the_next_one_draws_anew(records, tokenizer, stra
     assert not set(examples(first)) & set(examples(straight[len(first) + 1 : 2 * len(first)]))
 
 
-def test_full_rows_do_not_come_first(records, tokenizer, straight):
+def test_full_rows_do_not_come_first(straight, evaluation):
     """Best fit makes the emptiest rows last; in the batches they are among the others, also for evaluation."""
-    evaluation = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PACKED))
     for some in (straight, evaluation):
         tokens = np.concatenate([inputs["padding_mask"].sum(1) for inputs, _, _ in some])
         assert (np.diff(tokens) > 0).any() and (np.diff(tokens) < 0).any()
 
 
-def test_the_last_batch_of_an_evaluation_is_filled_up(records, tokenizer):
-    one_by_one, some = (
-        batches(dataset_of(records, tokenizer, evaluation=True, batch_size=size, **PACKED)) for size in (1, 4)
-    )
-    assert len(one_by_one) % 4 and examples(one_by_one) == examples(some)[: len(examples(one_by_one))]
-    assert sum(weights["nsp_logits"].sum() for *_, weights in some) == len(examples(one_by_one))
+def test_the_last_batch_of_an_evaluation_is_filled_up(records, tokenizer, evaluation):
+    some = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=4, **PACKED))
+    assert len(evaluation) % 4 and examples(evaluation) == examples(some)[: len(examples(evaluation))]
+    assert sum(weights["nsp_logits"].sum() for *_, weights in some) == len(examples(evaluation))
 
 
 def test_statistics_count_parts(records, tokenizer):
@@ -127,7 +138,7 @@ def test_statistics_count_parts(records, tokenizer):
     assert "pairs a row" not in format_report(plain)
 
 
-@pytest.mark.parametrize("next_sentence", [True, False])
+@pytest.mark.parametrize("next_sentence", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_real_shares_are_those_of_the_batches(corpus, tokenizer, next_sentence):
     """Of text in one pool, whose batches are all of them."""
     options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}

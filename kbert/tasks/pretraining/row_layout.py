@@ -53,7 +53,7 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
     plain, packed, total = 0.0, 0.0, 0.0
     for phase in phases:
         lengths = {"sequence_length": phase.sequence_length, "max_predictions": phase.max_predictions}
-        shares = real_shares(source, tokenizer, **lengths, **options)
+        shares = real_shares(source, tokenizer, **lengths, **options, filled=False)
         tokens = phase.share * phase.batch_size * phase.sequence_length
         plain, packed, total = plain + tokens * shares["plain"], packed + tokens * shares["packed"], total + tokens
     pays = packed >= _LEAST_GAIN * plain > 0

@@ -54,13 +54,11 @@ def test_the_best_weights_are_kept(init, run):
     ]
     stored = kbert.load_pretrained(run.path).get_weights()
     assert same(stored, run.pipeline.model.get_weights())
-    last = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, keep="last")
-    assert last.metrics["kept_step"] == 12 and not same(stored, last.pipeline.model.get_weights())
     until = []
-    best = Finetuning(
-        init, Scripted(), ROWS, DEV, callbacks=[AtStep(6, lambda model: until.extend(weights(model)))], **QUICK
-    )
-    assert same(best.run().pipeline.model.get_weights(), until) and same(until, stored)
+    at_best = AtStep(6, lambda model: until.extend(weights(model)))
+    last = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, keep="last", callbacks=[at_best])
+    assert last.metrics["kept_step"] == 12 and not same(stored, last.pipeline.model.get_weights())
+    assert same(until, stored)
 
 
 def weights(model):
@@ -83,7 +81,7 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("step", [7, 11])
+@pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 11])
 def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, run, tmp_path, step):
     def kill(model):
         raise Killed
@@ -102,27 +100,25 @@ def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, ru
     assert [record["step"] for record in resumed.history] == [record["step"] for record in run.history]
 
 
-def test_history_has_the_scores_and_evaluation_changes_nothing(init, run):
+def test_history_has_the_scores(run):
     assert [r["val_accuracy"] for r in run.history if "val_accuracy" in r] == [0.5, 0.9, 0.7, 0.8]
-    silent = kbert.finetune(init, TASK, ROWS, **SHORT)
-    often = kbert.finetune(init, TASK, ROWS, DEV, **(SHORT | {"evaluate_every": 1}), keep="last")
-    assert same(silent.pipeline.model.get_weights(), often.pipeline.model.get_weights())
-    assert len(often.metrics["evaluations"]) == 4 and "dev" not in silent.metrics
 
 
-def test_patience(init, tmp_path):
-    task = Scripted(script=(0.5, 0.9, 0.7, 0.8))
-    stopped = kbert.finetune(init, task, ROWS, DEV, tmp_path / "run", **QUICK, patience=1)
+def test_patience(init, run, tmp_path, monkeypatch):
+    """Without an output nothing is written, and the best weights are those that a run with one stores."""
+    monkeypatch.chdir(tmp_path)
+    stopped = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, patience=1)
     assert [one["step"] for one in stopped.metrics["evaluations"]] == [3, 6, 9]
     assert stopped.metrics["kept_step"] == 6 and stopped.history[-1]["step"] == 9
+    assert stopped.path is None and not list(tmp_path.iterdir())
+    assert same(stopped.pipeline.model.get_weights(), run.pipeline.model.get_weights())
 
 
-def test_without_an_output_nothing_is_written(init, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
-    assert run.path is None and not list(tmp_path.iterdir())
-    again = kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **SHORT)
-    assert same(run.pipeline.model.get_weights(), again.pipeline.model.get_weights())
+def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path):
+    silent = kbert.finetune(init, TASK, ROWS, **SHORT)
+    often = kbert.finetune(init, TASK, ROWS, DEV, tmp_path, **(SHORT | {"evaluate_every": 1}), keep="last")
+    assert same(silent.pipeline.model.get_weights(), often.pipeline.model.get_weights())
+    assert len(often.metrics["evaluations"]) == 4 and "dev" not in silent.metrics
 
 
 def test_what_happens_is_logged(init, caplog):

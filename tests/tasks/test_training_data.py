@@ -41,8 +41,16 @@ def prepared(init):
     return functools.cache(prepare)
 
 
-@pytest.mark.parametrize("by_length", [False, True])
-@pytest.mark.parametrize("name", TASKS)
+GROUPED = ("classification", "span")  # texts, and windows; the others are slow
+
+
+@pytest.mark.parametrize(
+    "name, by_length",
+    [
+        *((name, False) for name in TASKS),
+        *(pytest.param(name, True, marks=() if name in GROUPED else pytest.mark.slow) for name in TASKS),
+    ],
+)
 def test_batches_from_a_step_on_are_those_of_the_whole_run(prepared, name, by_length):
     work, length = prepared(name), TASKS[name][2]
     data = work.task.training_data(
@@ -81,9 +89,9 @@ def test_examples_have_the_same_verbs(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_model_with_damaged_weights_is_not_scored(init, name):
-    task, rows, length = TASKS[name]
-    work = Finetuning(init, task, rows, sequence_length=length)
+@pytest.mark.usefixtures("eagerly")
+def test_a_model_with_damaged_weights_is_not_scored(prepared, name):
+    work = prepared(name)
     for weight in work.pipeline.model.weights:
         weight.assign(np.full(weight.shape, np.nan))
     with pytest.raises(FloatingPointError, match="finite scores.*row 0"):

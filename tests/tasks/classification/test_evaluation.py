@@ -22,6 +22,7 @@ def preprocessor():
     return TextPreprocessor(BertTokenizer(VOCABULARY), sequence_length=9)
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("batch_size, static", [(2, False), (4, False), (11, True), (16, False)])
 def test_classification(preprocessor, batch_size, static):
     keras.utils.set_random_seed(2)
@@ -39,6 +40,7 @@ def test_classification(preprocessor, batch_size, static):
     assert set(scores) == {"examples", "loss", "accuracy", "macro_f1"}
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_regression(preprocessor):
     model = BertRegressor(CONFIG)
     labels = np.linspace(0, 5, 11, dtype="float32")
@@ -54,6 +56,7 @@ def test_a_label_outside_the_range_is_an_error(preprocessor, label, message):
         evaluate(BertClassifier(CONFIG, 3), preprocessor, LabelledText(["a"], np.array([label])), ["accuracy"])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_scores_come_back_in_the_order_of_the_rows():
     keras.utils.set_random_seed(2)
     model, preprocessor = BertClassifier(CONFIG, num_labels=3), TextPreprocessor(BertTokenizer(VOCABULARY), 16)

@@ -143,7 +143,7 @@ def test_weighted_layers_are_elmos():
 
 
 @pytest.mark.filterwarnings("error:Layer:UserWarning")  # a mask that a layer drops without saying so
-@pytest.mark.parametrize("mode", ["concat-last-four", "weighted-sum-all"])
+@pytest.mark.parametrize("mode", [pytest.param("concat-last-four", marks=pytest.mark.slow), "weighted-sum-all"])
 def test_padding_changes_nothing(mode, cache):
     keras.utils.set_random_seed(3)
     model = feature_tagger(mode, 2, 12, 2, units=5)

@@ -32,6 +32,7 @@ def pipelines():
     return made
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_whole_submission_of_toy_models_over_every_layout(toy, pipelines, tmp_path):
     answers = {}
     for task in GLUE_TASKS.values():

@@ -6,6 +6,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+from helpers.data_once import data_once
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
 
@@ -17,8 +18,16 @@ from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.dry_run import count_sequences, format_estimate
 from kbert.training.hardware import choose_hardware
 
-SHORT = {"steps": 4, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
+# Packed rows, and whether they pay: test_packing.py.
+SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
 TEXT = SHORT | {"held_out": 0.2}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_data():
+    with pytest.MonkeyPatch.context() as patch:
+        data_once(patch.setattr)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +45,18 @@ def run(home, tmp_path_factory):
     seen, empty = [], tmp_path_factory.mktemp("empty")
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs["step"]))
     before = sorted(home.rglob("*"))
-    arguments = {"vocabulary": make_tokenizer(), "log_every": 2, "checkpoint_every": 2, "callbacks": [callback]}
+    arguments = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1, "callbacks": [callback]}
     with pytest.MonkeyPatch.context() as patch, run_eagerly():
         patch.chdir(empty)
         found = kbert.pretrain(home / "corpus.txt", **arguments, **TEXT)
-    assert seen == [2, 4]
+    assert seen == [1, 2]
     assert sorted(home.rglob("*")) == before and not list(empty.iterdir())  # nothing is written
     return found
 
 
 def test_without_an_output(run):
-    assert run.path is None and [record["step"] for record in run.history] == [2, 4]
-    assert "val_mlm_accuracy" in run.history[-1] and run.metrics["steps"] == 4
+    assert run.path is None and [record["step"] for record in run.history] == [1, 2]
+    assert "val_mlm_accuracy" in run.history[-1] and run.metrics["steps"] == 2
 
 
 def test_the_run_has_a_pipeline(run):
@@ -61,7 +70,7 @@ def test_the_run_has_a_pipeline(run):
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
     written = kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
-    assert written.path == tmp_path / "run" and read_json(written.path / "settings.json")["steps"] == 4
+    assert written.path == tmp_path / "run" and read_json(written.path / "settings.json")["steps"] == 2
     assert set(read_json(written.path / "inputs.json")["inputs"]) == {"corpus", "vocab"}
     for one, other in zip(run.model.get_weights(), written.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -85,12 +94,12 @@ def test_accumulated_batches_are_the_batch(home):
                 init=make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0),
                 accumulate=n,
                 learning_rate=0.01,
-                **SHORT,
+                **SHORT | {"steps": 3},
             )
             for n in (1, 2)
         )
     assert (whole.model.micro_batches, parts.model.micro_batches) == (1, 2)
-    assert [record["step"] for record in parts.history] == [record["step"] for record in whole.history] == [0, 4]
+    assert [record["step"] for record in parts.history] == [record["step"] for record in whole.history] == [0, 3]
     for name in ("loss", "mlm_cross_entropy", "gradient_norm", "learning_rate"):
         np.testing.assert_allclose(parts.history[1][name], whole.history[1][name], rtol=1e-4, err_msg=name)
     for name in ("mlm_cross_entropy", "mlm_accuracy", "nsp_accuracy"):  # of the same held-out rows

@@ -7,6 +7,8 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from helpers.data_once import data_once
+from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
@@ -40,20 +42,32 @@ def records(tmp_path_factory):
     return path
 
 
+@pytest.fixture(autouse=True, scope="module")
+def same_data():
+    with pytest.MonkeyPatch.context() as patch:
+        data_once(patch.setattr)
+        yield
+
+
 def assert_same(one, other):
     for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.fixture(scope="module")
-def by_steps(records, tmp_path_factory):
-    output = tmp_path_factory.mktemp("by_steps") / "run"
+def run_by_steps(records, output):
     return kbert.pretrain(
         records, init=make_pretrainer(24), steps=8, warmup_steps=2, keep_every=4, output=output, **PLAN
     )
 
 
-def test_phases_are_the_same_steps_by_hand(records, by_steps):
+@pytest.fixture(scope="module")
+def by_steps(records, tmp_path_factory):
+    with run_eagerly():
+        return run_by_steps(records, tmp_path_factory.mktemp("by_steps") / "run")
+
+
+def model_by_hand(records):
+    """The model of `run_by_steps`, trained by `fit`."""
     model = make_pretrainer(24)
     view = model.with_parts(4)  # for packed rows of up to 24 tokens
     view.compile(AdamW(WarmupLinearDecay(0.01, 2, 8)))
@@ -75,7 +89,17 @@ def test_phases_are_the_same_steps_by_hand(records, by_steps):
         )
         view.make_train_function(force=True)
         view.fit(dataset, steps_per_epoch=steps, verbose=0, shuffle=False)
-    assert_same(model, by_steps.model)
+    return model
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_phases_are_the_same_steps_by_hand(records, by_steps):
+    assert_same(model_by_hand(records), by_steps.model)
+
+
+@pytest.mark.slow  # op by op: above; traced with one phase: test_packing.py
+def test_traced_phases_are_the_same_steps_by_hand(records, tmp_path):
+    assert_same(model_by_hand(records), run_by_steps(records, tmp_path / "run").model)
 
 
 def test_what_a_run_from_a_model_says(by_steps):
@@ -154,10 +178,6 @@ class Second(keras.callbacks.Callback):
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_steps, tmp_path, monkeypatch):
-    unigram = {"cross_entropy": 2.0, "accuracy": 0.1}
-    described = [{"padding_share": 0.0}] * 2, unigram, None  # its own tests: pretraining/test_dataset_statistics.py
-    monkeypatch.setattr(run_pretraining, "describe_data", lambda *_: described)
-
     def run(dies_at=None):
         second = Second(dies_at)
         monkeypatch.setattr(run_pretraining, "TimeBudget", functools.partial(TimeBudget, now=second.now))

@@ -93,6 +93,7 @@ def test_batch_n_is_a_function_of_n(group):
         assert other["start_logits"].tolist() != whole[0][1]["start_logits"].tolist()
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_batch_cut_to_its_longest_has_the_loss_of_the_padded():
     preprocessor = SpanPreprocessor(tiny_tokenizer(), 40, 8, 4)
     store, labels = span_windows(QUESTIONS, preprocessor)

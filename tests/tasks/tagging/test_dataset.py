@@ -69,6 +69,7 @@ def test_batches_go_on_at_any_step(preprocessor):
     assert sorted(map(tuple, ids)) == sorted(map(tuple, windows.batch["token_ids"]))  # an epoch is every window once
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("context", ["document", "sentence"])
 def test_the_score_is_that_of_every_word_in_its_best_window(preprocessor, context):
     model = randomise(BertTagger(tiny_config(), num_labels=3), seed=2)
@@ -98,6 +99,7 @@ def test_the_score_is_that_of_every_word_in_its_best_window(preprocessor, contex
     assert len({tag for tags in expected for tag in tags}) > 1
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_tags_of_other_schemes_can_be_scored(preprocessor):
     model = randomise(BertTagger(tiny_config(), num_labels=3), seed=2)
     _, predicted = evaluate_tagger(model, preprocessor, TAGGED, ["E-X", "S-X", "L-X"])

@@ -1,0 +1,26 @@
+"""Pre-trainings on the same rows without making again what is not their batches of training."""
+
+
+def data_once(set_attribute):
+    """From now on runs of `kbert.pretrain` with the same data share their held-out batches and statistics.
+
+    Only for tests beside one that looks at what was made first.
+    """
+    from kbert.tasks.pretraining import run_pretraining
+
+    for name in ("make_evaluations", "describe_data"):
+        set_attribute(run_pretraining, name, _once(getattr(run_pretraining, name)))
+
+
+def _once(make):
+    made = {}
+
+    def make_once(settings, tokenizer, *others):
+        stages = [(stage.number, stage.batch_size, stage.phase) for stage in settings.stages()]
+        names = ("source", "packed", "num_parts", "held_out", "evaluation_batches", "accumulate", "seed")
+        key = repr((stages, settings.objective(), [getattr(settings, name) for name in names], tokenizer.settings()))
+        if key not in made:
+            made[key] = make(settings, tokenizer, *others)
+        return made[key]
+
+    return make_once

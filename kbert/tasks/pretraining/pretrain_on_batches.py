@@ -18,14 +18,12 @@ from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.batch_files import MANIFEST, VOCABULARY, BatchFiles
 from kbert.tasks.pretraining.pretraining_optimizer import compile_with
-from kbert.tasks.pretraining.pretraining_run import PretrainingRun
+from kbert.tasks.pretraining.pretraining_run import PretrainingRun, measure_run
 from kbert.text.vocabulary import read_vocabulary
 from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.hardware import choose_hardware
-from kbert.training.history import training_minutes
 from kbert.training.intervals import check_intervals, log_interval
-from kbert.training.log_names import readable_logs
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory
@@ -140,15 +138,7 @@ def pretrain_on_batches(
         validation_every=windows,
         callbacks=[ConsoleProgress(), *board, *examples, *callbacks],
     )
-    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
-    metrics = scores | {
-        "steps": steps,
-        "parameters": model.count_params(),
-        "tokens_per_second": history[-1]["tokens_per_second"] if history else None,
-        "minutes": training_minutes(history),
-    }
-    if board and hardware.is_chief:
-        board[0].finish(scores | {"minutes": metrics["minutes"]}, steps)
+    metrics = measure_run(trained, evaluation, history, steps, board if hardware.is_chief else [])
     if run is not None:
 
         def save(path, made_by):

@@ -1,9 +1,12 @@
-"""What `kbert.pretrain` returns."""
+"""What `kbert.pretrain` returns, and the figures in it."""
 
 import dataclasses
 import functools
 import pathlib
 from typing import Any
+
+from kbert.training.history import training_minutes
+from kbert.training.log_names import readable_logs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,3 +42,26 @@ class PretrainingRun:
         from kbert.pipelines.build import build_pipeline
 
         return build_pipeline(self.model, self.tokenizer, sequence_length=self.settings.sequence_length)
+
+
+def measure_run(trained, evaluation, history, steps, board, about_data=None) -> dict[str, Any]:
+    """The metrics of a run whose steps are done: scores on the held-out batches, what it took, and what else is known.
+
+    Args:
+        trained: `kbert.BertPretrainer`, compiled.
+        evaluation: held-out batches.
+        history: list of dicts of `fit_steps`, empty but on the chief. A record of step 0 becomes ``before``.
+        steps: int; None: those of the history.
+        board: list of the run's `TensorBoard`, if it has one, which is told the scores.
+        about_data: dict of further metrics.
+    """
+    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
+    first, last = (history[0], history[-1]) if history else ({}, {})
+    metrics = scores | (about_data or {})
+    metrics |= {"steps": steps or last.get("step"), "parameters": trained.count_params()}
+    metrics |= {"tokens_per_second": last.get("tokens_per_second"), "minutes": training_minutes(history)}
+    if first.get("step") == 0:
+        metrics["before"] = {name.removeprefix("val_"): value for name, value in first.items() if name != "step"}
+    for one in board:
+        one.finish(scores | {"minutes": metrics["minutes"]}, metrics["steps"])
+    return metrics

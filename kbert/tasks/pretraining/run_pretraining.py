@@ -13,16 +13,14 @@ from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import count_epochs, describe_plan, estimate_pretraining
 from kbert.tasks.pretraining.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
 from kbert.tasks.pretraining.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
-from kbert.tasks.pretraining.pretraining_run import PretrainingRun
+from kbert.tasks.pretraining.pretraining_run import PretrainingRun, measure_run
 from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
 from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
-from kbert.training.history import training_minutes
 from kbert.training.intervals import check_intervals, check_milestones, log_interval
-from kbert.training.log_names import readable_logs
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.training.stages import Stage
@@ -134,21 +132,12 @@ def run_pretraining(
         budget=budget,
         callbacks=[ConsoleProgress(), *forecast, *board, *examples, *callbacks],
     )
-    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
-    last = history[-1] if history else {}  # only the chief keeps it
-    metrics = scores | {
+    about_data = {
         "unigram": unigram,
         "pipeline": statistics[0] if len(statistics) == 1 else statistics,
-        "steps": settings.steps or last.get("step"),
         "epochs": count_epochs(settings, real, corpus_tokens),
-        "parameters": model.count_params(),
-        "tokens_per_second": last.get("tokens_per_second"),
-        "minutes": training_minutes(history),
     }
-    if history and history[0]["step"] == 0:
-        metrics["before"] = {name.removeprefix("val_"): value for name, value in history[0].items() if name != "step"}
-    if board and hardware.is_chief:
-        board[0].finish(scores | {"minutes": metrics["minutes"]}, metrics["steps"])
+    metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)
     if run is not None:
 
         def save(path, made_by):

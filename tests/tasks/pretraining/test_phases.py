@@ -57,10 +57,16 @@ def test_shares_that_are_not_binary_fractions_end_at_one():
 
 
 def test_named_settings_fill_only_what_is_not_given():
-    assert complete_settings(None, {}) == {"batch_size": 32, "learning_rate": 1e-4, "bias_correction": False}
+    assert complete_settings(None, {}) == {
+        "batch_size": 32,
+        "learning_rate": 1e-4,
+        "schedule": "linear",
+        "bias_correction": False,
+    }
     small = complete_settings("small-budget", {"batch_size": 8, "warmup_steps": 5, "phases": ((64, 1.0),)})
     assert small == {
         "learning_rate": 1e-3,
+        "schedule": "stable",
         "dropout": 0.0,
         "bias_correction": True,
         "initializer_stddev": "scaled",

@@ -143,6 +143,7 @@ def test_a_bilstm_is_new_on_a_model_without_it(tmp_path):
     assert new == {"bilstm", "tagger_head"}
 
 
+@pytest.mark.slow
 def test_a_bilstm_learns_under_xla_as_without():
     small = config(num_layers=1, **LTR)
     plain, compiled = (BertTagger(small, num_labels=5, dropout=0.0, bilstm=True) for _ in range(2))

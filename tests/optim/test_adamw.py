@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.numpy_adamw import NumpyAdamW, clip_by_global_norm, learning_rate
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import tiny_config
 
 from kbert.models.classifier import BertClassifier
@@ -35,7 +36,7 @@ def run_both(optimizer, reference, variables, steps=50, clip=1.0, seed=3):
     return max(np.max(np.abs(v.numpy() - w)) for v, w in zip(variables, reference.weights.values(), strict=True))
 
 
-@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("bias_correction", slow_but((False,), (False, True)))  # True: test_finetuning_parity.py
 def test_equals_numpy_over_50_steps_on_a_pretrainer(bias_correction):
     model = BertPretrainer(tiny_config(num_layers=1))
     variables = model.trainable_variables

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -42,7 +43,7 @@ def test_no_choice():
     assert empty["choice"].tolist() == [-1, -1] and empty["probabilities"].shape == (2, 0)
 
 
-@pytest.mark.parametrize("threshold", [None, 0.0])
+@pytest.mark.parametrize("threshold", slow_but((0.0,), (None, 0.0)))
 def test_no_context(threshold):
     pipeline = pipeline_of(kbert.BertSpanExtractor(ONE), null_threshold=threshold)
     answers = answers_of(pipeline, {"question": ["film ?"] * len(BLANKS), "context": BLANKS})
@@ -52,7 +53,7 @@ def test_no_context(threshold):
     assert not any(answers["n_best_answers"].ravel())
 
 
-@pytest.mark.parametrize("answer", ["tags", "entities"])
+@pytest.mark.parametrize("answer", slow_but(("entities",), ("tags", "entities")))
 def test_no_words(answer):
     answers = answers_of(pipeline_of(kbert.BertTagger(ONE, 3), labels=TAGS, tagging_output=answer), {"text": BLANKS})
     assert answers["count"].tolist() == [0] * len(BLANKS) and answers["scores"].shape == (len(BLANKS), 0)

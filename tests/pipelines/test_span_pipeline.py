@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.run_eagerly import run_eagerly
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -24,7 +25,8 @@ def pipeline():
 
 @pytest.fixture(scope="module")
 def answers(pipeline):
-    return pipeline.predict(COLUMNS)
+    with run_eagerly():  # in a graph: the export below
+        return pipeline.predict(COLUMNS)
 
 
 def same(expected, received):

@@ -1,13 +1,10 @@
 """The registry of formats: the four there are, and a fifth that is one file and one line."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from helpers.paths import ROOT
-from helpers.run_python import assert_imports_none
+from helpers.run_python import assert_imports_none, run_python
 from helpers.run_recipe import import_recipe
 from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
@@ -114,6 +111,7 @@ def test_only_what_is_needed_is_imported(tmp_path):
     """KerasHub is for its presets alone, and what compares with other libraries for comparing."""
     code = """
 import sys
+assert not {{"keras_hub", "keras_nlp"}} & set(sys.modules)
 sys.modules["keras_hub"] = sys.modules["keras_nlp"] = None  # importing them is an error
 import kbert, tensorflow
 tensorflow.config.run_functions_eagerly(True)  # sooner than tracing
@@ -123,6 +121,7 @@ for format in ("kbert", "huggingface", "google"):
     kbert.build_pipeline(kbert.load_pretrained("{0}/2/" + format)).predict(dict(text=["a"], text_pair=["b"]), verbose=0)
 kbert.load_pretrained("{0}/kerashub") if {1} else None  # the files of today's Keras are read without it
 assert not any(name.startswith("kbert.weights.diagnostics") for name in sys.modules)
+print("null")
 """
     save(make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12), tmp_path / "kbert", "kbert")
     try:
@@ -132,5 +131,5 @@ assert not any(name.startswith("kbert.weights.diagnostics") for name in sys.modu
     except ImportError:
         pass
     code = code.format(tmp_path, (tmp_path / "kerashub").exists())
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    run_python(code, forked=True)
     assert kbert.load_pretrained(tmp_path / "2/google").task == "encoder"

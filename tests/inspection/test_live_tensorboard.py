@@ -38,7 +38,7 @@ def make_runs(path):
         packed=False,
         **SHORT,
     )
-    rows, options = sentences(24), SHORT | {"steps": 6, "evaluate_every": 2, "checkpoint_every": 2}
+    rows, options = sentences(24), SHORT | {"evaluate_every": 2, "checkpoint_every": 2}
     tunings = [
         kbert.finetune(
             path / "pretraining",
@@ -46,9 +46,9 @@ def make_runs(path):
             rows[:16],
             rows[16:],
             path / str(n),
-            **options | {"learning_rate": rate},
+            **options | {"learning_rate": rate, "steps": steps},
         )
-        for n, rate in enumerate(RATES)
+        for n, (rate, steps) in enumerate(zip(RATES, (6, 2), strict=True))
     ]
     kbert.inspect(
         path / "0",
@@ -207,7 +207,7 @@ def test_text(live):
         ("pretraining", "masked examples"): [2, 4],
         ("pretraining", "next sentence examples"): [2, 4],
         ("0", "predictions/by label"): [2, 4, 6],
-        ("1", "predictions/by label"): [2, 4, 6],
+        ("1", "predictions/by label"): [2],
     }
     for (run, tag), steps in expected.items():
         run = f"{run}/logs/examples"

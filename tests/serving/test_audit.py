@@ -63,6 +63,7 @@ def test_the_op_that_keras_hub_preprocesses_with_fails(tmp_path):
     assert problems == ["TFText>RoundRobinTrim is in no server before 2.20"]
 
 
+@pytest.mark.slow  # importing KerasHub takes seconds; its operation: the test above
 def test_keras_hub_preprocessing_fails(tmp_path, served_models):
     keras_hub = pytest.importorskip("keras_hub")
     tokenizer = keras_hub.models.BertTokenizer(served_models["single"].pipeline.tokenizer.vocabulary)

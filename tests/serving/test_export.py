@@ -246,7 +246,7 @@ def test_layers_that_do_not_exist(served_models, tmp_path):
 
 
 def test_a_pipeline_trained_under_a_strategy_and_mixed_precision(tmp_path):
-    config, tokenizer = tiny_config(), tiny_tokenizer()
+    config, tokenizer = tiny_config(num_layers=1), tiny_tokenizer()
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
         pipeline = kbert.build_pipeline(kbert.BertClassifier(config, dtype="mixed_bfloat16"), tokenizer)
     expected = pipeline({"text": TEXTS})

@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 
 CLAUSES = {
     "plain": "the film was very good . ",
@@ -16,7 +17,11 @@ def serve(served_models):
     return {kind: served_models[kind].loaded for kind in ("span", "tagging")}
 
 
-@pytest.mark.parametrize("clause", CLAUSES)
+# The places of words in every kind of text: tests/text/test_tokenizer_offsets.py.
+SOME_CLAUSES = slow_but(("plain", "emoji"), CLAUSES)
+
+
+@pytest.mark.parametrize("clause", SOME_CLAUSES)
 def test_an_answer_at_the_end_of_3000_words(serve, clause):
     words = 3000 // len(CLAUSES[clause].split())
     long = CLAUSES[clause] * words
@@ -32,10 +37,7 @@ def test_an_answer_at_the_end_of_3000_words(serve, clause):
     assert answers["n_best_answers"].numpy()[0, 0] == b"London"
 
 
-# The places of words in every kind of text: tests/text/test_tokenizer_offsets.py, and the test above.
-@pytest.mark.parametrize(
-    "clause", [pytest.param(name, marks=() if name in ("plain", "emoji") else pytest.mark.slow) for name in CLAUSES]
-)
+@pytest.mark.parametrize("clause", SOME_CLAUSES)
 def test_entities_of_2000_words(serve, clause):
     words = 1000 // len(CLAUSES[clause].split())
     long = CLAUSES[clause] * words

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import tiny_config
 
 import kbert
@@ -14,7 +15,7 @@ from kbert.serving.saved_model_file import SavedModelFile
 
 @pytest.mark.parametrize(
     "kind",
-    ["single", pytest.param("fill_mask", marks=pytest.mark.slow), "multiple_choice"],  # as the others
+    slow_but(("single",), ("single", "fill_mask", "multiple_choice")),
 )
 def test_answers_in_bfloat16_are_close_to_those_in_float32(served_models, kind, tmp_path):
     served = served_models[kind]

@@ -25,6 +25,7 @@ def made(tmp_path_factory):
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     write_tiny_directory(path / "init")
     write_table(path / "train.csv", sentences(40))
+    _write_records(path / "records", seed=0)
     return path
 
 
@@ -101,7 +102,6 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     for source in made.rglob("*"):
         target = tmp_path / source.relative_to(made)
         target.mkdir(exist_ok=True) if source.is_dir() else target.write_bytes(source.read_bytes())
-    _write_records(tmp_path / "records", seed=0)
 
     def fit_steps(*args, **kwargs):
         raise RuntimeError("killed")
@@ -110,6 +110,7 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     monkeypatch.setattr(finetuning, "fit_steps", fit_steps)
     pretrain = importlib.import_module("kbert.tasks.pretraining.run_pretraining")
     monkeypatch.setattr(pretrain, "fit_steps", fit_steps)
+    monkeypatch.setattr(pretrain, "choose_packing", lambda settings, tokenizer: settings.with_packing(False))
     monkeypatch.setattr(pretrain, "make_evaluations", lambda *args: {0: [None]})  # what is read is looked at before
     monkeypatch.setattr(pretrain, "describe_data", lambda *args: ([{"padding_share": 0.0}], {}, None))
     monkeypatch.setattr(pretrain, "baseline_curves", lambda unigram: {})

@@ -13,18 +13,16 @@ import pytest
 from helpers.fault_inputs import write_inputs
 from helpers.fault_runs import KINDS, RECIPES, Fault, FaultRun, random_faults
 from helpers.recipe_processes import RecipeProcesses
-from helpers.run_recipe import run_recipe
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    path = tmp_path_factory.mktemp("faults") / "home"
-    return write_inputs(path, functools.partial(run_recipe, "prepare_records"))
+    return write_inputs(tmp_path_factory.mktemp("faults") / "home")
 
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
-    with RecipeProcesses(tmp_path_factory.mktemp("processes"), curves_alone=True) as processes:
+    with RecipeProcesses(tmp_path_factory.mktemp("processes"), quick=True) as processes:
         yield processes
 
 

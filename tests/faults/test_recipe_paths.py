@@ -9,6 +9,9 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import tagged_sentences, write_conll
 
+import kbert
+from kbert.corpus.write_records import write_records
+
 SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
 COLUMNS = ("--text-column", "text", "--label-column", "label")
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
@@ -78,6 +81,12 @@ MORE = {  # other flags that take a path
     "convert_checkpoint": [("--from", "<init>", "--to", "kbert", "--vocab", "<vocab.txt>", "--output", "out")],
 }
 NO_PATHS = {"serve_data"}
+PRETRAINING = "kbert.tasks.pretraining.run_pretraining"
+BEFORE_AN_OUTPUT = {
+    "kbert.training.resume.fit_steps": None,  # an output is looked at before any training
+    f"{PRETRAINING}.choose_packing": lambda settings, tokenizer: settings.with_packing(False),
+    f"{PRETRAINING}.make_evaluations": lambda *arguments: None,
+}
 CASES = [
     (recipe, command, place)
     for recipe, first in COMMANDS.items()
@@ -116,11 +125,8 @@ def home(tmp_path_factory):
     (path / "evidence" / "web" / "a").write_text("the film .")
     (path / "runs" / "SST-2" / "model").mkdir(parents=True)
     write_toy_glue(path / "glue")
-    run_recipe(
-        "prepare_records",
-        *as_flags(corpus=path / "corpus.txt", vocab=path / "init" / "vocab.txt", output=path / "records", held_out=0.2),
-        *as_flags(sequence_length=16),
-    )
+    tokenizer = kbert.BertTokenizer(path / "init" / "vocab.txt")
+    write_records(make_documents(30), tokenizer, path / "records", held_out=0.2)
     run_recipe("write_batches", "--records", path / "records", "--output", path / "batches", *SHORT)
     (path / "pretraining").mkdir()
     (path / "pretraining" / "history.jsonl").write_text('{"step": 1, "val_mlm_cross_entropy": 2.0, "seconds": 1.0}\n')
@@ -150,7 +156,8 @@ def test_a_wrong_path_is_one_line_that_names_it(home, recipe, command, place, ca
     name = command[place][1:-1]
     if name.startswith("new"):
         wrong = ["texts.txt/" + name, "texts.txt/deep/" + name, "texts.txt" if "." not in name else "squad"]
-        monkeypatch.setattr("kbert.training.resume.fit_steps", None)  # an output is looked at before any training
+        for dear, instead in BEFORE_AN_OUTPUT.items():
+            monkeypatch.setattr(dear, instead)
     else:
         wrong = ["missing/" + name, "squad" if (home / name).is_file() else "rows.jsonl"]
     for other in wrong:

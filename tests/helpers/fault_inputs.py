@@ -1,28 +1,24 @@
 """What the runs of the fault tests read, written in a second or two, and other inputs of the same names."""
 
-from helpers.run_recipe import as_flags
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 
-def write_inputs(home, prepare_records):
+def write_inputs(home):
     """corpus.txt, vocab.txt, records/, train.csv and init/ in a new directory, and under other/ what may replace each.
 
     Nothing of other/ is refused by a reader: only a run that has begun with the first can tell.
-
-    Args:
-        home: path.
-        prepare_records: function of arguments that runs the recipe.
     """
     home.mkdir()
-    _write(home, 0, VOCABULARY, prepare_records)
+    _write(home, 0, VOCABULARY)
     (home / "other").mkdir()
-    _write(home / "other", 1, [*VOCABULARY[:7], *reversed(VOCABULARY[7:])], prepare_records)
+    _write(home / "other", 1, [*VOCABULARY[:7], *reversed(VOCABULARY[7:])])
     return home
 
 
-def _write(home, number, vocabulary, prepare_records):
+def _write(home, number, vocabulary):
     import kbert
+    from kbert.corpus.write_records import write_records
 
     write_lines(home / "corpus.txt", make_documents(60, seed=number))
     (home / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
@@ -33,8 +29,5 @@ def _write(home, number, vocabulary, prepare_records):
         model = kbert.load_pretrained(home / "init")
         model.set_weights([-value for value in model.get_weights()])
         kbert.save_pretrained(model, home / "init", overwrite=True)
-    write_lines(home / "words.txt", [[text for text, _ in sentences(5, start)] for start in range(number, 200, 5)])
-    prepare_records(
-        *as_flags(corpus=home / "words.txt", vocab=home / "init" / "vocab.txt", output=home / "records", held_out=0.2),
-        *as_flags(sequence_length=16),
-    )
+    documents = [[text for text, _ in sentences(5, start)] for start in range(number, 200, 5)]
+    write_records(documents, kbert.BertTokenizer(home / "init" / "vocab.txt"), home / "records", held_out=0.2)

@@ -41,7 +41,7 @@ class RecipeProcesses:
 
     Args:
         directory: path.
-        curves_alone: as `curves_alone` has them; a run takes less time.
+        quick: as `curves_alone` and `run_eagerly` have it; a short run takes less time.
 
     Example::
 
@@ -50,8 +50,8 @@ class RecipeProcesses:
             ended = processes.wait(process)
     """
 
-    def __init__(self, directory, curves_alone=False):
-        self.directory, self._curves_alone = pathlib.Path(directory), curves_alone
+    def __init__(self, directory, quick=False):
+        self.directory, self._quick = pathlib.Path(directory), quick
         self.directory.mkdir(parents=True, exist_ok=True)
         self._logs = {}
         self._server = ForkServer(HERE / "recipe_server.py", self.directory, LD_PRELOAD=str(_compiled(self.directory)))
@@ -75,7 +75,7 @@ class RecipeProcesses:
             log=str(log),
             within=os.path.realpath(output),
             report=str(self.directory / f"unsynced-{len(self._logs)}"),
-            curves_alone=self._curves_alone,
+            quick=self._quick,
             **fault,
         )
         self._logs[answer["pid"]] = log

@@ -44,7 +44,7 @@ def place(tmp_path, monkeypatch):
 
 
 PRETRAIN = {
-    "steps=10_000": "steps=1, batch_size=4, sequence_length=16, checkpoint_every=1, evaluation_batches=1, held_out=0.2",
+    "steps=10_000": "steps=1, batch_size=4, sequence_length=16, evaluation_batches=1, held_out=0.2, packed=False",
 }
 
 

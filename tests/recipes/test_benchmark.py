@@ -22,6 +22,7 @@ def benchmark(capsys, *arguments):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_encoding_of_synthetic_batches_has_no_padding(capsys):
     result = benchmark(capsys, "encode")
     assert result["tokens_per_second"] == result["real_tokens_per_second"] > 0
@@ -35,6 +36,7 @@ def test_what_tensorboard_costs(capsys, monkeypatch):
     assert result["overhead"] > -1 and result["processor_overhead"] > -1 and result["size"] == "tiny"
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_encoding_of_real_batches_counts_their_padding(tmp_path, capsys):
     write_lines(tmp_path / "corpus.txt", [["a b c .", "d e .", "f g h i ."]] * 20)
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")

@@ -90,8 +90,12 @@ def test_the_best_restart_is_kept(restarted):
 def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch, capsys):
     whole = text_task.training_dataset
     arguments = glue_arguments(home, "SST-2", tmp_path / "run", *RESTARTS)
+    shutil.copytree(restarted, tmp_path / "run")  # as if killed after the first restart
+    for there in ("seed-4", "model"):
+        shutil.rmtree(tmp_path / "run" / there)
+    (tmp_path / "run" / "metrics.json").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(text_task, "training_dataset", lambda *a, **k: whole(*a, **k).take(5 if k["seed"] == 3 else 1))
+        patch.setattr(text_task, "training_dataset", lambda *a, **k: whole(*a, **k).take(1))
         with pytest.raises(ValueError, match="ended after step 1"):
             run_recipe("finetune_glue", *arguments)
     first = (tmp_path / "run" / "seed-3" / "metrics.json").read_bytes()
@@ -215,7 +219,7 @@ def test_real_files(home, shared_data, tmp_path):
         "finetune_glue",
         *as_flags(task="SST-2", data=shared_data / "glue", init=home / "init"),
         *GLUE_QUICK,
-        *as_flags(output=tmp_path / "run", train_examples=50, steps=2),
+        *as_flags(output=tmp_path / "run", train_examples=50, steps=2, batch_size=128),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert metrics["dev"]["examples"] == 872

@@ -112,10 +112,11 @@ def test_all_reads_every_file_before_it_trains(home, tmp_path):
     with pytest.raises(SystemExit, match="error: .*WNLI/train.tsv, line 6: expected 4 cells"):
         run_recipe("finetune_glue", *glue_arguments(home, "all", tmp_path / "run", *more))
     assert not (tmp_path / "run").exists()
+    shutil.rmtree(tmp_path / "glue" / "SST-2")
     file.write_text("\n".join(whole[:11]) + "\n", "utf-8")  # fewer than are to be learnt from: all of them
     run_recipe("finetune_glue", *glue_arguments(home, "all", tmp_path / "run", *more))
     tasks = read_json(tmp_path / "run" / "metrics.json")["tasks"]
-    assert {name: one["train_examples"] for name, one in tasks.items()} == {"SST-2": 20, "WNLI": 10}
+    assert {name: one["train_examples"] for name, one in tasks.items()} == {"WNLI": 10}
 
 
 def test_only_the_first_worker_locks_the_directory_of_a_submission(tmp_path, monkeypatch):

@@ -10,9 +10,8 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import write_tiny_directory
 
-from kbert.quickstart import library_sentences, shuffled_sentences, try_shipped_model
+from kbert.quickstart import finetune_both, library_sentences, shuffled_sentences, try_shipped_model
 from kbert.quickstart.claim_directory import claim_directory
-from kbert.quickstart.finetune_both import describe_accuracies
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +119,14 @@ def test_the_shipped_model_is_tried(sentences, tmp_path, monkeypatch):
     monkeypatch.setattr(
         try_shipped_model, "OPTIONS", try_shipped_model.OPTIONS | {"sequence_length": 16, "epochs": 0.5}
     )
+    made, finetune = {}, finetune_both.finetune
+
+    def once(*arguments, random_weights, **options):
+        if random_weights not in made:
+            made[random_weights] = finetune(*arguments, random_weights=random_weights, **options)
+        return made[random_weights]
+
+    monkeypatch.setattr(finetune_both, "finetune", once)  # the second seed has the runs of the first
     write_tiny_directory(tmp_path / "toy")
     with run_eagerly():
         found = try_shipped_model.try_shipped_model(tmp_path / "toy", tmp_path / "run", seeds=(0, 1))
@@ -127,7 +134,7 @@ def test_the_shipped_model_is_tried(sentences, tmp_path, monkeypatch):
     assert json.loads(json.dumps(found)) == found and len(found["filled"]) == len(try_shipped_model.PROMPTS)
     text = try_shipped_model.describe_filled(found["filled"])
     assert text.count("\n") == 3 and "They had two sons and a [MASK].  " in text
-    shown = describe_accuracies("Does it?", 0.5, found["accuracy"])
+    shown = finetune_both.describe_accuracies("Does it?", 0.5, found["accuracy"])
     assert shown.startswith("Does it? (accuracy on modules never seen)\n  majority class    50.0%")
 
 

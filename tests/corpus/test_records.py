@@ -101,7 +101,17 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("moment", ["before a shard", "before the state", "before the manifest"])
+_SLOW = pytest.mark.slow  # the same at another moment, or of another file
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("before a shard", marks=_SLOW),
+        "before the state",
+        pytest.param("before the manifest", marks=_SLOW),
+    ],
+)
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, monkeypatch, moment):
     documents = make_documents(150, seed=3)
     write_records(documents, tokenizer, tmp_path / "whole", **ARGUMENTS)
@@ -148,7 +158,9 @@ def test_killed_between_the_manifest_and_the_end(tokenizer, tmp_path, monkeypatc
     assert contents(tmp_path / "r") == whole
 
 
-@pytest.mark.parametrize("name", ["unfinished.json", "train-00001.tokens", "held-out-00000.index"])
+@pytest.mark.parametrize(
+    "name", ["unfinished.json", "train-00001.tokens", pytest.param("held-out-00000.index", marks=_SLOW)]
+)
 def test_a_damaged_unfinished_run_is_not_resumed(tokenizer, tmp_path, monkeypatch, name):
     documents = make_documents(60, seed=3)
     monkeypatch.setattr(writer_module.RecordsWriter, "write_manifest", lambda writer: None)

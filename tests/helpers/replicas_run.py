@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from helpers import tiny_pretraining as tiny
+from helpers.curves_alone import curves_alone
 from kbert.inspection import TensorBoard
 from kbert.inspection.board.layer_norms import layer_norms
 from kbert.layers import activation
@@ -136,6 +137,8 @@ def main(strategy, output, compiled=""):
     name = "result.json"
     if strategy == "multiworker" or compiled:  # compared with results that are not
         compile_everything()
+    else:
+        curves_alone()
     hardware = choose_hardware(strategy, logical_cpus=0 if strategy == "multiworker" else 2)
     result = {
         "description": hardware.describe(),

@@ -26,10 +26,19 @@ VOCABULARIES = {  # of ../shared/data/vocab, with the setting it was made for
     "bert-base-cased": {"lowercase": False},
     "bert-base-multilingual-cased": {"lowercase": False},
 }
+_SLOW = pytest.mark.slow  # that of the uncased vocabulary is not
+some_vocabularies = pytest.mark.parametrize(
+    "name",
+    [
+        "bert-base-uncased",
+        pytest.param("bert-base-cased", marks=_SLOW),
+        pytest.param("bert-base-multilingual-cased", marks=_SLOW),
+    ],
+)
 every_setting = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def tokenizers(vocabulary, settings):
     return BertTokenizer(vocabulary, **dict(settings)), ReferenceTokenizer(vocabulary, **dict(settings))
 
@@ -51,9 +60,15 @@ def read_words(shared_data, name):
     return (shared_data / "vocab" / name / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-@every_setting
-def test_every_assigned_character_in_context(settings):
-    step = 1 if settings in ({"lowercase": True}, {"lowercase": False}) else 11
+@pytest.mark.parametrize(
+    "settings, step",
+    [
+        pytest.param({"lowercase": True}, 1, id="uncased"),
+        pytest.param({"lowercase": False}, 1, id="cased", marks=pytest.mark.slow),
+        *(pytest.param(settings, 11, id=f"{name}, some") for name, settings in SETTINGS.items() if name != "uncased"),
+    ],
+)
+def test_every_assigned_character_in_context(settings, step):
     strings = [f"a{char}b {char}" for char in assigned_characters()[::step]]
     assert len(assigned_characters()) > 140_000
     assert differences(strings, transparent_vocabulary(), **settings) == []
@@ -163,7 +178,7 @@ def test_bytes_that_are_not_utf8_are_dropped():
         assert differences(strings, transparent_vocabulary(), **settings) == []
 
 
-@pytest.mark.parametrize("name", VOCABULARIES)
+@some_vocabularies
 def test_published_vocabularies(shared_data, name):
     vocabulary = read_words(shared_data, name)
     strings = [f"a{char}b {char}" for char in assigned_characters()[::9]] + list(NASTY) + random_strings(1000, seed=5)
@@ -181,7 +196,7 @@ def tokenizer_texts(shared_data):
     return strings
 
 
-@pytest.mark.parametrize("name", VOCABULARIES)
+@some_vocabularies
 def test_languages_and_naughty_strings(shared_data, name):
     strings = tokenizer_texts(shared_data)
     assert len(strings) > 10_000

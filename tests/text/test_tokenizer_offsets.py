@@ -36,10 +36,10 @@ def spans(tokenizer, strings):
 def check_against_reference(strings, settings):
     tokenizer = BertTokenizer(transparent_vocabulary(), **settings)
     reference = ReferenceTokenizer(transparent_vocabulary(), **settings)
-    for string, found in zip(strings, spans(tokenizer, strings), strict=True):
+    pieces = spans(tokenizer, strings)
+    for string, found in zip(strings, pieces, strict=True):
         assert found == reference.pieces(string), ascii(string)
-    ids = tokenizer(tf.constant(strings)).to_list()
-    assert ids == [[piece[0] for piece in row] for row in spans(tokenizer, strings)]
+    assert tokenizer(tf.constant(strings)).to_list() == [[piece[0] for piece in row] for row in pieces]
 
 
 @every_setting

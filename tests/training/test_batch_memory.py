@@ -68,6 +68,7 @@ def _allocate(ids):
     return ids + tf.cast(tf.reduce_sum(tf.zeros((10**8, 10**7))), tf.int32)
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "map_ids",
     [
@@ -90,6 +91,7 @@ def test_other_errors_pass():
         np.zeros((10**9, 10**9))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_damaged_records_end_the_run(tmp_path):
     """A shard that is damaged after the run began: one plain error that names it."""
     from helpers.tiny_corpus import make_documents, make_tokenizer

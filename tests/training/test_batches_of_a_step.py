@@ -4,16 +4,22 @@ import keras
 import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
+from helpers.reused import reused
 
 from kbert.training.resume import fit_steps
 
 NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 
 
-def train(output, steps=4, **compiled):
+def compiled_model(*compiled):
     model = tiny.compiled_model(keras.optimizers.SGD(0.2), **NO_DROPOUT)
     if compiled:
-        model.compile(model.optimizer, **compiled)
+        model.compile(model.optimizer, **dict(compiled))
+    return model
+
+
+def train(output, steps=4, **compiled):
+    model = reused(compiled_model, *compiled.items())
     history = fit_steps(model, tiny.make_dataset, steps, output, window=2)
     return history, model.get_weights()
 

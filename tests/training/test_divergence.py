@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
-from helpers.forked_python import ForkedPython
-from helpers.run_recipe import RECIPES, as_flags
+from helpers.forked_recipe import start_recipe
+from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert.models.classifier import BertClassifier
@@ -114,7 +114,10 @@ def assert_checkpoints_are_good(output, model, step):
     assert not history.exists() or "NaN" not in history.read_text() and "Infinity" not in history.read_text()
 
 
-@pytest.mark.parametrize("task", TASKS)
+every_task = pytest.mark.parametrize("task", ["pretraining", pytest.param("fine-tuning", marks=pytest.mark.slow)])
+
+
+@every_task
 @pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST])
 def test_a_loss_that_is_nan(tmp_path, task, step):
     build, make_dataset = TASKS[task]
@@ -123,7 +126,7 @@ def test_a_loss_that_is_nan(tmp_path, task, step):
     assert_checkpoints_are_good(tmp_path, tiny.reused(build, sgd), step)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@every_task
 @pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST_OF_WINDOW, LAST])
 def test_a_gradient_that_is_nan(tmp_path, task, step):
     build, make_dataset = TASKS[task]
@@ -163,7 +166,7 @@ class Overflows(keras.optimizers.LossScaleOptimizer):
         return super().scale_loss(loss) * tf.where((self.at == 0) | (call == self.at), np.inf, 1.0)
 
 
-@pytest.mark.parametrize("build", [pretrainer, pretrainer_in_two_parts])
+@pytest.mark.parametrize("build", [pretrainer, pytest.param(pretrainer_in_two_parts, marks=pytest.mark.slow)])
 def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, build):
     model = tiny.reused(build, Overflows)
     model.optimizer.at.assign(3)  # of a batch in two parts the first part of the second
@@ -205,8 +208,8 @@ def test_perplexity_is_a_number_that_json_holds():
 def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(48))
-    done = ForkedPython(
-        RECIPES / "finetune_classifier.py",
+    done = start_recipe(
+        "finetune_classifier",
         *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", init=tmp_path / "init"),
         *as_flags(steps="20", batch_size="8", sequence_length="9", learning_rate="1e38", checkpoint_every="10"),
         *as_flags(output=tmp_path / "run"),

@@ -3,6 +3,7 @@
 import types
 
 import numpy as np
+import pytest
 from helpers import tiny_pretraining as tiny
 
 from kbert.training import progress
@@ -23,6 +24,7 @@ def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
     assert lines == ["1,000 of 3,000 rows predicted, left 0:00:40", "2,000 of 3,000 rows predicted, left 0:00:20"]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_short_predictions_are_silent(monkeypatch, caplog):
     set_clock(monkeypatch, iter([0.0, 8.0, 9.0]).__next__)
     model = tiny.model()

@@ -157,6 +157,7 @@ def test_interrupting_says_how_to_go_on(tmp_path, caplog):
     assert "Interrupted after step" in (out := caplog.text) and "checkpoint of step 4" in out
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_loss_that_is_not_finite_stops_before_the_checkpoint(tmp_path):
     model = tiny.compiled_model(optimizer=keras.optimizers.SGD(1e30))
     with pytest.raises(FloatingPointError, match="Received: (nan|inf)"):

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.forked_python import ForkedPython
-from helpers.run_recipe import RECIPES, as_flags
+from helpers.forked_recipe import start_recipe
+from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert.training.resume import fit_steps
@@ -142,14 +143,10 @@ def home(tmp_path_factory):
 
 def training(home, output, steps=100_000):
     return (
-        "finetune_classifier.py",
+        "finetune_classifier",
         *as_flags(train=home / "train.csv", text_column="text", label_column="label", init=home / "init", steps=steps),
-        *as_flags(batch_size=8, sequence_length=9, checkpoint_every=10_000, output=output),
+        *as_flags(batch_size=8, sequence_length=9, checkpoint_every=10, output=output),
     )
-
-
-def start(recipe, *arguments):
-    return ForkedPython(RECIPES / recipe, *arguments)
 
 
 def wait_for(path, process, seconds=600):
@@ -173,7 +170,7 @@ def lines_about(printed):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=_SLOW)])
 def test_a_recipe_that_trains(home, tmp_path, number):
-    process = start(*training(home, tmp_path / "run"))
+    process = start_recipe(*training(home, tmp_path / "run"))
     wait_for(tmp_path / "run" / "history.jsonl", process)
     process.send_signal(number)
     out, errors = process.communicate()
@@ -188,14 +185,14 @@ def test_a_recipe_that_trains(home, tmp_path, number):
 @pytest.mark.parametrize(
     "recipe, name, hint",
     [
-        (("predict.py",), "answers.jsonl", "The same command resumes the run."),
-        (("extract_features.py", "--layers", "-1"), "features.jsonl", "No partial files were left."),
+        (("predict",), "answers.jsonl", "The same command resumes the run."),
+        (("extract_features", "--layers", "-1"), "features.jsonl", "No partial files were left."),
     ],
     ids=["resumes", "does not"],
 )
 def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number):
     output = tmp_path / "new" / name
-    process = start(*recipe, "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
+    process = start_recipe(*recipe, "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
     wait_for(output.parent, process)
     process.send_signal(number)
     out, errors = process.communicate()
@@ -209,7 +206,7 @@ def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number
 def test_the_second_signal_ends_at_once(tmp_path):
     script = """
     import pathlib, signal, sys, time
-    import keras
+    import keras, tensorflow
     from helpers import tiny_pretraining as tiny
     from kbert.training.resume import fit_steps
 
@@ -222,6 +219,7 @@ def test_the_second_signal_ends_at_once(tmp_path):
                 pathlib.Path(sys.argv[1], "received").write_text("the first")
                 time.sleep(600)
 
+    tensorflow.config.run_functions_eagerly(True)
     fit_steps(tiny.compiled_model(), tiny.make_dataset, 8, sys.argv[1], window=4, callbacks=[Slow()])
     """
     process = ForkedPython(None, tmp_path, code=textwrap.dedent(script))

@@ -17,7 +17,7 @@ from kbert.experiments.grid import parse_grid
 from kbert.experiments.named_tasks import named_tasks
 from kbert.experiments.report import describe_options, result_csv, result_table
 
-QUICK = ("--batch-size", 8, "--sequence-length", 12, "--seeds", 0, 1, "--grid", "learning_rate=1e-2,1e-3", "epochs=1")
+QUICK = ("--batch-size", 8, "--sequence-length", 12, "--seeds", 0, "--grid", "learning_rate=1e-2,1e-3", "epochs=1")
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,12 @@ def arguments(home, *more):
 
 @pytest.fixture(scope="module")
 def made(home):
-    """The command, interrupted in its seventh fine-tuning and given again; counts what was run."""
+    """The command, interrupted in its fifth fine-tuning and given again; counts what was run."""
     count, run = [0], cells_module.Finetuning.run
 
     def counted(self):
         count[0] += 1
-        if count[0] == 7:
+        if count[0] == 5:
             raise KeyboardInterrupt
         return run(self)
 
@@ -60,10 +60,10 @@ def made(home):
 def test_each_finetuning_is_one_file_and_made_once(home, made):
     first, runs, _ = made
     files = sorted((home / "runs" / "cells").iterdir())
-    assert len(files) == 12 == runs - 1  # 2 tasks, 2 starts: 2 settings with the first seed, the better one with both
+    assert len(files) == 8 == runs - 1  # 2 tasks, 2 starts, 2 settings
     assert first["columns"] == ["SST-2"]  # what was done stood there before the interruption
     assert {path.name.rpartition("-")[0] for path in files} == {
-        f"{task}-{start}-seed-{seed}" for task in ("SST-2", "NER") for start in ("toy", "random") for seed in (0, 1)
+        f"{task}-{start}-seed-0" for task in ("SST-2", "NER") for start in ("toy", "random")
     }
 
 
@@ -76,7 +76,7 @@ def test_the_result(home, made):
     for start in ("toy", "random weights"):
         for score in rows[start]["scores"].values():
             tried = [one["value"] for one in score["grid"]]
-            assert score["values"][0] == max(tried) and len(score["values"]) == 2
+            assert score["values"] == [max(tried)] and len(tried) == 2
             assert score["options"] == score["grid"][tried.index(max(tried))]["options"]
     assert rows["toy"]["scores"]["NER"]["metrics"].keys() >= {"f1", "precision", "recall"}
     assert rows["most frequent answer"]["scores"]["NER"]["values"] == [0.0]
@@ -136,6 +136,8 @@ def toy(home, tmp_path, monkeypatch):
 
 def test_the_verdict_and_a_setting_that_diverges(toy):
     result = toy(name="ours")
+    tried = [(options["learning_rate"], options["seed"]) for _, _, options in Made.seen]
+    assert tried == 2 * [(1e-3, 0), (1e-4, 0), (1, 0), (1e-4, 1), (1e-4, 2)]  # only the best with every seed
     ours, random, _ = result["rows"]
     assert ours["scores"]["SST-2"]["values"] == pytest.approx([80, 81, 82])
     assert [one["value"] for one in random["scores"]["SST-2"]["grid"]] == [pytest.approx(50), pytest.approx(60), None]

@@ -27,7 +27,7 @@ def home(tmp_path_factory):
 def shipped(make, home, records, tokenizer):  # noqa: F811
     sizes = {"num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20, "max_sequence_length": 32}
     config = kbert.BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes)
-    options = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
+    options = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
     options |= {"log_every": 1, "checkpoint_every": 1, "keep_every": 1}
     with run_eagerly():
         kbert.pretrain(records, init=kbert.BertPretrainer(config), output=home / "runs" / "toy", **options)

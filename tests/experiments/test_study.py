@@ -18,6 +18,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
 from kbert.command_line.make_study import make_study
+from kbert.corpus.write_records import write_records
 from kbert.experiments import cells as cells_module
 from kbert.experiments import pretrained_rows
 from kbert.experiments.downstream import Downstream, downstream_tasks
@@ -28,7 +29,7 @@ from kbert.tasks.features.train import FeatureTraining
 WORDS = sorted({"the", "a", ".", "kind", "play", *GOOD, *BAD, *NOUNS})
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TOY = (
-    *as_flags(steps=5, held_out=0.2, pretraining_batch_size=4, pretraining_length=16, tasks="SST-2", train_examples=8),
+    *as_flags(steps=5, held_out=0.2, pretraining_batch_size=32, pretraining_length=16, tasks="SST-2", train_examples=8),
     *as_flags(epochs=1, batch_size=8, sequence_length=16, restarts=1, learning_rate="1e-3"),
 )
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
@@ -38,7 +39,9 @@ FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
 def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     sentences = [f"the {(GOOD + BAD)[(n + n // 7) % 8]} {NOUNS[n * n % 5]} ." for n in range(200)]
-    write_lines(path / "corpus.txt", [sentences[n : n + 5] for n in range(0, 200, 5)])
+    documents = [sentences[n : n + 5] for n in range(0, 200, 5)]
+    write_lines(path / "corpus.txt", documents)
+    write_records(documents, kbert.BertTokenizer(VOCABULARY), path / "records", held_out=0.2)
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     write_toy_glue(path / "glue")
     (path / "ner").mkdir()
@@ -47,9 +50,26 @@ def home(tmp_path_factory):
     return path
 
 
-def arguments(home, output, table, *more):
-    given = ("--table", table, "--corpus", home / "corpus.txt", "--vocab", home / "vocab.txt", "--glue", home / "glue")
-    return (*given, "--output", output, *TOY, *more)
+def arguments(home, output, table, *more, source=("records",)):
+    files = {"records": home / "records", "corpus": home / "corpus.txt", "vocab": home / "vocab.txt"}
+    given = as_flags(table=table, glue=home / "glue", output=output, **{name: files[name] for name in source})
+    return (*given, *TOY, *more)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _packing_is_decided_once():
+    """For all studies of the same arguments, which decide the same."""
+    decided, decide = {}, pretrained_rows.decide_packing
+
+    def remember(source, arguments):
+        key = repr((source, sorted(arguments.items())))
+        if key not in decided:
+            decided[key] = decide(source, arguments)
+        return decided[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pretrained_rows, "decide_packing", remember)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -120,18 +140,17 @@ def test_restarts_are_seeds(home, tmp_path):
     assert make_study(args, "ablations.py").seeds == [4, 5, 6]
 
 
-def study(home, **options):
+def study(home, source="records", **options):
     tasks = downstream_tasks(
         glue_directory=home / "glue",
         glue_tasks=["SST-2"],
         ner=[home / "ner" / f"eng.{n}" for n in ("train", "testa")],
         train_examples=8,
     )
-    pretraining = {"vocabulary": home / "vocab.txt", "size": "tiny", "steps": 5, "held_out": 0.2, "seed": 0}
-    pretraining |= {"batch_size": 4, "sequence_length": 16}
+    pretraining = {"size": "tiny", "steps": 5, "held_out": 0.2, "seed": 0, "batch_size": 32, "sequence_length": 16}
     finetuning = {"epochs": 1.0, "batch_size": 8, "sequence_length": 16, "dropout": None, "bias_correction": False}
     shared = {"pretraining": pretraining, "finetuning": finetuning, "feature_training": FEATURES}
-    return Study([str(home / "corpus.txt")], home / "runs", tasks, **shared | options)
+    return Study(home / source, home / "runs", tasks, **shared | options)
 
 
 @pytest.mark.usefixtures("made", "eagerly")
@@ -151,12 +170,13 @@ def test_points_of_figure_5_and_features_are_of_the_same_run(home, monkeypatch):
 
 
 def test_what_decides_a_run_is_its_text_not_its_path(home, tmp_path):
-    row, toy = paper_table("table5").rows[1], study(home)
-    before = toy.pretrainings.identity(row)
-    assert isinstance(before["pretraining"]["packed"], bool) and before == study(home).pretrainings.identity(row)
+    row = paper_table("table5").rows[1]
+    given = {"vocabulary": home / "vocab.txt", "size": "tiny", "steps": 5, "sequence_length": 16}
+    before, again = (study(home, "corpus.txt", pretraining=given).pretrainings.identity(row) for _ in range(2))
+    assert isinstance(before["pretraining"]["packed"], bool) and before == again
     (tmp_path / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]) + "\n")
-    changed = toy.pretrainings.arguments | {"vocabulary": tmp_path / "vocab.txt"}
-    other = study(home, pretraining=changed).pretrainings.identity(row)
+    changed = given | {"vocabulary": tmp_path / "vocab.txt", "packed": False}
+    other = study(home, "corpus.txt", pretraining=changed).pretrainings.identity(row)
     assert other["content"]["corpus"] == before["content"]["corpus"]
     assert other["content"]["vocabulary"] != before["content"]["vocabulary"]
 
@@ -216,7 +236,8 @@ def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
 @pytest.mark.slow  # minutes: every table, in a process that is killed once
 def test_every_table_killed_and_resumed(home, tmp_path):
     more = as_flags(ner=home / "ner", feature_units=4, feature_epochs=1, sizes=["tiny", "mini"], restarts=1)
-    command = [sys.executable, RECIPES / "ablations.py", *arguments(home, tmp_path, "all", *more)]
+    given = arguments(home, tmp_path, "all", *more, source=("corpus", "vocab"))
+    command = [sys.executable, RECIPES / "ablations.py", *given]
     command, environment = [str(part) for part in command], os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (tmp_path / "results" / "table5.json").exists():

@@ -1,5 +1,6 @@
 """README and docs say what is true: their commands exist with those flags, their links lead somewhere."""
 
+import functools
 import importlib
 import re
 
@@ -14,6 +15,7 @@ PAGES = [
 _COMMAND = re.compile(r"recipes/(\w+)\.py((?:[^\n`|#)]|\\\n)*)")
 
 
+@functools.cache
 def _commands():
     """recipe → the flags that README, docs and the recipes' own texts use with it."""
     flags = {}
@@ -45,6 +47,7 @@ def test_links_lead_somewhere(page):
         assert link.startswith("http") or not anchor or anchor in _anchors(path), f"{page.name}: {link}"
 
 
+@functools.cache
 def _anchors(page):
     """What links to the headings of a page end in: lower case, without punctuation, hyphens for spaces."""
     without_code = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)

@@ -40,7 +40,10 @@ def files(tmp_path_factory):
     return expected
 
 
-@pytest.mark.parametrize("imports", [KERAS_LAST, "import keras, kbert", "import kbert\nfrom tensorflow import keras"])
+KERAS_FIRST = ("import keras, kbert", "import kbert\nfrom tensorflow import keras")
+
+
+@pytest.mark.parametrize("imports", [KERAS_LAST, *(pytest.param(one, marks=pytest.mark.slow) for one in KERAS_FIRST)])
 def test_load_model(files, imports):
     files = files if imports == KERAS_LAST else dict(list(files.items())[1:2])
     own, found = run_python(PROGRAM.format(imports=imports), *files)

@@ -1,5 +1,6 @@
 """Damaged checkpoints, 2,000 times a reader: read, or a ValueError or OSError that names the file, in bounds."""
 
+import functools
 import pathlib
 import shutil
 
@@ -88,15 +89,21 @@ def test_tensorflow_checkpoints(tmp_path, ending, count):
 # The JSON files and vocabularies of a directory, through the whole of its reading.
 
 
-def directory(format, tmp_path):
-    if format == "huggingface":
-        return copy_golden("safetensors", tmp_path / "it")
-    if format == "google":
-        return pathlib.Path(shutil.copytree(GOLDEN / "google_pretraining", tmp_path / "it"))
-    if format == "kerashub":
-        pytest.importorskip("keras_hub")
-    save(make_model("classification"), tmp_path / "it", format)
-    return tmp_path / "it"
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Function of a format: a sound directory of it, to be copied."""
+    home = tmp_path_factory.mktemp("saved")
+
+    @functools.cache
+    def sound(format):
+        if format in ("huggingface", "google"):
+            return GOLDEN / {"huggingface": "hf_safetensors", "google": "google_pretraining"}[format]
+        if format == "kerashub":
+            pytest.importorskip("keras_hub")
+        save(make_model("classification"), home / format, format)
+        return home / format
+
+    return sound
 
 
 @COUNTS
@@ -116,16 +123,16 @@ def directory(format, tmp_path):
         ("kerashub", "kbert_settings.json"),
     ],
 )
-def test_the_files_beside_the_weights(tmp_path, monkeypatch, format, name, count):
+def test_the_files_beside_the_weights(saved, tmp_path, monkeypatch, format, name, count):
     monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)  # who damages on purpose writes new ones
-    path = directory(format, tmp_path)
+    path = pathlib.Path(shutil.copytree(saved(format), tmp_path / "it"))
     sound = (path / name).read_bytes()
     check_reader(lambda _: open_checkpoint(path), path / name, [sound], count, named=str(path))
 
 
 @COUNTS
-def test_the_manifest(tmp_path, count):
-    path = directory("kbert", tmp_path)
+def test_the_manifest(saved, tmp_path, count):
+    path = pathlib.Path(shutil.copytree(saved("kbert"), tmp_path / "it"))
     sound = (path / "manifest.json").read_bytes()
     check_reader(lambda _: open_checkpoint(path), path / "manifest.json", [sound], count, named=str(path))
 

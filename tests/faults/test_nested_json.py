@@ -1,5 +1,6 @@
 """JSON nested a hundred thousand levels deep, in every file of a checkpoint: an error that names the file."""
 
+import functools
 import pathlib
 import shutil
 
@@ -13,14 +14,27 @@ from kbert.weights.open_checkpoint import open_checkpoint
 NESTED = '{"a":' * 100_000 + "1" + "}" * 100_000
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Function of a format: a directory of it, to be copied."""
+    home = tmp_path_factory.mktemp("saved")
+
+    @functools.cache
+    def write(format):
+        save(make_model("classification"), home / format, format)
+        return home / format
+
+    return write
+
+
 def nest(path):
     path.write_text(NESTED)
     return path
 
 
 @pytest.mark.parametrize("name", ["config.json", "manifest.json"])
-def test_kbert(name, tmp_path):
-    save(make_model("encoder"), tmp_path / "it", "kbert")
+def test_kbert(name, saved, tmp_path):
+    shutil.copytree(saved("kbert"), tmp_path / "it")
     nest(tmp_path / "it" / name)
     with pytest.raises(ValueError, match=f"{name}.*nested"):
         open_checkpoint(tmp_path / "it")
@@ -68,9 +82,9 @@ def test_google(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["task.json", "tokenizer.json", "preprocessor.json", "kbert_settings.json"])
-def test_kerashub(name, tmp_path):
+def test_kerashub(name, saved, tmp_path):
     pytest.importorskip("keras_hub")
-    save(make_model("classification"), tmp_path / "it", "kerashub")
+    shutil.copytree(saved("kerashub"), tmp_path / "it")
     nest(tmp_path / "it" / name)
     (tmp_path / "it/kbert_settings.json").unlink() if name == "preprocessor.json" else None
     with pytest.raises(ValueError, match=f"{name}.*nested"):

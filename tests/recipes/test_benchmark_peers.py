@@ -109,6 +109,7 @@ def test_the_table_has_a_row_for_every_benchmark():
         measure_table([sys.executable, "-c", "raise SystemExit(1)"], settings)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
     from kbert.benchmarks import peers
 

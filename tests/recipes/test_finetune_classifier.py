@@ -76,8 +76,9 @@ def test_settings_history_logs_but_no_checkpoints(run, home):
     assert any((run / "logs").rglob("events*"))
 
 
-def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home, run, tmp_path):
+def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home, run, tmp_path, capsys):
     run_recipe("export", "--model", run, "--output", tmp_path / "saved_models" / "mine")
+    assert f"Wrote {tmp_path}/saved_models/mine/1 (" in capsys.readouterr().out
     card = read_json(tmp_path / "saved_models" / "mine" / "1" / "card.json")
     made_by, metrics = card["made_by"]["run"], read_json(run / "metrics.json")
     assert made_by == read_json(run / "model" / "manifest.json")["made_by"]

@@ -65,7 +65,7 @@ def test_lines_to_jsonl(models, tmp_path):
         assert list(row["probabilities"].values()) == pytest.approx(probabilities, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [".csv", ".tsv", ".jsonl"])
+@pytest.mark.parametrize("kind", [".csv", pytest.param(".tsv", marks=pytest.mark.slow), ".jsonl"])
 @pytest.mark.usefixtures("eagerly")
 def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     columns = {"id": [f"{i}" for i in range(7)], "one": TEXTS, "two": PAIRS, "other": ["x"] * 7}

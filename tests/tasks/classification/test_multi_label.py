@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from helpers.run_eagerly import run_eagerly
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
@@ -52,15 +51,23 @@ def test_scores_by_hand():
             metric([0, 1], [0, 1])
 
 
-def test_fine_tuning_evaluation_and_answers(tmp_path):
-    init = write_tiny_directory(tmp_path / "init", dropout=0.0)
+@pytest.fixture(scope="module")
+def init(tmp_path_factory):
+    return write_tiny_directory(tmp_path_factory.mktemp("home") / "init", dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def run(init, tmp_path_factory):
     settings = {"batch_size": 8, "sequence_length": 9, "learning_rate": 1e-2, "steps": 30, "evaluate_every": 30}
-    with run_eagerly():
-        run = kbert.finetune(init, TASK, ROWS, ROWS, tmp_path / "run", **settings, accumulate=2)
+    return kbert.finetune(init, TASK, ROWS, ROWS, tmp_path_factory.mktemp("runs") / "run", **settings, accumulate=2)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_fine_tuning_evaluation_and_answers(init, run):
     dev, constant = run.metrics["dev"], run.metrics["constant_answer"]
     assert set(constant) == {"micro_f1", "macro_f1", "subset_accuracy"}
     assert dev["micro_f1"] > constant["micro_f1"]
-    model = kbert.load_pretrained(tmp_path / "run")
+    model = kbert.load_pretrained(run.path)
     assert model.multi_label and model.num_labels == 3
     pipeline = kbert.build_pipeline(model)
     texts = [text for text, _ in ROWS]

@@ -139,6 +139,8 @@ def main(strategy, output, compiled=""):
         compile_everything()
     else:
         curves_alone()
+    if strategy == "one":  # what the others are compared with: op by op takes less time than tracing
+        tf.config.run_functions_eagerly(True)
     hardware = choose_hardware(strategy, logical_cpus=0 if strategy == "multiworker" else 2)
     result = {
         "description": hardware.describe(),

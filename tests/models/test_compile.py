@@ -42,8 +42,8 @@ def classifier(labels=3):
     [
         (LABELS, "sparse_categorical_crossentropy", SPARSE),
         (LABELS, {"logits": "sparse_categorical_crossentropy"}, SPARSE),
-        (LABELS, ["sparse_categorical_crossentropy"], SPARSE),
-        (LABELS, keras.losses.sparse_categorical_crossentropy, SPARSE),
+        pytest.param(LABELS, ["sparse_categorical_crossentropy"], SPARSE, marks=pytest.mark.slow),
+        pytest.param(LABELS, keras.losses.sparse_categorical_crossentropy, SPARSE, marks=pytest.mark.slow),
         (LABELS, "SparseCategoricalCrossentropy", SPARSE),
         (ONE_HOT, "categorical_crossentropy", keras.losses.CategoricalCrossentropy(from_logits=True)),
         (MANY_HOT, "binary_crossentropy", keras.losses.BinaryCrossentropy(from_logits=True)),

@@ -84,7 +84,7 @@ def test_the_answers_are_those_of_its_parts(kind):
         assert set(answers["tokens"][2].ravel()) == {""} and not answers["probabilities"][2].any()
 
 
-@pytest.mark.parametrize("kind", ["single", "pair", "masked_lm"])
+@pytest.mark.parametrize("kind", slow_but(("pair", "masked_lm"), ("single", "pair", "masked_lm")))
 @pytest.mark.usefixtures("eagerly")
 def test_all_ways_to_give_strings(kind):
     pipeline, columns = make(kind)

@@ -12,6 +12,7 @@ from helpers.paths import ROOT
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny_directory
 
+import kbert
 from kbert.text.vocabulary import write_vocabulary
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -41,6 +42,22 @@ def place(tmp_path, monkeypatch):
     write_lines(tmp_path / "corpus/one.txt", make_documents(60))
     write_vocabulary(tmp_path / "vocab.txt", make_tokenizer().vocabulary)
     return tmp_path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_pretraining():
+    """README and docs/pretraining.md have the same call, which is run once."""
+    runs, pretrain = {}, kbert.pretrain
+
+    def once(*arguments, **options):
+        key = repr((arguments, options))
+        if key not in runs:
+            runs[key] = pretrain(*arguments, **options)
+        return runs[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kbert, "pretrain", once)
+        yield
 
 
 PRETRAIN = {
@@ -83,8 +100,6 @@ def test_question_answering(place):
 
 
 def test_pre_training(place):
-    import kbert
-
     names = run("docs/pretraining.md", {'output="runs/tiny"': 'output="runs/new"'} | PRETRAIN, {"kbert": kbert})
     assert names["run"].metrics["steps"] == 1
 

@@ -39,15 +39,20 @@ def test_pretraining(home, processes, references, tmp_path):
     assert outcomes == ["resumed", "survived"]
 
 
-def test_fine_tuning(home, processes, references, tmp_path):
-    faults = {
-        Fault("power cut", 0.25): "resumed",
-        Fault("full disk", 0.1): "resumed",
-        Fault("other input", 0.1): "refused",
-        Fault("SIGTERM", 0.1): "resumed",
-        Fault("not a number", 0.75): "resumed",
-        Fault("zeroed", 0.05, seed=1): "resumed",
-    }
+FAULTS = {
+    Fault("power cut", 0.25): "resumed",
+    Fault("other input", 0.1): "refused",
+    Fault("zeroed", 0.05, seed=1): "resumed",
+}
+MORE = {  # in default runs: test_full_disk.py, tests/training/test_signals.py and test_divergence.py
+    Fault("full disk", 0.1): "resumed",
+    Fault("SIGTERM", 0.1): "resumed",
+    Fault("not a number", 0.75): "resumed",
+}
+
+
+@pytest.mark.parametrize("faults", [FAULTS, pytest.param(MORE, marks=pytest.mark.slow)], ids=["files", "processes"])
+def test_fine_tuning(home, processes, references, tmp_path, faults):
     outcomes = FaultRun(processes, home, tmp_path / "place", "table").meet(references("table"), *faults)
     assert dict(zip(faults, outcomes, strict=True)) == faults
 

@@ -1,5 +1,6 @@
 """Pre-training on Keras' JAX backend: in a process without TensorFlow, on two devices, killed and resumed."""
 
+import importlib.util
 import json
 
 import numpy as np
@@ -150,10 +151,10 @@ print(json.dumps({"history": run.history, "packed": packed.history, "metrics": r
 
 
 @pytest.mark.parity
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")  # before what it is compared with
 def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
     batches, packed_batches, start, on_tensorflow, packed_on_tensorflow, tmp_path
 ):
-    pytest.importorskip("jax")
     output = tmp_path / "run"
     result = run_python(TRAIN, batches, packed_batches, start, output, json.dumps(TRAINING), backend="jax")
     assert result["devices"] == 2 and not result["tensorflow"]

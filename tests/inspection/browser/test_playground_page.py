@@ -193,6 +193,24 @@ def test_what_is_typed_stays_text(page):
     assert page.texts(".marked")[0].replace(" PER", "").replace(" LOC", "") == MARKUP
 
 
+def test_an_answer_that_comes_while_one_types_is_not_the_last(page):
+    page.js(
+        "window.real = window.fetch; window.fetch = async (...all) => {"
+        " const answer = await window.real(...all);"
+        " await new Promise((release) => (window.release = release)); return answer; }"
+    )
+    page.put("[name=text]", "the film")
+    page.wait(lambda: page.js("return Boolean(window.release)"))  # the answer is there, and held back
+    state = page.driver.execute_async_script(
+        "const box = document.querySelector('[name=text]'); window.fetch = window.real; box.value = 'good film';"
+        " box.dispatchEvent(new Event('input', { bubbles: true })); window.release();"
+        " setTimeout(() => arguments[0](document.querySelector('.view').dataset.state), 100)"
+    )
+    assert state == "waiting"
+    page.settle()
+    assert [row[1] for row in table(page)][1:3] == ["good", "film"]
+
+
 def test_errors_stand_in_the_page(page):
     page.expected = ["status of 400"]  # the browser's own line about the answer
     page.type("[name=seed]", "9" * 30)

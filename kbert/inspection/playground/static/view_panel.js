@@ -82,7 +82,7 @@ export function viewPanel(view, session) {
     status.textContent = "Asking … (the first answer of a model takes some seconds)";
     const body = form.body();
     await Promise.all(asked.map((model) => fillColumn(model, body, mine.signal)));
-    if (mine !== running) return;
+    if (mine !== running || node.dataset.state === "waiting") return; // another question is or will be asked
     status.textContent = results.querySelector(".error") ? "An error: see below." : "Done.";
     node.dataset.state = "done";
   }

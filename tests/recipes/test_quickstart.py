@@ -12,6 +12,7 @@ from helpers.tiny_directory import write_tiny_directory
 
 from kbert.quickstart import finetune_both, library_sentences, shuffled_sentences, try_shipped_model
 from kbert.quickstart.claim_directory import claim_directory
+from kbert.quickstart.describe_results import describe_results
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +137,19 @@ def test_the_shipped_model_is_tried(sentences, tmp_path, monkeypatch):
     assert text.count("\n") == 3 and "They had two sons and a [MASK].  " in text
     shown = finetune_both.describe_accuracies("Does it?", 0.5, found["accuracy"])
     assert shown.startswith("Does it? (accuracy on modules never seen)\n  majority class    50.0%")
+
+
+def test_the_end_names_tensorboard_and_what_is_to_be_seen_there(tmp_path):
+    unigram = {"cross_entropy": 6.5, "accuracy": 0.05}
+    metrics = {
+        "pretraining": {"mlm_cross_entropy": 5.5, "mlm_accuracy": 0.15, "unigram": unigram},
+        "majority_accuracy": 0.2,
+        "accuracy": {"pre-trained": [0.4, 0.5], "random weights": [0.2, 0.3]},
+        "minutes": 4.0,
+    }
+    text = describe_results(metrics, tmp_path)
+    assert f"tensorboard --logdir {tmp_path}\n  Time Series has training, test and baseline in one chart" in text
+    assert str(tmp_path / "inspection" / "report.html") in text
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ def parse_arguments(argv):
         parser,
         *("vocab", "cased", "size", "init", "output", "settings"),
         vocab={"help": "the vocabulary, a vocab.txt; --init and --records have their own"},
+        size={"help": "size of a new model (default: tiny), or the larger size to which --init grows first"},
         cased={"help": "with --vocab: do not lower-case the text or strip accents"},
     )
     length = parser.add_mutually_exclusive_group(required=True)

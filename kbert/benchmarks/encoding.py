@@ -9,6 +9,7 @@ from kbert.benchmarks.peak import model_products, race_at_peak
 from kbert.benchmarks.peers import fastest_peers, hub_backbone
 from kbert.benchmarks.race import fastest_setting, timed, with_and_without_xla
 from kbert.models.encoder import BertEncoder
+from kbert.serving.frozen_weights import FrozenWeights
 from kbert.training.flops import inference_flops_per_token
 
 
@@ -29,11 +30,12 @@ def encode(settings):
     tokens = inputs["padding_mask"].size, int(inputs["padding_mask"].sum())  # nominal, real
 
     def runners(build):
-        """With and without XLA, and in bfloat16 with weights stored in float32 or in bfloat16."""
+        """With and without XLA and with weights as constants; in bfloat16, weights stored in float32 or in bfloat16."""
         found = {}
         for dtype in (None, "bfloat16") if settings.precision == "mixed_bfloat16" else (None,):
             model, stored = build(config, dtype=dtype), f", weights in {dtype}" if dtype else ""
             ways = with_and_without_xla(lambda jit, model=model: _forward(model, inputs, jit, tokens))
+            ways["XLA off, frozen weights"] = _forward(model, inputs, False, tokens, FrozenWeights(model.weights))
             found |= {setting + stored: run for setting, run in ways.items()}
         return found
 
@@ -54,8 +56,12 @@ def encode(settings):
     return result | {"peer_settings": chosen}
 
 
-def _forward(model, inputs, jit_compile, tokens):
-    compiled = tf.function(lambda x: model(x, training=False), jit_compile=bool(jit_compile))
+def _forward(model, inputs, jit_compile, tokens, frozen_weights=None):
+    def forward(x):
+        return model(x, training=False)
+
+    forward = forward if frozen_weights is None else frozen_weights.freeze(forward)
+    compiled = tf.function(forward, jit_compile=bool(jit_compile))
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
 
     def work():

@@ -215,7 +215,10 @@ def test_bad_input_is_named_before_training_and_leaves_nothing(home, tmp_path, m
         (("--vocab", __file__, "--warmup-steps", 21), "`warmup_steps` must be at most `steps`. Received: 21 of 20"),
         (("--init", "model", "--cased"), "`lowercase` goes with a `vocabulary` file"),
         (("--init", "model", "--vocab", __file__), "`init` has a vocabulary of its own"),
-        (("--init", "model", "--size", "base"), "`init` has an architecture and weights of its own"),
+        (
+            ("--init", "model", "--position-embedding", "sinusoidal"),
+            "`init` has an architecture and weights of its own",
+        ),
         ((), "a corpus of text needs `vocabulary`"),
     ],
 )

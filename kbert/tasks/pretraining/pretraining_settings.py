@@ -247,6 +247,8 @@ class PretrainingSettings:
 
     def _check_new_weights(self):
         given = {name: getattr(self, name) for name in _OF_NEW_WEIGHTS if getattr(self, name) is not None}
+        if isinstance(self.init, str | os.PathLike):
+            given.pop("size", None)  # it grows to this size
         if self.init is not None and given:
             raise ValueError(f"pretrain: `init` has an architecture and weights of its own. Received: {given} as well")
         for name, allowed in (

@@ -11,6 +11,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
 
 import kbert
+from kbert.config import BertConfig
 from kbert.corpus.write_records import write_records
 from kbert.files import read_json
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
@@ -118,6 +119,20 @@ def test_a_given_model_must_fit(home, run):
         kbert.pretrain(home / "corpus.txt", init=run.model, **TEXT)
     with pytest.raises(ValueError, match="BertPretrainer with task 'masked_lm'. Received: 'pretraining'"):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
+
+
+def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
+    smaller = kbert.BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=len(VOCABULARY)))
+    kbert.save_pretrained(smaller, tmp_path / "tiny", tokenizer=make_tokenizer())
+    found = kbert.pretrain(home / "records", init=tmp_path / "tiny", size="mini", dry_run=True, **SHORT)
+    assert (found.model.config.hidden_dim, found.model.config.num_layers) == (256, 4)
+    table = keras.ops.convert_to_numpy(smaller.encoder.token_embedding.embeddings)
+    grown = keras.ops.convert_to_numpy(found.model.encoder.token_embedding.embeddings)
+    np.testing.assert_array_equal(grown, np.tile(table, 2))
+    with pytest.raises(
+        ValueError, match="`init` has an architecture and weights of its own. Received: {'size': 'mini'}"
+    ):
+        kbert.pretrain(home / "records", init=smaller, size="mini", dry_run=True, **SHORT)
 
 
 @pytest.mark.usefixtures("eagerly")

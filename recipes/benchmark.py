@@ -52,7 +52,7 @@ def parse_arguments(argv):
     add("--data", default="synthetic", choices=DATA, help=data)
     add("--model", metavar="DIR", help="serve: the encoder to export, a kbert or Hugging Face directory")
     add("--packed", action="store_true", help="input, feed: with packed rows")
-    add("--frozen-weights", action="store_true", help="serve: export with the weights as constants")
+    add("--frozen-weights", action="store_true", help="serve, all: export with the weights as constants")
     add("--seconds", type=positive_float, default=5.0, help="duration of one round of one system (default: 5)")
     add("--rounds", type=positive_int, default=5, metavar="N", help="number of rounds (default: 5)")
     add("--peers", action="store_true", help="also measure other libraries that are installed")

@@ -23,7 +23,7 @@ def measure_table(command, settings) -> dict:
 
     Args:
         command: list of strings, the program that runs one benchmark: ``[python, recipes/benchmark.py]``.
-        settings: `BenchmarkSettings`: seconds, rounds, peers and model apply to every row.
+        settings: `BenchmarkSettings`: seconds, rounds, peers and model apply to every row, frozen weights to serving.
 
     Returns:
         dict of ``rows`` (the results of the benchmarks), ``versions``, ``date``, ``processor`` and ``cores``.
@@ -40,7 +40,8 @@ def measure_table(command, settings) -> dict:
         )
     for precision in ("float32", "mixed_bfloat16") if settings.model else ():
         serve = ["serve", "--model", str(settings.model), "--sequence-length", "256", "--precision", precision]
-        rows.append(_run([*command, *serve, *common]))
+        frozen = ["--frozen-weights"] if settings.frozen_weights else []
+        rows.append(_run([*command, *serve, *frozen, *common]))
     processor, cores = processor_name()
     date = datetime.date.today().isoformat()
     return {"rows": rows, "versions": versions(_PACKAGES), "date": date, "processor": processor, "cores": cores}
@@ -76,10 +77,10 @@ def peer_lines(result) -> list[str]:
 
 def _model_line(row):
     ours = row["tokens_per_second"]
-    peers = row.get("peers", {})
+    peers, own = row.get("peers", {}), row.get("peer_settings", {}).get("kbert")
     cells = (
         f"{row['part']} {row['size']}, {row['batch_size']} × {row['sequence_length']}, {row['precision']}",
-        f"{ours:,.0f} tokens/s",
+        f"{ours:,.0f} tokens/s" + (f" ({own})" if own else ""),
         f"{row['share_of_matmul_peak']:.0%} of {row['matmul_peak_gflops_per_second']:,.0f} GFLOP/s",
         f"{row['share_of_model_matmul']:.0%} of {row['model_matmul_gflops_per_second']:,.0f} GFLOP/s",
         "; ".join(f"{name} ({row['peer_settings'][name]}) {rate:,.0f}" for name, rate in peers.items()),
@@ -95,7 +96,7 @@ def _serving_line(row):
 
     peers = row.get("transformers", {})
     cells = (
-        f"serve {row['model']}, {row['precision']}",
+        f"serve {row['model']}, {row['precision']}" + ", frozen weights" * row["frozen_weights"],
         figures(row),
         "",
         "",

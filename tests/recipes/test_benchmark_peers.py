@@ -82,14 +82,16 @@ import json, sys
 part, more = sys.argv[1], sys.argv[2:]
 row = {"part": part, "precision": more[more.index("--precision") + 1], "batch_size": 8, "sequence_length": 128}
 if part == "serve":
-    row |= {"model": "mini-lm", "short_p50_ms": 9.0, "long_p50_ms": 30.0, "mixed_texts_per_second": 350.0,
+    assert "--frozen-weights" in more
+    row |= {"model": "mini-lm", "frozen_weights": True,
+            "short_p50_ms": 9.0, "long_p50_ms": 30.0, "mixed_texts_per_second": 350.0,
             "transformers": {"tuned": {"short_p50_ms": 9.9, "long_p50_ms": 33.0, "mixed_texts_per_second": 70.0}},
             "ratios": {"short_p50": 1.1}}
 else:
     row |= {"size": more[1], "tokens_per_second": 3000.0, "share_of_matmul_peak": 0.5,
             "matmul_peak_gflops_per_second": 400.0,
             "share_of_model_matmul": 0.8, "model_matmul_gflops_per_second": 250.0,
-            "peers": {"hub": 2000.0}, "peer_settings": {"hub": "XLA on"}}
+            "peers": {"hub": 2000.0}, "peer_settings": {"kbert": "XLA off", "hub": "XLA on"}}
 assert "--peers" in more and more[more.index("--rounds") + 1] == "2"
 print("a line before the result")
 print(json.dumps(row))
@@ -97,13 +99,15 @@ print(json.dumps(row))
 
 
 def test_the_table_has_a_row_for_every_benchmark():
-    settings = BenchmarkSettings(peers=True, rounds=2, model="mini-lm")
+    settings = BenchmarkSettings(peers=True, rounds=2, model="mini-lm", frozen_weights=True)
     table = measure_table([sys.executable, "-c", ROW], settings)
     lines = table_lines(table)
     assert len(table["rows"]) == len(lines) - 4 == 10 and table["cores"] > 0 and "keras" in table["versions"]
-    speed = "| train mini, 8 × 128, float32 | 3,000 tokens/s | 50% of 400 GFLOP/s | 80% of 250 GFLOP/s"
+    speed = "| train mini, 8 × 128, float32 | 3,000 tokens/s (XLA off) | 50% of 400 GFLOP/s | 80% of 250 GFLOP/s"
     assert f"{speed} | hub (XLA on) 2,000 | 1.50 times as fast |" in lines
-    assert lines[-1].startswith("| serve mini-lm, mixed_bfloat16 | 9.0 ms short, 30.0 ms long, 350 texts/s |")
+    assert lines[-1].startswith(
+        "| serve mini-lm, mixed_bfloat16, frozen weights | 9.0 ms short, 30.0 ms long, 350 texts/s |"
+    )
     assert lines[-1].endswith("(tuned) 9.9 ms short, 33.0 ms long, 70 texts/s | 1.10 times as fast (short_p50) |")
     with pytest.raises(RuntimeError, match="ended with status 1"):
         measure_table([sys.executable, "-c", "raise SystemExit(1)"], settings)
@@ -132,7 +136,7 @@ def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
     result = json.loads(printed.splitlines()[-1])
     assert result["peer_settings"][NAME] == "float32, tuned" and result["peers"][NAME] == pytest.approx(32.0)
     for name in ("kbert", "keras_hub.BertBackbone"):
-        assert result["peer_settings"][name] in ("XLA on", "XLA off")
+        assert result["peer_settings"][name] in ("XLA on", "XLA off", "XLA off, frozen weights")
     assert closed == ["float32, default", "float32, tuned", "float32, default"]  # the slower one before the race
     assert np.isfinite(result["share_of_matmul_peak"]) and "float32, tuned" in printed
     try:

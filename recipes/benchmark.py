@@ -9,6 +9,7 @@
     python recipes/benchmark.py board --size mini             # the cost of TensorBoard in a training
     python recipes/benchmark.py encode --size base --batch-size 8
     python recipes/benchmark.py serve --model all-MiniLM-L6-v2 --peers   # the exported model, strings to embeddings
+    python recipes/benchmark.py operations --precision mixed_bfloat16    # where the time of encoding, or serving, goes
     KERAS_BACKEND=jax python recipes/benchmark.py train --size base --batch-size 256 --precision mixed_bfloat16
     python recipes/benchmark.py all --peers --model all-MiniLM-L6-v2     # the table of docs/performance.md
 
@@ -50,9 +51,9 @@ def parse_arguments(argv):
     )
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
     add("--data", default="synthetic", choices=DATA, help=data)
-    add("--model", metavar="DIR", help="serve: the encoder to export, a kbert or Hugging Face directory")
+    add("--model", metavar="DIR", help="serve, operations: the encoder to export, a kbert or Hugging Face directory")
     add("--packed", action="store_true", help="input, feed: with packed rows")
-    add("--frozen-weights", action="store_true", help="serve, all: export with the weights as constants")
+    add("--frozen-weights", action="store_true", help="serve, operations, all: the weights are constants")
     add("--seconds", type=positive_float, default=5.0, help="duration of one round of one system (default: 5)")
     add("--rounds", type=positive_int, default=5, metavar="N", help="number of rounds (default: 5)")
     add("--peers", action="store_true", help="also measure other libraries that are installed")

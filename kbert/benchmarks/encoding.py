@@ -25,8 +25,7 @@ def encode(settings):
     """
     config = settings.config()
     hardware = settings.hardware()
-    inputs = next(batches(settings, config).as_numpy_iterator())[0]
-    inputs = {name: inputs[name] for name in ("token_ids", "segment_ids", "padding_mask")}
+    inputs = encoder_inputs(settings)
     tokens = inputs["padding_mask"].size, int(inputs["padding_mask"].sum())  # nominal, real
 
     def runners(build):
@@ -35,7 +34,7 @@ def encode(settings):
         for dtype in (None, "bfloat16") if settings.precision == "mixed_bfloat16" else (None,):
             model, stored = build(config, dtype=dtype), f", weights in {dtype}" if dtype else ""
             ways = with_and_without_xla(lambda jit, model=model: _forward(model, inputs, jit, tokens))
-            ways["XLA off, frozen weights"] = _forward(model, inputs, False, tokens, FrozenWeights(model.weights))
+            ways["XLA off, frozen weights"] = _forward(model, inputs, False, tokens, frozen_weights=True)
             found |= {setting + stored: run for setting, run in ways.items()}
         return found
 
@@ -56,16 +55,29 @@ def encode(settings):
     return result | {"peer_settings": chosen}
 
 
-def _forward(model, inputs, jit_compile, tokens, frozen_weights=None):
+def encoder_inputs(settings) -> dict:
+    """One batch of NumPy arrays: token_ids, segment_ids, padding_mask [B, S]."""
+    inputs = next(batches(settings, settings.config()).as_numpy_iterator())[0]
+    return {name: inputs[name] for name in ("token_ids", "segment_ids", "padding_mask")}
+
+
+def forward_pass(model, inputs, jit_compile=False, frozen_weights=False):
+    """A function that encodes the batch and waits for the result; frozen weights are constants of its graph."""
+
     def forward(x):
         return model(x, training=False)
 
-    forward = forward if frozen_weights is None else frozen_weights.freeze(forward)
+    forward = FrozenWeights(model.weights).freeze(forward) if frozen_weights else forward
     compiled = tf.function(forward, jit_compile=bool(jit_compile))
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    return lambda: compiled(tensors)["sequence_output"].numpy()
+
+
+def _forward(model, inputs, jit_compile, tokens, frozen_weights=False):
+    call = forward_pass(model, inputs, jit_compile, frozen_weights)
 
     def work():
-        compiled(tensors)["sequence_output"].numpy()
+        call()
         return tokens
 
     return timed(work)

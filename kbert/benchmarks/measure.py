@@ -12,6 +12,7 @@ _FUNCTIONS = {  # name → module of kbert.benchmarks, function
     "board": ("board", "board"),
     "encode": ("encoding", "encode"),
     "serve": ("serving", "serve"),
+    "operations": ("operations", "operations"),
 }
 PARTS = tuple(_FUNCTIONS)
 

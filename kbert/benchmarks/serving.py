@@ -53,10 +53,10 @@ def serve(settings):
     if not settings.model:
         raise ValueError("serve: expected `model`, such as all-MiniLM-L6-v2. Received: none")
     with tempfile.TemporaryDirectory() as directory:
-        path = _export(settings.model, pathlib.Path(directory) / "model", settings.precision, settings.frozen_weights)
+        path = export_encoder(settings, f"{directory}/model")
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         load_seconds, memory = _load_alone(path)
-        systems = {"kbert": _kbert(path)}
+        systems = {"kbert": saved_model(path)}
         names = torch_settings(settings.precision) if settings.peers else []
         job = {"model": str(settings.model), "sequence_length": settings.sequence_length}
         peers = {name: TorchPeer("serve", name, **job) for name in names}
@@ -84,13 +84,15 @@ def serve(settings):
     return result
 
 
-def _export(model, directory, precision="float32", frozen_weights=False):
-    pipeline = build_pipeline(load_pretrained(model, task="encoder"), pair=False)
-    precision = precision.removeprefix("mixed_")
-    return export(pipeline, directory, precision=precision, frozen_weights=frozen_weights)
+def export_encoder(settings, directory):
+    """Exports the encoder of the settings; returns the path of the SavedModel."""
+    pipeline = build_pipeline(load_pretrained(settings.model, task="encoder"), pair=False)
+    precision = settings.precision.removeprefix("mixed_")
+    return export(pipeline, directory, precision=precision, frozen_weights=settings.frozen_weights)
 
 
-def _kbert(path):
+def saved_model(path):
+    """A function of texts that the SavedModel answers → (seconds, vectors)."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  a server links these ops
 

@@ -31,9 +31,28 @@ def test_the_figures(model, monkeypatch, capsys):
     assert (result["load_seconds"], result["server_memory_mib"]) == (0.5, 123)
 
 
+def test_the_operations_of_encoding_and_of_serving(model, capsys):
+    """Each block has six products with weights, and the pooler one; what is served has no pooler."""
+    benchmark = import_recipe("benchmark")
+    common = ["--seconds", "0.05", "--batch-size", "4", "--sequence-length", "16"]
+    for more, blocks, others in ((["--size", "tiny"], 2, 1), (["--model", str(model)], tiny_config().num_layers, 0)):
+        benchmark.main(["operations", *common, *more, "--json"])
+        result = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert result["milliseconds"] > 0 and result["frozen_weights"] is False
+        found = result["operations"]
+        products = sum(one["number"] for kind, one in found.items() if kind.endswith("MatMul"))
+        assert products == 6 * blocks + others
+        total = sum(one["milliseconds"] for one in found.values())
+        assert 0 < total and list(found) == sorted(found, key=lambda kind: -found[kind]["milliseconds"])
+    benchmark.main(["operations", *common, "--size", "tiny"])
+    printed = capsys.readouterr().out
+    assert "MatMul" in printed and " ms in 1" in printed
+
+
 @pytest.mark.slow
 def test_loading_in_a_process_of_its_own(model, tmp_path):
-    seconds, memory = serving._load_alone(serving._export(model, tmp_path / "exported"))
+    settings = BenchmarkSettings(model=model)
+    seconds, memory = serving._load_alone(serving.export_encoder(settings, tmp_path / "exported"))
     assert 0 < seconds < 300 and 50 < memory < 8000
 
 

@@ -4,6 +4,9 @@ Shapes: ... any leading axes, R their product, H hidden.
 """
 
 import keras
+from keras import ops
+
+from kbert.xla import compiled, is_worth_compiling
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -23,7 +26,8 @@ class LayerNorm(keras.layers.LayerNormalization):
             scale and an offset for each of the H features of the last axis.
 
     In training on TensorFlow the gradient is written out by hand, which takes fewer passes over memory than the one
-    that TensorFlow derives; values and gradients are equal up to rounding.
+    that TensorFlow derives; otherwise XLA compiles the layer where that pays. Values and gradients are equal up to
+    rounding.
 
     Source: Google's ``modeling.py``, ``layer_norm``.
 
@@ -41,12 +45,25 @@ class LayerNorm(keras.layers.LayerNormalization):
         super().__init__(epsilon=epsilon, **kwargs)
 
     def call(self, inputs, training=False):
+        if not training and is_worth_compiling(inputs):
+            weights = ops.convert_to_tensor(self.gamma), ops.convert_to_tensor(self.beta)
+            return _normalised(inputs, *weights, ops.convert_to_tensor(self.epsilon, self.gamma.dtype))
         if not training or keras.backend.backend() != "tensorflow":
             return super().call(inputs)
         return _tensorflow_layer_norm(inputs, self.gamma, self.beta, self.epsilon, self.compute_dtype)
 
     def get_config(self):
         return keras.layers.Layer.get_config(self) | {"epsilon": self.epsilon}
+
+
+@compiled
+def _normalised(inputs, gamma, beta, epsilon):
+    import tensorflow as tf
+
+    x = tf.cast(inputs, gamma.dtype)
+    centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+    return tf.cast(centred * tf.math.rsqrt(variance + epsilon) * gamma + beta, inputs.dtype)
 
 
 def _tensorflow_layer_norm(inputs, gamma, beta, epsilon, dtype):

@@ -46,8 +46,8 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     def call(self, inputs, training=False):
         if not training and is_worth_compiling(inputs):
-            weights = ops.convert_to_tensor(self.gamma), ops.convert_to_tensor(self.beta)
-            return _normalised(inputs, *weights, ops.convert_to_tensor(self.epsilon, self.gamma.dtype))
+            epsilon = ops.convert_to_tensor(self.epsilon, self.gamma.dtype)
+            return _normalised(inputs, self.gamma + 0.0, self.beta + 0.0, epsilon)
         if not training or keras.backend.backend() != "tensorflow":
             return super().call(inputs)
         return _tensorflow_layer_norm(inputs, self.gamma, self.beta, self.epsilon, self.compute_dtype)

@@ -101,6 +101,33 @@ def test_layer_norm_in_training_under_xla_and_with_unknown_axes():
         np.testing.assert_allclose(run(x), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 4e-2)])
+def test_layer_norm_of_large_static_shapes_is_compiled(monkeypatch, dtype, tolerance):
+    from kbert.layers import layer_norm
+
+    calls, compiled = [], layer_norm._normalised
+    monkeypatch.setattr(layer_norm, "_normalised", lambda *args: calls.append(1) or compiled(*args))
+    rng = np.random.default_rng(1)
+    x, dy = (tf.cast(rng.normal(2.0, 3.0, (4, 128, 128)), dtype) for _ in range(2))
+    layer = LayerNorm(dtype="mixed_bfloat16" if dtype == "bfloat16" else None)
+    layer(x)
+    layer.set_weights([rng.normal(size=128), rng.normal(size=128)])
+    results, counts = [], []
+    for shape in ((None, None, 128), (4, 128, 128)):
+        calls.clear()
+
+        @tf.function(input_signature=[tf.TensorSpec(shape, dtype)])
+        def run(x):
+            y = layer(x)
+            return y, *tf.gradients(y, [x, layer.gamma.value, layer.beta.value], dy)  # as attributions need them
+
+        results.append([tf.cast(part, "float32") for part in run(x)])
+        counts.append(len(calls))
+    assert counts == [0, 1]
+    for plain, fused in zip(*results, strict=True):
+        np.testing.assert_allclose(fused, plain, atol=tolerance * np.abs(plain).max())
+
+
 @pytest.mark.parametrize("name", ["gelu_tanh", "gelu_erf"])
 @pytest.mark.parametrize(
     "dtype, tolerance, jit_compile",

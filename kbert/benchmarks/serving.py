@@ -105,6 +105,7 @@ def saved_model(path):
         return time.perf_counter() - start, vectors
 
     answer.loaded = loaded  # its variables are deleted with it
+    answer([SHORT])  # as the first of a server's warm-up requests: frozen weights are packed for it
     return answer
 
 

@@ -235,6 +235,7 @@ def test_only_ops_that_serving_links(split_on_cjk):
     assert not [op for op in ops for word in TABLE_OPS if word in op]
 
 
+@pytest.mark.slow  # whole pipelines: serving/test_export.py, without Python: serving/test_c_api.py
 def test_export_without_kbert(tokenizer, tmp_path):
     archive = keras.export.ExportArchive()
     archive.add_endpoint(

@@ -63,8 +63,9 @@ def read_words(shared_data, name):
 @pytest.mark.parametrize(
     "settings, step",
     [
-        pytest.param({"lowercase": True}, 1, id="uncased"),
+        pytest.param({"lowercase": True}, 1, id="uncased", marks=pytest.mark.slow),
         pytest.param({"lowercase": False}, 1, id="cased", marks=pytest.mark.slow),
+        pytest.param({"lowercase": True}, 5, id="uncased, some"),
         *(pytest.param(settings, 11, id=f"{name}, some") for name, settings in SETTINGS.items() if name != "uncased"),
     ],
 )

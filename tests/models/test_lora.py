@@ -45,7 +45,7 @@ def adapted():
     return base, trained(model)
 
 
-@pytest.mark.parametrize("layers", slow_but((("query", "value"), TARGETS), ("query", ("query", "value"), TARGETS)))
+@pytest.mark.parametrize("layers", slow_but((TARGETS,), ("query", ("query", "value"), TARGETS)))
 def test_what_learns(layers):
     model = classifier()
     before, frozen = logits(model), values(model.encoder.weights)
@@ -230,6 +230,7 @@ def test_twice_and_with_int8():
         model.enable_lora(2)
 
 
+@pytest.mark.slow  # each without LoRA: test_shared_encoder.py and test_output_types.py
 def test_two_heads_and_mixed_precision(tmp_path):
     encoder = kbert.BertEncoder(config(), dtype="mixed_bfloat16")
     one, two = kbert.BertClassifier(encoder, num_labels=3), kbert.BertTagger(encoder, num_labels=3)

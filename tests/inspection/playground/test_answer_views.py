@@ -36,6 +36,7 @@ def test_fill_mask(ask):
         assert MASKED[token["start"] : token["end"]].lower() == token["token"].lower().removeprefix("##")
 
 
+@pytest.mark.slow  # of a pipeline: models/test_left_to_right.py
 def test_a_left_to_right_model_fills_masks_from_their_left(ask, home):
     answer = ask("fill_mask", model="left_to_right", text=MASKED, top=5)
     pipeline = kbert.build_pipeline(kbert.load_pretrained(home / "models" / "left_to_right"))

@@ -29,6 +29,7 @@ def test_encoding_of_synthetic_batches_has_no_padding(capsys):
     assert 0 < result["gflops_per_second"] and result["data"] == "synthetic" and result["peak_memory_mib"] > 0
 
 
+@pytest.mark.slow  # what it writes: tests/inspection/board
 def test_what_tensorboard_costs(capsys, monkeypatch):
     monkeypatch.setattr(board, "_STEPS", 2)
     result = benchmark(capsys, "board")

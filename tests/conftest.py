@@ -143,20 +143,45 @@ def pytest_xdist_auto_num_workers():
     return (os.cpu_count() or 1) + 1
 
 
+_TOGETHER = (  # folders and files
+    ("tests/serving/",),  # exported models
+    ("tests/inspection/browser/",),  # a browser
+    ("tests/inspection/playground/",),  # models in memory
+    (  # the process that forks others (helpers/forked_python.py), and KerasHub: each imports for seconds
+        "tests/recipes/test_checkpoint_recipes.py",
+        "tests/training/test_divergence.py",
+        "tests/training/test_hardware.py",
+        "tests/training/test_mirrored.py",
+        "tests/training/test_resume.py",
+        "tests/training/test_signals.py",
+        "tests/faults/test_checkpoint_sizes.py",
+        "tests/faults/test_fuzz_checkpoints.py",
+        "tests/faults/test_nested_json.py",
+        "tests/layers/test_replica_dropout.py",
+        "tests/pipelines/test_pipeline.py",
+        "tests/pretraining/test_dataset.py",
+        "tests/test_migrate_page.py",
+        "tests/text/test_tokenizer.py",
+        "tests/weights/files/test_streaming.py",
+        "tests/weights/formats/kerashub/",
+        "tests/weights/formats/test_registry.py",
+        "tests/weights/test_open_checkpoint.py",
+    ),
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Which tests run in one process: those of a file, and of a folder that shares models or a browser.
+    """Which tests run in one process: those of a file, and of `_TOGETHER`.
 
     (pytest-xdist's own way to say this, --dist loadgroup, does nothing under pytest 9.2.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    folders = ("tests/serving/", "tests/inspection/browser/", "tests/inspection/playground/")
-
     class BySharedFixtures(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = nodeid.split("::")[0]
-            return next((folder for folder in folders if file.startswith(folder)), file)
+            return next((group[0] for group in _TOGETHER if file.startswith(group)), file)
 
     return BySharedFixtures(config, log)
 

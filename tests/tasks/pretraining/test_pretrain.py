@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import shutil
 
 import keras
 import numpy as np
@@ -12,7 +13,6 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, mak
 
 import kbert
 from kbert.config import BertConfig
-from kbert.corpus.write_records import write_records
 from kbert.files import read_json
 from kbert.tasks.pretraining import run_pretraining
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
@@ -33,11 +33,11 @@ def same_data():
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(records, tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_lines(path / "corpus.txt", make_documents(60))
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    write_records(make_documents(60), make_tokenizer(), path / "records", shard_tokens=300, held_out=0.2)
+    shutil.copytree(records, path / "records")
     return path
 
 

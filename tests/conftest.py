@@ -125,15 +125,54 @@ def _forget():
         _trimmed_at[0] = _memory()
 
 
-# The dearest first, so that no process is left with one of them at the end while the others are done.
-_FIRST = tuple(f"tests/{room}/" for room in "serving recipes training tasks inspection models faults".split())
+_TOGETHER = (  # folders and files that run in one process, as they share
+    ("tests/serving/",),  # exported models
+    (  # the process that forks others (helpers/forked_python.py), and a traced model (helpers/tiny_pretraining.py)
+        "tests/faults/test_full_disk.py",
+        "tests/inspection/board/",
+        "tests/layers/test_replica_dropout.py",
+        "tests/pipelines/test_pipeline.py",
+        "tests/text/test_tokenizer.py",
+        "tests/training/test_callbacks.py",
+        "tests/training/test_divergence.py",
+        "tests/training/test_hardware.py",
+        "tests/training/test_mirrored.py",
+        "tests/training/test_progress.py",
+        "tests/training/test_resume.py",
+        "tests/training/test_signals.py",
+    ),
+    ("tests/pretraining/",),  # a corpus, its records, and graphs of datasets
+    (  # models in every format, and KerasHub, whose import takes seconds
+        "tests/weights/",
+        "tests/faults/test_checkpoint_sizes.py",
+        "tests/faults/test_fuzz_checkpoints.py",
+        "tests/faults/test_nested_json.py",
+        "tests/recipes/test_checkpoint_recipes.py",
+        "tests/test_migrate_page.py",
+    ),
+    ("tests/tasks/pretraining/",),  # graphs of datasets
+    ("tests/inspection/playground/",),  # models in memory
+    ("tests/inspection/browser/",),  # a browser
+)
+_FIRST = tuple(f"tests/{room}/" for room in "recipes tasks experiments training inspection faults models".split())
+
+
+def _shares_with(nodeid):
+    """The folders and files, one of which is the test's own, that run in one process with it."""
+    file = nodeid.split("::")[0]
+    return next((group for group in _TOGETHER if file.startswith(group)), (file,))
 
 
 def pytest_collection_modifyitems(items):
-    def order(item):
-        return next((i for i, start in enumerate(_FIRST) if item.nodeid.startswith(start)), len(_FIRST))
+    """The dearest first, so that no process is left with one of them at the end while the others are done."""
+    order = {group: number for number, group in enumerate((*_TOGETHER, *_FIRST))}
 
-    items.sort(key=order)
+    def place(item):
+        if (group := _shares_with(item.nodeid)) in order:
+            return order[group]
+        return next((order[room] for room in _FIRST if item.nodeid.startswith(room)), len(order))
+
+    items.sort(key=place)
     gc.freeze()  # collections need not look at TensorFlow's million objects again and again
 
 
@@ -141,33 +180,6 @@ def pytest_collection_modifyitems(items):
 def pytest_xdist_auto_num_workers():
     """One process more than cores: a fifth of the time of two is spent on waiting, for servers and other processes."""
     return (os.cpu_count() or 1) + 1
-
-
-_TOGETHER = (  # folders and files
-    ("tests/serving/",),  # exported models
-    ("tests/inspection/browser/",),  # a browser
-    ("tests/inspection/playground/",),  # models in memory
-    (  # the process that forks others (helpers/forked_python.py), and KerasHub: each imports for seconds
-        "tests/recipes/test_checkpoint_recipes.py",
-        "tests/training/test_divergence.py",
-        "tests/training/test_hardware.py",
-        "tests/training/test_mirrored.py",
-        "tests/training/test_resume.py",
-        "tests/training/test_signals.py",
-        "tests/faults/test_checkpoint_sizes.py",
-        "tests/faults/test_fuzz_checkpoints.py",
-        "tests/faults/test_nested_json.py",
-        "tests/layers/test_replica_dropout.py",
-        "tests/pipelines/test_pipeline.py",
-        "tests/pretraining/test_dataset.py",
-        "tests/test_migrate_page.py",
-        "tests/text/test_tokenizer.py",
-        "tests/weights/files/test_streaming.py",
-        "tests/weights/formats/kerashub/",
-        "tests/weights/formats/test_registry.py",
-        "tests/weights/test_open_checkpoint.py",
-    ),
-)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -180,8 +192,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class BySharedFixtures(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            file = nodeid.split("::")[0]
-            return next((group[0] for group in _TOGETHER if file.startswith(group)), file)
+            return _shares_with(nodeid)[0]
 
     return BySharedFixtures(config, log)
 

@@ -62,6 +62,7 @@ def test_rows_that_pairs_share(records, capsys):
     assert 0 < result["plain_real_share"] < result["packed_real_share"] <= result["filled_real_share"] <= 1
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])  # plain rows are fed alike
 def test_steps_on_one_batch_and_fed_by_the_pipeline(records, monkeypatch, capsys, packed):
     monkeypatch.setattr(feed, "_SETTLING", 0.0)

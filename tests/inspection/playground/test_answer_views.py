@@ -5,6 +5,8 @@ from helpers.served_models import make_pipeline
 
 import kbert
 
+pytestmark = pytest.mark.usefixtures("eagerly")  # the playground traces none of this; `predicted` need not, either
+
 MASKED = "Paris is the [MASK] of [MASK]."
 QUESTION, CONTEXT = "the capital of France", "The film is é good. 中 a film of London was never very bad of london !"
 

@@ -27,6 +27,16 @@ _LIBC = ctypes.CDLL(None)
 REQUIRE_OPTIONAL = os.environ.get("KBERT_REQUIRE_OPTIONAL") == "1"
 
 
+def pytest_configure(config):
+    """XLA does not optimise what computes for less time than that takes: all programs of the tests but the slow ones.
+
+    JAX, in processes of its own, reads the variable too.
+    """
+    if "not slow" in config.option.markexpr:
+        plain = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        os.environ.setdefault("XLA_FLAGS", plain)
+
+
 @pytest.fixture(scope="session")
 def shared_data():
     """The directory of real data beside the project; tests that need it are skipped where it is absent."""
@@ -147,6 +157,7 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/faults/test_checkpoint_sizes.py",
         "tests/faults/test_fuzz_checkpoints.py",
         "tests/faults/test_nested_json.py",
+        "tests/recipes/test_benchmark_peers.py",
         "tests/recipes/test_checkpoint_recipes.py",
         "tests/test_migrate_page.py",
     ),

@@ -59,6 +59,7 @@ def serve(modules):
     for module in modules:
         importlib.import_module(module)
     gc.freeze()  # what is there before the fork is never looked at again: less memory is copied
+    gc.set_threshold(50_000, 20, 20)  # as in conftest.py
     for line in sys.stdin:
         request = json.loads(line)
         if process := request.get("poll") or request.get("wait"):

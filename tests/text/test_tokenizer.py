@@ -255,19 +255,6 @@ print(answer["ids"].numpy().tolist(), answer["text"].numpy().tolist(), "kbert" i
     )
 
 
-@pytest.mark.parity
-def test_keras_on_jax():
-    pytest.importorskip("jax")
-    script = f"""
-import keras, tensorflow as tf, kbert
-tokenizer = kbert.BertTokenizer({VOCABULARY!r})
-texts = tf.data.Dataset.from_tensor_slices(["hello !", "naïve"]).batch(2)
-print(keras.backend.backend(), next(iter(texts.map(tokenizer.call))).to_list())
-print(next(iter(texts.map(tokenizer))).to_list(), tokenizer(["hello"]).to_list())
-"""
-    assert python(script, KERAS_BACKEND="jax") == "jax [[5, 9], [10]]\n[[5, 9], [10]] [[5]]"
-
-
 @pytest.mark.parametrize("language", ["tr_TR.UTF-8", pytest.param("lt_LT.UTF-8", marks=pytest.mark.slow)])
 def test_the_environment_s_language_changes_nothing(language):
     # ICU would make a dotless i of I in Turkish, and add dots to accented capitals in Lithuanian.

@@ -15,6 +15,7 @@ import pytest
 from helpers.curves_alone import curves_alone
 from helpers.paths import ROOT
 from helpers.run_eagerly import run_eagerly
+from helpers.skip_sets import find_skip_sets_once
 
 from kbert.training.memory import keep_freed_memory
 
@@ -73,6 +74,14 @@ def _keep_kernels():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tf.random, "set_seed", set_seed)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _skip_sets():
+    """`find_skip_sets_once`, for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        find_skip_sets_once(patch.setattr)
         yield
 
 

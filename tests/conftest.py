@@ -15,6 +15,7 @@ import pytest
 from helpers.curves_alone import curves_alone
 from helpers.paths import ROOT
 from helpers.run_eagerly import run_eagerly
+from helpers.skip_sets import find_skip_sets_once
 
 from kbert.training.memory import keep_freed_memory
 
@@ -25,6 +26,16 @@ gc.set_threshold(50_000, 20, 20)  # tracing makes millions of objects, few of th
 
 _LIBC = ctypes.CDLL(None)
 REQUIRE_OPTIONAL = os.environ.get("KBERT_REQUIRE_OPTIONAL") == "1"
+
+
+def pytest_configure(config):
+    """XLA does not optimise what computes for less time than that takes: all programs of the tests but the slow ones.
+
+    JAX, in processes of its own, reads the variable too.
+    """
+    if "not slow" in config.option.markexpr:
+        plain = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        os.environ.setdefault("XLA_FLAGS", plain)
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +74,14 @@ def _keep_kernels():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tf.random, "set_seed", set_seed)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _skip_sets():
+    """`find_skip_sets_once`, for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        find_skip_sets_once(patch.setattr)
         yield
 
 
@@ -125,15 +144,55 @@ def _forget():
         _trimmed_at[0] = _memory()
 
 
-# The dearest first, so that no process is left with one of them at the end while the others are done.
-_FIRST = tuple(f"tests/{room}/" for room in "serving recipes training tasks inspection models faults".split())
+_TOGETHER = (  # folders and files that run in one process, as they share
+    ("tests/serving/",),  # exported models
+    (  # the process that forks others (helpers/forked_python.py), and a traced model (helpers/tiny_pretraining.py)
+        "tests/faults/test_full_disk.py",
+        "tests/inspection/board/",
+        "tests/layers/test_replica_dropout.py",
+        "tests/pipelines/test_pipeline.py",
+        "tests/text/test_tokenizer.py",
+        "tests/training/test_callbacks.py",
+        "tests/training/test_divergence.py",
+        "tests/training/test_hardware.py",
+        "tests/training/test_mirrored.py",
+        "tests/training/test_progress.py",
+        "tests/training/test_resume.py",
+        "tests/training/test_signals.py",
+    ),
+    ("tests/pretraining/",),  # a corpus, its records, and graphs of datasets
+    (  # models in every format, and KerasHub, whose import takes seconds
+        "tests/weights/",
+        "tests/faults/test_checkpoint_sizes.py",
+        "tests/faults/test_fuzz_checkpoints.py",
+        "tests/faults/test_nested_json.py",
+        "tests/recipes/test_benchmark_peers.py",
+        "tests/recipes/test_checkpoint_recipes.py",
+        "tests/test_migrate_page.py",
+    ),
+    ("tests/tasks/pretraining/",),  # graphs of datasets
+    ("tests/inspection/playground/",),  # models in memory
+    ("tests/inspection/browser/",),  # a browser
+)
+_FIRST = tuple(f"tests/{room}/" for room in "recipes tasks experiments training inspection faults models".split())
+
+
+def _shares_with(nodeid):
+    """The folders and files, one of which is the test's own, that run in one process with it."""
+    file = nodeid.split("::")[0]
+    return next((group for group in _TOGETHER if file.startswith(group)), (file,))
 
 
 def pytest_collection_modifyitems(items):
-    def order(item):
-        return next((i for i, start in enumerate(_FIRST) if item.nodeid.startswith(start)), len(_FIRST))
+    """The dearest first, so that no process is left with one of them at the end while the others are done."""
+    order = {group: number for number, group in enumerate((*_TOGETHER, *_FIRST))}
 
-    items.sort(key=order)
+    def place(item):
+        if (group := _shares_with(item.nodeid)) in order:
+            return order[group]
+        return next((order[room] for room in _FIRST if item.nodeid.startswith(room)), len(order))
+
+    items.sort(key=place)
     gc.freeze()  # collections need not look at TensorFlow's million objects again and again
 
 
@@ -145,18 +204,15 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Which tests run in one process: those of a file, and of a folder that shares models or a browser.
+    """Which tests run in one process: those of a file, and of `_TOGETHER`.
 
     (pytest-xdist's own way to say this, --dist loadgroup, does nothing under pytest 9.2.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    folders = ("tests/serving/", "tests/inspection/browser/", "tests/inspection/playground/")
-
     class BySharedFixtures(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            file = nodeid.split("::")[0]
-            return next((folder for folder in folders if file.startswith(folder)), file)
+            return _shares_with(nodeid)[0]
 
     return BySharedFixtures(config, log)
 

@@ -9,6 +9,8 @@ import tensorflow as tf
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
 from kbert.training.progress import PredictionProgress
 
+_FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a second to start
+
 
 def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
     """The scores of a classifier, regressor or multiple-choice model for every row.
@@ -72,7 +74,7 @@ def _batches(order, columns, preprocessor, batch_size, padding):
     """The rows in the given order; the last batch is filled up with its last row, so that all batches are full: there
     is only one compilation, and equal shares for replicas."""
     missing = -len(order) % batch_size
-    rows = np.concatenate([order, np.repeat(order[-1:], missing)]).reshape(-1, batch_size)
+    rows = np.concatenate([order, np.repeat(order[-1:], missing)])
     columns = {name: tf.constant(column) for name, column in columns.items()}
 
     @tf.autograph.experimental.do_not_convert
@@ -80,4 +82,7 @@ def _batches(order, columns, preprocessor, batch_size, padding):
         inputs = preprocessor({name: tf.gather(column, indices) for name, column in columns.items()})
         return trim_padding(inputs, padding)
 
-    return tf.data.Dataset.from_tensor_slices(rows).map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+    if len(rows) <= _FEW_BATCHES * batch_size:
+        return tf.data.Dataset.from_tensor_slices(batch(rows)).batch(batch_size, drop_remainder=True)
+    rows = tf.data.Dataset.from_tensor_slices(rows.reshape(-1, batch_size))
+    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

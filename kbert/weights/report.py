@@ -91,28 +91,31 @@ class LoadReport:
         )
 
 
-def transfer(source_model, target_model, source: str) -> LoadReport:
-    """Assigns every variable of `target_model` that `source_model` has with the same name and shape.
+def transfer(stored, model, source: str) -> LoadReport:
+    """Assigns every variable of a model that is stored under the same name with the same shape.
+
+    Args:
+        stored: name → (shape, function that reads the values).
+        source: for messages.
 
     Raises:
         ValueError: a variable of the encoder is missing (its pooler may be).
     """
-    stored = {variable.path: variable for variable in source_model.weights}
-    rows, missing = [], []
-    needed = {v.path for v in target_model.encoder.weights if not v.path.startswith("pooler/")}
-    for variable in target_model.weights:
-        match = stored.get(variable.path)
-        if match is not None and match.shape == variable.shape:
-            variable.assign(match)
+    rows, missing, unused = [], [], dict.fromkeys(stored)
+    needed = {v.path for v in model.encoder.weights if not v.path.startswith("pooler/")}
+    for variable in model.weights:
+        shape, read = stored.get(variable.path, (None, None))
+        if shape == tuple(variable.shape):
+            variable.assign(read())
             rows.append(ReportRow(variable.path, variable.path, LOADED))
-            del stored[variable.path]
+            del unused[variable.path]
         else:
             rows.append(ReportRow(variable.path, "", NEW))
             if variable.path in needed:
                 missing.append(variable.path)
     if missing:
         raise ValueError(f"{source} lacks variables of the encoder. Missing: {missing}")
-    rows += [ReportRow("", path, UNUSED) for path in stored]
+    rows += [ReportRow("", path, UNUSED) for path in unused]
     return LoadReport(source, rows)
 
 

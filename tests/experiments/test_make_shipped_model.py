@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.data_once import data_once
 from helpers.docs_scripts import import_docs_script
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401
 from helpers.run_eagerly import run_eagerly
@@ -29,7 +30,8 @@ def shipped(make, home, records, tokenizer):  # noqa: F811
     config = kbert.BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes)
     options = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
     options |= {"log_every": 1, "checkpoint_every": 1, "keep_every": 1}
-    with run_eagerly():
+    with run_eagerly(), pytest.MonkeyPatch.context() as patch:
+        data_once(patch.setattr)
         kbert.pretrain(records, init=kbert.BertPretrainer(config), output=home / "runs" / "toy", **options)
         kbert.pretrain(records, init=home / "runs" / "toy", output=home / "runs" / "more", **options)
     (home / "records").mkdir()

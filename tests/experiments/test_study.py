@@ -29,7 +29,7 @@ from kbert.tasks.features.train import FeatureTraining
 WORDS = sorted({"the", "a", ".", "kind", "play", *GOOD, *BAD, *NOUNS})
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TOY = (
-    *as_flags(steps=5, held_out=0.2, pretraining_batch_size=32, pretraining_length=16, tasks="SST-2", train_examples=8),
+    *as_flags(steps=5, held_out=0.2, pretraining_batch_size=64, pretraining_length=16, tasks="SST-2", train_examples=8),
     *as_flags(epochs=1, batch_size=8, sequence_length=16, restarts=1, learning_rate="1e-3"),
 )
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
@@ -147,7 +147,7 @@ def study(home, source="records", **options):
         ner=[home / "ner" / f"eng.{n}" for n in ("train", "testa")],
         train_examples=8,
     )
-    pretraining = {"size": "tiny", "steps": 5, "held_out": 0.2, "seed": 0, "batch_size": 32, "sequence_length": 16}
+    pretraining = {"size": "tiny", "steps": 5, "held_out": 0.2, "seed": 0, "batch_size": 64, "sequence_length": 16}
     finetuning = {"epochs": 1.0, "batch_size": 8, "sequence_length": 16, "dropout": None, "bias_correction": False}
     shared = {"pretraining": pretraining, "finetuning": finetuning, "feature_training": FEATURES}
     return Study(home / source, home / "runs", tasks, **shared | options)

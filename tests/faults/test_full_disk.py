@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.stored_models import make_model, save
 from helpers.tiny_corpus import make_documents, make_tokenizer
-from helpers.tiny_directory import write_tiny_directory
 
 from kbert.corpus.write_records import write_records
 from kbert.files import FullDisk, WriteFault, explain_full_disk
@@ -78,7 +78,7 @@ def test_history_records_metrics_and_models_name_their_path(tmp_path, monkeypatc
         "history.jsonl": lambda: history.append({"step": 1}),
         "records/": lambda: write_records(make_documents(9), make_tokenizer(), tmp_path / "records"),
         "run": lambda: run.finish({}),
-        "model": lambda: write_tiny_directory(tmp_path / "model"),
+        "model": lambda: save(make_model("encoder"), tmp_path / "model", "kbert"),
     }.items():
         with pytest.raises(FullDisk, match=rf"{tmp_path}/{name}.*not written, no space left on device.*free there"):
             write()

@@ -127,7 +127,8 @@ def home(tmp_path_factory):
     write_toy_glue(path / "glue")
     tokenizer = kbert.BertTokenizer(path / "init" / "vocab.txt")
     write_records(make_documents(30), tokenizer, path / "records", held_out=0.2)
-    run_recipe("write_batches", "--records", path / "records", "--output", path / "batches", *SHORT)
+    short = (*SHORT, "--evaluation-batches", 1, "--no-packed")
+    run_recipe("write_batches", "--records", path / "records", "--output", path / "batches", *short)
     (path / "pretraining").mkdir()
     (path / "pretraining" / "history.jsonl").write_text('{"step": 1, "val_mlm_cross_entropy": 2.0, "seconds": 1.0}\n')
     return path
@@ -152,17 +153,33 @@ def fail(home, recipe, command, capsys):
 
 @pytest.mark.parametrize("recipe, command, place", CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_wrong_path_is_one_line_that_names_it(home, recipe, command, place, capsys, monkeypatch):
-    monkeypatch.chdir(home)
     name = command[place][1:-1]
     if name.startswith("new"):
-        wrong = ["texts.txt/" + name, "texts.txt/deep/" + name, "texts.txt" if "." not in name else "squad"]
-        for dear, instead in BEFORE_AN_OUTPUT.items():
-            monkeypatch.setattr(dear, instead)
+        wrong = ["texts.txt/" + name, "texts.txt" if "." not in name else "squad"]
     else:
         wrong = ["missing/" + name, "squad" if (home / name).is_file() else "rows.jsonl"]
     for other in wrong:
-        said = fail(home, recipe, [*command[:place], f"<{other}>", *command[place + 1 :]], capsys)
-        assert other.split("/")[0] in said, said
+        check(home, recipe, command, place, other, capsys, monkeypatch)
+
+
+@pytest.mark.slow  # the parent is a file: above
+@pytest.mark.parametrize(
+    "recipe, command, place",
+    [case for case in CASES if case[1][case[2]].startswith("<new")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_output_deep_below_a_file_is_one_line_that_names_it(home, recipe, command, place, capsys, monkeypatch):
+    check(home, recipe, command, place, f"texts.txt/deep/{command[place][1:-1]}", capsys, monkeypatch)
+
+
+def check(home, recipe, command, place, other, capsys, monkeypatch):
+    """The command with another path in that place."""
+    monkeypatch.chdir(home)
+    if command[place].startswith("<new"):
+        for dear, instead in BEFORE_AN_OUTPUT.items():
+            monkeypatch.setattr(dear, instead)
+    said = fail(home, recipe, [*command[:place], f"<{other}>", *command[place + 1 :]], capsys)
+    assert other.split("/")[0] in said, said
 
 
 def test_every_recipe_is_tried():

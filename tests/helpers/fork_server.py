@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 from helpers.paths import ROOT
+from helpers.skip_sets import find_skip_sets_once
 
 
 class ForkServer:
@@ -58,7 +59,9 @@ def serve(modules):
     """
     for module in modules:
         importlib.import_module(module)
+    find_skip_sets_once()
     gc.freeze()  # what is there before the fork is never looked at again: less memory is copied
+    gc.set_threshold(50_000, 20, 20)  # as in conftest.py
     for line in sys.stdin:
         request = json.loads(line)
         if process := request.get("poll") or request.get("wait"):

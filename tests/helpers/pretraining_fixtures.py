@@ -1,4 +1,5 @@
-"""The small corpus of pre-training, as text and as records; files with other tokens have their own tokenizer."""
+"""The small corpus of pre-training, as text and as records, to be left alone; files with other tokens have their own
+tokenizer."""
 
 import pytest
 
@@ -8,18 +9,18 @@ from kbert.corpus.documents import read_documents
 from kbert.corpus.write_records import write_records
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tokenizer():
     return make_tokenizer()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-@pytest.fixture(scope="module")
-def records(corpus, tokenizer, tmp_path_factory):
+@pytest.fixture(scope="session")
+def records(corpus, tmp_path_factory):
     directory = tmp_path_factory.mktemp("data") / "records"
-    write_records(read_documents(corpus), tokenizer, directory, shard_tokens=700, held_out=HELD_OUT)
+    write_records(read_documents(corpus), make_tokenizer(), directory, shard_tokens=700, held_out=HELD_OUT)
     return directory

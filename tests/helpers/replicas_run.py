@@ -1,8 +1,8 @@
 """What one process trains and measures under a strategy, as JSON in OUTPUT.
 
-``python replicas_run.py one|mirrored|multiworker OUTPUT [compiled]``: mirrored on two halves of the CPU, multiworker as
-TF_CONFIG says; compiled: with XLA, in micro-batches too, and in half precision. A process of its own, as TensorFlow's
-devices are fixed once started.
+``python replicas_run.py one|mirrored|multiworker OUTPUT [classification|compiled]``: mirrored on two halves of the CPU,
+multiworker as TF_CONFIG says; a pre-training, or a classification, or compiled: the pre-training with XLA, in
+micro-batches too, and in half precision. A process of its own, as TensorFlow's devices are fixed once started.
 """
 
 import json
@@ -133,29 +133,29 @@ def compile_everything():
     activation.is_worth_compiling = lambda x: is_worth_compiling(x, elements=1)
 
 
-def main(strategy, output, compiled=""):
+def main(strategy, output, part=""):
     name = "result.json"
-    if strategy == "multiworker" or compiled:  # compared with results that are not
+    if strategy == "multiworker" or part == "compiled":  # compared with results that are not
         compile_everything()
     else:
         curves_alone()
     if strategy == "one":  # what the others are compared with: op by op takes less time than tracing
         tf.config.run_functions_eagerly(True)
     hardware = choose_hardware(strategy, logical_cpus=0 if strategy == "multiworker" else 2)
-    result = {
-        "description": hardware.describe(),
-        "replicas": hardware.replicas,
-        "pretraining": pretrain(hardware, os.path.join(output, "pretraining")),
-    }
+    result = {"description": hardware.describe(), "replicas": hardware.replicas}
+    if part == "classification":
+        result["classification"] = classify(hardware)
+    else:
+        result["pretraining"] = pretrain(hardware, os.path.join(output, "pretraining"))
     if strategy == "multiworker":
         name = f"result-{json.loads(os.environ['TF_CONFIG'])['task']['index']}.json"
-    elif compiled:
+    elif part == "compiled":
         # In each replica three micro-batches, whose gradient XLA compiles.
         parts = {"micro_batches": 3, "jit_compile": True}
         result["pretraining_in_parts"] = pretrain(hardware, os.path.join(output, "parts"), **parts)
         result["half_precision"] = half_precision(hardware)
-    else:
-        result |= {"classification": classify(hardware), "replica_clipped": replica_clipped(hardware)}
+    elif not part:
+        result["replica_clipped"] = replica_clipped(hardware)
         if strategy == "mirrored":
             result["checkpoint"] = checkpoint_round_trip(hardware, os.path.join(output, "checkpoint"))
     with open(os.path.join(output, name), "w") as file:

@@ -5,10 +5,26 @@ import csv
 GOOD, BAD = ("good", "fine", "bright", "kind"), ("bad", "dull", "grim", "mean")
 NOUNS = ("film", "book", "song", "play", "tale")
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "very", "un", "##ly", ".", *GOOD, *BAD, *NOUNS]
+_MADE = {}  # arguments of `write_tiny_directory` → its files, by their names
 
 
 def write_tiny_directory(path, task="pretraining", dropout=0.1, **model_arguments):
-    """Saves a randomly initialised model of the task, hidden size 15, and returns the path."""
+    """Saves a randomly initialised model of the task, hidden size 15, and returns the path; the same model each time.
+
+    It is built once in a process, and copied from then on.
+    """
+    key = task, dropout, *model_arguments.items()
+    if key in _MADE:
+        path.mkdir(parents=True, exist_ok=True)
+        for name, content in _MADE[key].items():
+            (path / name).write_bytes(content)
+    else:
+        _save_model(path, task, dropout, model_arguments)
+        _MADE[key] = {file.name: file.read_bytes() for file in path.iterdir()}
+    return path
+
+
+def _save_model(path, task, dropout, model_arguments):
     import keras
 
     from kbert import BertClassifier, BertConfig, BertPretrainer, BertTokenizer, save_pretrained
@@ -27,7 +43,6 @@ def write_tiny_directory(path, task="pretraining", dropout=0.1, **model_argument
     )
     model = {"pretraining": BertPretrainer, "classification": BertClassifier}[task](config, **model_arguments)
     save_pretrained(model, path, tokenizer=BertTokenizer(VOCABULARY))
-    return path
 
 
 def sentences(count, start=0):

@@ -72,7 +72,7 @@ SPANS = {"start_logits": LABELS, "end_logits": LABELS}
             classifier(), {"logits": LABELS}, {"optimizer": "adam", "metrics": ["accuracy"]}, marks=pytest.mark.slow
         ),
         pytest.param(classifier(), LABELS, {"optimizer": "adam", "metrics": ["accuracy"]}, marks=pytest.mark.slow),
-        (lambda: BertSpanExtractor(config(num_layers=1)), SPANS, {}),
+        pytest.param(lambda: BertSpanExtractor(config(num_layers=1)), SPANS, {}, marks=pytest.mark.slow),
     ],
     ids=["classifier", "names", "an array of labels", "two outputs"],
 )

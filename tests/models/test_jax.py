@@ -8,15 +8,16 @@ from helpers.run_python import BLOCK_TENSORFLOW, run_python
 
 from kbert.models.classifier import BertClassifier
 
-TRAIN = (
+PROGRAM = (
     BLOCK_TENSORFLOW
     + """
-import json
+import json, sys
 import keras
 import numpy as np
 import kbert.config
-from helpers.batches import config, labels_of, packed_batch, pretraining_batch
+from helpers.batches import config, labels_of, packed_batch, plain_batch, pretraining_batch
 from kbert.layers.encoder_block import EncoderBlock
+from kbert.models.classifier import BertClassifier
 from kbert.models.encoder import BertEncoder
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
@@ -37,19 +38,7 @@ try:
     refused = ""
 except ValueError as error:
     refused = str(error)
-import sys
-print(json.dumps({"backend": keras.backend.backend(), "history": history, "shapes": shapes, "refused": refused,
-                  "tensorflow": [name for name in sys.modules if name.split(".")[0] == "tensorflow"]}))
-"""
-)
-
-SAVE = (
-    BLOCK_TENSORFLOW
-    + """
-import json, sys
-import keras
-from helpers.batches import config, labels_of, plain_batch
-from kbert.models.classifier import BertClassifier
+result = {"history": history, "shapes": shapes, "refused": refused}
 
 model = BertClassifier(config(), num_labels=3)
 losses = {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
@@ -57,15 +46,41 @@ model.compile(keras.optimizers.Adam(0.01), losses)
 model.fit(plain_batch(), {"logits": labels_of(5, 3)}, epochs=3, verbose=0)
 model.save(sys.argv[1] + "/model.keras")
 model.save_weights(sys.argv[1] + "/model.weights.h5")
-print(json.dumps({"logits": model.predict(plain_batch(), verbose=0)["logits"].tolist()}))
+result["logits"] = model.predict(plain_batch(), verbose=0)["logits"].tolist()
+
+def logits(model):
+    return np.asarray(model(plain_batch())["logits"])
+
+model = BertClassifier(config(num_layers=1), num_labels=3)
+first = logits(model)
+model.enable_lora(2)
+start = logits(model)
+model.compile(keras.optimizers.Adam(0.05))
+history = model.fit(plain_batch(), labels_of((5,), 3), epochs=10, verbose=0).history["loss"]
+expected = logits(model)
+model.save(sys.argv[1] + "/lora.keras")
+again = logits(keras.models.load_model(sys.argv[1] + "/lora.keras"))
+model.merge_lora()
+changes = {"start": first - start, "again": again - expected, "merged": logits(model) - expected}
+result["lora"] = {name: float(np.abs(change).max()) for name, change in changes.items()} | {"history": history}
+result |= {"backend": keras.backend.backend(),
+           "tensorflow": [name for name in sys.modules if name.split(".")[0] == "tensorflow"]}
+print(json.dumps(result))
 """
 )
 
 
-@pytest.mark.parity
-def test_trains_without_tensorflow():
+@pytest.fixture(scope="module")
+def on_jax(tmp_path_factory):
+    """What the program found, and where it saved models."""
     pytest.importorskip("jax")
-    result = run_python(TRAIN, backend="jax")
+    path = tmp_path_factory.mktemp("jax")
+    return run_python(PROGRAM, path, backend="jax"), path
+
+
+@pytest.mark.parity
+def test_trains_without_tensorflow(on_jax):
+    result, _ = on_jax
     assert result["backend"] == "jax" and not result["tensorflow"]
     first, last = result["history"][0], np.mean(result["history"][-3:])
     assert np.all(np.isfinite(result["history"])) and last < 0.7 * first
@@ -74,14 +89,20 @@ def test_trains_without_tensorflow():
 
 
 @pytest.mark.parity
-def test_weights_trained_on_jax_work_on_tensorflow(tmp_path):
-    pytest.importorskip("jax")
-    expected = run_python(SAVE, tmp_path, backend="jax")["logits"]
-    loaded = keras.models.load_model(tmp_path / "model.keras")
+def test_weights_trained_on_jax_work_on_tensorflow(on_jax):
+    expected, path = on_jax[0]["logits"], on_jax[1]
+    loaded = keras.models.load_model(path / "model.keras")
     np.testing.assert_allclose(loaded(plain_batch())["logits"], expected, atol=1e-6)
     model = BertClassifier(config(), num_labels=3)
-    model.load_weights(tmp_path / "model.weights.h5")
+    model.load_weights(path / "model.weights.h5")
     np.testing.assert_allclose(model(plain_batch())["logits"], expected, atol=1e-6)
+
+
+@pytest.mark.parity
+def test_lora(on_jax):
+    found = on_jax[0]["lora"]
+    assert found["start"] == 0.0 and found["again"] < 1e-6 and found["merged"] < 1e-5
+    assert found["history"][-1] < 0.9 * found["history"][0]
 
 
 def test_the_batch_of_these_tests_is_a_pretraining_batch():

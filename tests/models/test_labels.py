@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.batches import BATCH, CHOICES, LENGTH, choice_batch, config, plain_batch, pretraining_batch
+from helpers.slow_but import slow_but
 
 from kbert.models.classifier import BertClassifier
 from kbert.models.multiple_choice import BertMultipleChoice
@@ -130,7 +131,10 @@ def test_arrays(case):
     assert np.isfinite(loss)
 
 
-@pytest.mark.parametrize("case", ["class", "start", "end", "choice", "score", "token"])
+# In arrays the others, too: above.
+@pytest.mark.parametrize(
+    "case", slow_but(("class", "end", "score"), ("class", "start", "end", "choice", "score", "token"))
+)
 def test_datasets(case):
     make, batch, output, sound, wrong, message = CASES[case]
     model = compiled(make)

@@ -116,7 +116,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("task", slow_but(("classification", "tagging"), MODELS))
+@pytest.mark.parametrize("task", slow_but(("tagging",), MODELS))
 @pytest.mark.usefixtures("eagerly")
 def test_a_bilstm_comes_back(task, tmp_path):
     """From a kbert directory and from .keras, and onto the encoder of a left-to-right model without it."""

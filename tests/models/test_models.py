@@ -109,7 +109,7 @@ def losses_of(labels):
 
 
 # The others differ from these in their last linear layer or in what goes in.
-@pytest.mark.parametrize("case", slow_but(("encoder", "pretrainer", "classifier", "multiple_choice"), CASES))
+@pytest.mark.parametrize("case", slow_but(("encoder", "pretrainer", "multiple_choice"), CASES))
 def test_model(case, tmp_path):
     model_class, arguments, batch, labels, task = CASES[case]
     assert model_class(SMALL, **arguments).task == task
@@ -124,8 +124,8 @@ def test_model(case, tmp_path):
     )
 
 
-# The first has the layers of all others but those of choices.
-@pytest.mark.parametrize("case", slow_but(("pretrainer_packed",), ("pretrainer_packed", "encoder", "multiple_choice")))
+@pytest.mark.slow  # of a pre-trainer: training/test_xla.py
+@pytest.mark.parametrize("case", ["pretrainer_packed", "encoder", "multiple_choice"])
 def test_a_step_under_xla(case):
     model_class, arguments, batch, labels, _ = CASES[case]
     check_xla(lambda: model_class(SMALL, **arguments), batch, labels, losses_of(labels))

@@ -20,7 +20,6 @@ PUBLISHED = {  # num_layers, hidden_dim, vocabulary: encoder with pooler
     (12, 768, 28996): 108_310_272,
     (24, 1024, 28996): 333_579_264,
 }
-QUICK = [(3, 768, 30522)]  # of base: test_with_the_pretraining_heads
 WITH_HEADS = {"base": 110_106_428, "large": 336_226_108}
 STDDEV_OF_CUT_NORMAL = 0.8796 * 0.02
 
@@ -31,7 +30,8 @@ def count(make):
         return sum(int(np.prod(v.shape)) for v in make().trainable_variables)
 
 
-@pytest.mark.parametrize("sizes", slow_but(QUICK, PUBLISHED), ids=str)
+@pytest.mark.slow  # of base: test_with_the_pretraining_heads
+@pytest.mark.parametrize("sizes", PUBLISHED, ids=str)
 def test_published_encoders(sizes):
     num_layers, hidden_dim, vocabulary_size = sizes
     architecture = BertConfig(

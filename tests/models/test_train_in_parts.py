@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
+from helpers.run_eagerly import run_eagerly
 
 from kbert.models.regressor import BertRegressor
 from kbert.optim import losses
@@ -47,7 +48,8 @@ def test_replicas_with_unequal_numbers_of_rows_report_the_loss_of_the_whole_batc
 
 @pytest.fixture(scope="module")
 def whole():
-    return train()
+    with run_eagerly():
+        return train()
 
 
 def train(**arguments):

@@ -1,21 +1,25 @@
-"""From JAX to serving: a model trained there is saved, loaded under TensorFlow, exported; pipelines refuse at once."""
+"""From JAX to serving: a model trained there is saved, loaded under TensorFlow, exported; tokenizers work as ever,
+pipelines refuse at once."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.run_python import run_python
-from helpers.tiny_directory import write_tiny_directory
+from helpers.tiny_directory import VOCABULARY, write_tiny_directory
 
 import kbert
 
 SCRIPT = """
 import json, sys
-import keras, numpy as np
+import keras, numpy as np, tensorflow as tf
 import kbert
 
 path = sys.argv[1]
 model = kbert.load_pretrained(path + "/init", "classification", num_labels=2, labels=["bad", "good"], sequence_length=9)
 tokenizer = model.pretrained.tokenizer
+texts = tf.data.Dataset.from_tensor_slices(["good .", "\u00e4"]).batch(2)
+ids = [next(iter(texts.map(function))).to_list() for function in (tokenizer.call, tokenizer)]
+ids.append(tokenizer(["good"]).to_list())
 rng = np.random.default_rng(0)
 batch = {
     "token_ids": rng.integers(5, 12, (8, 9)).astype("int32"), "segment_ids": np.zeros((8, 9), "int32"),
@@ -33,7 +37,7 @@ moved = max(float(np.abs(a - b).max()) for a, b in zip(before, model.get_weights
 logits = np.asarray(model.predict(batch, verbose=0)["logits"])
 kbert.save_pretrained(model, path + "/trained", tokenizer=tokenizer)
 print(json.dumps({
-    "backend": keras.backend.backend(), "refused": refused, "moved": moved, "logits": logits.tolist(),
+    "backend": keras.backend.backend(), "refused": refused, "moved": moved, "logits": logits.tolist(), "ids": ids,
     "batch": {name: value.tolist() for name, value in batch.items()},
 }))
 """
@@ -45,6 +49,9 @@ def test_trained_on_jax_saved_loaded_and_exported(tmp_path):
     write_tiny_directory(tmp_path / "init", dropout=0.0)
     result = run_python(SCRIPT, tmp_path, backend="jax")
     assert result["backend"] == "jax" and result["moved"] > 0
+    words = VOCABULARY.index("good"), VOCABULARY.index("."), VOCABULARY.index("a")
+    both = [list(words[:2]), [words[2]]]  # in tf.data as a function and as a layer, and with lists of strings
+    assert result["ids"] == [both, both, [[words[0]]]]
     assert "Received: backend 'jax'" in result["refused"] and "kbert.save_pretrained" in result["refused"]
     model = kbert.load_pretrained(tmp_path / "trained")
     batch = {name: np.array(value) for name, value in result["batch"].items()}

@@ -53,6 +53,7 @@ def test_stored_and_read_again(pipeline, answers, tmp_path):
     np.testing.assert_allclose(received["probabilities"], answers["probabilities"], atol=1e-6)
 
 
+@pytest.mark.slow  # by kbert.export: tests/serving
 def test_exported(pipeline, answers, tmp_path):
     pipeline.export(tmp_path / "saved", verbose=False)
     served = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]

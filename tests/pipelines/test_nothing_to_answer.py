@@ -32,6 +32,7 @@ def answers_of(pipeline, columns):
     return answers
 
 
+@pytest.mark.slow  # in the graph: serving/test_export.py
 def test_no_choice():
     pipeline = pipeline_of(kbert.BertMultipleChoice(ONE))
     choices = [[blank, blank] for blank in BLANKS] + [["", "good"], [" ", ""]]

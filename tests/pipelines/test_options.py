@@ -52,6 +52,9 @@ TAKEN = {
 }
 
 
+LIKE_OTHERS = ("regression", "multiple_choice", "masked_lm", "pretraining", "next_sentence")  # the same settings
+
+
 @pytest.fixture(scope="module")
 def models():
     return {task: make() for task, make in MODELS.items()}
@@ -110,8 +113,9 @@ def test_options_that_contradict_each_other(models):
 @pytest.mark.parametrize(
     "task, special_tokens_in_text",
     [
-        *((task, False) for task in MODELS),
+        *((task, False) for task in ("classification", "span", "tagging", "encoder")),
         ("masked_lm", True),
+        *(pytest.param(task, False, marks=pytest.mark.slow) for task in LIKE_OTHERS),
         *(pytest.param(task, True, marks=pytest.mark.slow) for task in MODELS if task != "masked_lm"),
     ],
 )

@@ -61,6 +61,7 @@ def test_in_whatever_batch(pipeline, answers):
     same(answers, {k: v.numpy() for k, v in pipeline(COLUMNS).items()})
 
 
+@pytest.mark.slow  # in directories: test_build.py, exported: tests/serving
 @pytest.mark.usefixtures("eagerly")
 def test_saved_in_every_way(pipeline, answers, tmp_path):
     path = kbert.export(pipeline, tmp_path / "served")

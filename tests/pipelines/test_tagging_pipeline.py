@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -62,7 +63,7 @@ def test_tags_and_entities_agree(answers):
             assert found.startswith(tags["words"][row, first]) and found.endswith(tags["words"][row, last - 1])
 
 
-@pytest.mark.parametrize("name", ["tags", "entities"])
+@pytest.mark.parametrize("name", slow_but(("entities",), ("tags", "entities")))
 @pytest.mark.usefixtures("eagerly")
 def test_answers_do_not_depend_on_the_batches(name, pipelines, answers):
     pipeline, expected = pipelines[name], answers[name]
@@ -99,6 +100,7 @@ def test_rows(pipelines, answers):
         assert all(set(one) == {"entity", "type", "start", "end", "score"} for one in row["entities"])
 
 
+@pytest.mark.slow  # saved: tests/test_saved_classes.py, exported: tests/serving
 @pytest.mark.usefixtures("eagerly")
 def test_saving_and_exporting(pipelines, answers, tmp_path):
     pipeline = pipelines["entities"]

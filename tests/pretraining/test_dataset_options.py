@@ -79,6 +79,7 @@ def test_entities(records, tokenizer):
     assert together > 5 and alone == 0
 
 
+@pytest.mark.slow  # in whole pre-trainings: tasks/pretraining
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_fit_evaluate(records, tokenizer, next_sentence):
@@ -138,6 +139,7 @@ def test_documents_of_one_sentence_and_no_tokens(tokenizer, tmp_path):
     assert_equal(some[4:], batches(dataset_of(corpus, tokenizer, held_out=0.0, start_step=4), 4))
 
 
+@pytest.mark.slow  # rates of masks: test_masking.py, of random sentences: test_pairs.py
 def test_real_text(shared_data):
     """Wikipedia and a novel with BERT's own vocabulary: the shares that the paper's procedure gives."""
     from kbert.text.tokenizer import BertTokenizer

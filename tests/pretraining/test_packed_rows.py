@@ -69,6 +69,7 @@ def test_held_out_examples_are_those_of_plain_rows(records, tokenizer, evaluatio
     assert sorted(examples(evaluation)) == sorted(examples(plain)) and len(evaluation) < 0.9 * len(plain)
 
 
+@pytest.mark.slow  # in plain rows: test_dataset_options.py, packed with random masks: above
 def test_entities_stay_whole_in_packed_rows(records, tokenizer):
     stop = VOCABULARY.index(".")
 
@@ -88,6 +89,7 @@ def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(records, tokeniz
     assert_equal(batches(dataset_of(records, tokenizer, start_step=step, **PACKED), 42 - step), straight[step:])
 
 
+@pytest.mark.slow  # plain rows of text: test_dataset.py, packed ones of records: above
 def test_starting_at_step_n_of_text(corpus, tokenizer):
     """Over an end of a pool."""
     straight = batches(dataset_of(corpus, tokenizer, **PACKED), 9)

@@ -80,6 +80,7 @@ def test_the_sentences_of_pairs_before_truncation(max_tokens):
             assert len(a) + len(b) == max_tokens and set(a) <= set(whole[0]) and set(b) <= set(whole[1])
 
 
+@pytest.mark.slow  # equal on the same draws: above
 def test_same_distribution_as_the_original():
     """Number of pairs, share of random ones, lengths: equal within their standard errors over many visits."""
     documents = make_documents(40, seed=3)

@@ -29,6 +29,7 @@ def test_encoding_of_synthetic_batches_has_no_padding(capsys):
     assert 0 < result["gflops_per_second"] and result["data"] == "synthetic" and result["peak_memory_mib"] > 0
 
 
+@pytest.mark.slow  # what it writes: tests/inspection/board
 def test_what_tensorboard_costs(capsys, monkeypatch):
     monkeypatch.setattr(board, "_STEPS", 2)
     result = benchmark(capsys, "board")
@@ -61,6 +62,7 @@ def test_rows_that_pairs_share(records, capsys):
     assert 0 < result["plain_real_share"] < result["packed_real_share"] <= result["filled_real_share"] <= 1
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])  # plain rows are fed alike
 def test_steps_on_one_batch_and_fed_by_the_pipeline(records, monkeypatch, capsys, packed):
     monkeypatch.setattr(feed, "_SETTLING", 0.0)

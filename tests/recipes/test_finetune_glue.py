@@ -213,6 +213,7 @@ def test_unknown_task_and_directory(home, tmp_path, capsys, flags, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow  # how they are read: tasks/glue_benchmark/test_tasks.py
 @pytest.mark.usefixtures("eagerly")
 def test_real_files(home, shared_data, tmp_path):
     run_recipe(

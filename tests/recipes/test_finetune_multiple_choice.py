@@ -116,6 +116,7 @@ def test_swag_and_its_rows(home, tmp_path, capsys):
     ]
 
 
+@pytest.mark.slow  # how it is read: tasks/multiple_choice/test_readers.py
 @pytest.mark.usefixtures("eagerly")
 def test_dream(home, tmp_path):
     dialogues = [

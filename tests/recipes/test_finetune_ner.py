@@ -70,6 +70,7 @@ def test_what_it_leaves_finds_entities(run, home):
         assert answers["types"][n, : answers["count"][n]].tolist() == [dev.tags[r][1][2:] for r in rows]
 
 
+@pytest.mark.slow  # how they are read: tasks/tagging/test_readers.py
 @pytest.mark.usefixtures("eagerly")
 def test_spans_of_ones_own_and_sentences_alone(home, tmp_path):
     rows = []

@@ -154,6 +154,7 @@ def test_version_1_1_always_answers(home, tmp_path, capsys):
     assert scores["dev"] == pytest.approx(squad_scores(dev.answers, answers, version="1.1"))
 
 
+@pytest.mark.slow  # from Python: tests/test_pages.py
 @pytest.mark.usefixtures("eagerly")
 def test_ones_own_table_and_a_chain(home, run, tmp_path, capsys):
     for name, rows in (("train", 12), ("dev", 4)):

@@ -1,5 +1,6 @@
 """prepare_records.py: a corpus becomes records with a report; a second run and bad input are answered clearly."""
 
+import functools
 import gzip
 import json
 import sys
@@ -25,6 +26,8 @@ def arguments(tmp_path):
 
 
 def test_prepares(arguments, tmp_path, capsys, monkeypatch):
+    statistics = functools.partial(prepare_records.dataset_statistics, batches=20)
+    monkeypatch.setattr(prepare_records, "dataset_statistics", statistics)
     run_recipe("prepare_records", *arguments, "--held-out", 0.1, "--shard-tokens", 500, "--json")
     printed = capsys.readouterr().out
     records = Records(tmp_path / "records")

@@ -99,6 +99,7 @@ def test_a_second_run_says_what_is_there(home, run):
     assert (run / "metrics.json").read_bytes() == before
 
 
+@pytest.mark.slow  # what a run goes on from: pretrain_on_batches and tasks/pretraining, what the flags mean: below
 @pytest.mark.usefixtures("eagerly")
 def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(home, run, tmp_path):
     run_recipe(
@@ -126,13 +127,15 @@ def test_flags_are_the_arguments_of_kbert_pretrain(home, tmp_path, monkeypatch):
 
     monkeypatch.setattr(kbert, "pretrain", pretrain)
     flags = ("--no-next-sentence", "--left-to-right", "--whole-word", "--position-embedding", "sinusoidal")
+    objective = dict(mask_rate=0.3, mask_token_rate=1.0, keep_rate=0.0, random_token_rate=0.0, span_length=3)
+    objective |= dict(dupe_factor=1, random_next_rate=1.0)
     with pytest.raises(SystemExit, match="that is all"):
-        run_recipe("pretrain", *_arguments(home, tmp_path, *flags))
+        run_recipe("pretrain", *_arguments(home, tmp_path, *flags, *as_flags(**objective, sequence_length=40)))
     wanted = {"next_sentence": False, "left_to_right": True, "whole_word": True, "position_embedding": "sinusoidal"}
-    assert given.items() >= wanted.items()
+    assert given.items() >= (wanted | objective | {"sequence_length": 40}).items()
 
 
-@pytest.mark.slow  # tests/faults kills runs of this recipe, too
+@pytest.mark.slow  # of `kbert.pretrain`: tasks/pretraining/test_two_phases.py
 def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
     """Of two phases, the first with a rising batch size: it is killed at step 15 or later, after the border."""
     length = QUICK.index("--sequence-length")

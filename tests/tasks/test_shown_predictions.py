@@ -175,6 +175,7 @@ def test_sentences_with_entities():
     assert shown_cells(shown["sentences"])[1][1].count("⟦") == 2
 
 
+@pytest.mark.slow  # in a live TensorBoard: tests/inspection
 def test_finetune_writes_them(tmp_path):
     init = write_tiny_directory(tmp_path / "init")
     options = dict(batch_size=4, sequence_length=9, steps=2, evaluate_every=1)

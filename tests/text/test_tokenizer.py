@@ -235,6 +235,7 @@ def test_only_ops_that_serving_links(split_on_cjk):
     assert not [op for op in ops for word in TABLE_OPS if word in op]
 
 
+@pytest.mark.slow  # whole pipelines: serving/test_export.py, without Python: serving/test_c_api.py
 def test_export_without_kbert(tokenizer, tmp_path):
     archive = keras.export.ExportArchive()
     archive.add_endpoint(
@@ -252,19 +253,6 @@ print(answer["ids"].numpy().tolist(), answer["text"].numpy().tolist(), "kbert" i
     assert python(script, PYTHONPATH="") == (
         f"[[5, 8, 6, 7, 9], [12, 0, 0, 0, 0]] {[b'hello , worlds !', '中'.encode()]} False"
     )
-
-
-@pytest.mark.parity
-def test_keras_on_jax():
-    pytest.importorskip("jax")
-    script = f"""
-import keras, tensorflow as tf, kbert
-tokenizer = kbert.BertTokenizer({VOCABULARY!r})
-texts = tf.data.Dataset.from_tensor_slices(["hello !", "naïve"]).batch(2)
-print(keras.backend.backend(), next(iter(texts.map(tokenizer.call))).to_list())
-print(next(iter(texts.map(tokenizer))).to_list(), tokenizer(["hello"]).to_list())
-"""
-    assert python(script, KERAS_BACKEND="jax") == "jax [[5, 9], [10]]\n[[5, 9], [10]] [[5]]"
 
 
 @pytest.mark.parametrize("language", ["tr_TR.UTF-8", pytest.param("lt_LT.UTF-8", marks=pytest.mark.slow)])

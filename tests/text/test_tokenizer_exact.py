@@ -21,6 +21,7 @@ SETTINGS = {
     "CJK in words": {"lowercase": True, "split_on_cjk": False},
     "cased, CJK in words": {"lowercase": False, "split_on_cjk": False},
 }
+SINGLE, COMBINED = ("lower with accents", "CJK in words"), ("cased without accents", "cased, CJK in words")
 VOCABULARIES = {  # of ../shared/data/vocab, with the setting it was made for
     "bert-base-uncased": {"lowercase": True},
     "bert-base-cased": {"lowercase": False},
@@ -63,9 +64,11 @@ def read_words(shared_data, name):
 @pytest.mark.parametrize(
     "settings, step",
     [
-        pytest.param({"lowercase": True}, 1, id="uncased"),
+        pytest.param({"lowercase": True}, 1, id="uncased", marks=pytest.mark.slow),
         pytest.param({"lowercase": False}, 1, id="cased", marks=pytest.mark.slow),
-        *(pytest.param(settings, 11, id=f"{name}, some") for name, settings in SETTINGS.items() if name != "uncased"),
+        pytest.param({"lowercase": True}, 5, id="uncased, some"),
+        *(pytest.param(SETTINGS[name], 11, id=f"{name}, some") for name in ("cased", *SINGLE)),
+        *(pytest.param(SETTINGS[name], 11, id=f"{name}, some", marks=pytest.mark.slow) for name in COMBINED),
     ],
 )
 def test_every_assigned_character_in_context(settings, step):

@@ -52,7 +52,8 @@ def start(tokenizer, tmp_path_factory):  # noqa: F811
 
 @pytest.fixture(scope="module")
 def on_tensorflow(batches, start):
-    return pretrain_on_batches(batches, init=start, **TRAINING)
+    with run_eagerly():
+        return pretrain_on_batches(batches, init=start, **TRAINING)
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,21 @@ from helpers.paths import ROOT
 PROGRAM = ROOT / "tests" / "helpers" / "replicas_run.py"
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def run_both(tmp_path_factory, *part):
     """What helpers/replicas_run.py found, by strategy; both processes run at once."""
     outputs = {strategy: tmp_path_factory.mktemp(strategy) for strategy in ("one", "mirrored")}
-    processes = [ForkedPython(PROGRAM, strategy, output) for strategy, output in outputs.items()]
+    processes = [ForkedPython(PROGRAM, strategy, output, *part) for strategy, output in outputs.items()]
     return {strategy: finish(one, outputs[strategy]) for strategy, one in zip(outputs, processes, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return run_both(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def classified(tmp_path_factory):
+    return run_both(tmp_path_factory, "classification")
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +71,11 @@ def test_pretraining_learned_and_was_validated(results):
     assert all("val_mlm_perplexity" in record and record["gradient_norm"] > 0 for record in history)
 
 
+@pytest.mark.slow  # a pre-training: above; replicas with unequal numbers of rows: models/test_train_in_parts.py
 @pytest.mark.parametrize("part", ["history", "evaluation", "weights", "prediction"])
-def test_classification_with_an_uneven_last_batch_is_that_of_one_device(results, part):
+def test_classification_with_an_uneven_last_batch_is_that_of_one_device(classified, part):
     """Clipped on every step (the threshold is low), so this is the clipping after the sum over replicas as well."""
-    assert_close(results["mirrored"]["classification"][part], results["one"]["classification"][part])
+    assert_close(classified["mirrored"]["classification"][part], classified["one"]["classification"][part])
 
 
 @pytest.mark.slow  # plain on replicas: above; compiled on one device: test_xla.py and optim/test_adamw.py

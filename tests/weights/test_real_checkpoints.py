@@ -16,6 +16,7 @@ from golden.hf_real_make import CLOZES, LOGIT_STEP, SENTENCES, STATE_STEP, TOP
 from helpers.hf_directory import GOLDEN
 from helpers.paths import ROOT
 from helpers.run_recipe import run_recipe
+from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_weights, load
 
 import kbert
@@ -86,6 +87,7 @@ def test_the_fill_mask_recipe(weights, golden, capsys):
     np.testing.assert_allclose(found, golden["probabilities"], rtol=1e-4)
 
 
+@pytest.mark.slow  # the embeddings of other sentences, number by number: above
 @pytest.mark.usefixtures("eagerly")
 def test_similar_sentences_are_near(weights):
     sentences = [
@@ -101,7 +103,7 @@ def test_similar_sentences_are_near(weights):
     assert similarity[0, 1] > 0.5 > 0.2 > similarity[0, 2] and similarity[2, 3] > 0.4 > 0.2 > similarity[1, 3]
 
 
-@pytest.mark.parametrize("format", ["huggingface", "kbert"])
+@pytest.mark.parametrize("format", slow_but(("kbert",), ("huggingface", "kbert")))
 def test_a_round_trip_of_a_real_model(weights, format, tmp_path):
     model = load(weights / "bert-tiny-mlm")
     kbert.save_pretrained(model, tmp_path / "out", format=format)

@@ -48,4 +48,5 @@ class Checkpoint(ABC):
             return all_loaded(model, str(self.path))
         original = self.description.build()
         load(original)
-        return transfer(original, model, str(self.path))
+        stored = {v.path: (tuple(v.shape), lambda v=v: v) for v in original.weights}
+        return transfer(stored, model, str(self.path))

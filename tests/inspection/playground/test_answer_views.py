@@ -5,6 +5,8 @@ from helpers.served_models import make_pipeline
 
 import kbert
 
+pytestmark = pytest.mark.usefixtures("eagerly")  # the playground traces none of this; `predicted` need not, either
+
 MASKED = "Paris is the [MASK] of [MASK]."
 QUESTION, CONTEXT = "the capital of France", "The film is é good. 中 a film of London was never very bad of london !"
 
@@ -36,6 +38,7 @@ def test_fill_mask(ask):
         assert MASKED[token["start"] : token["end"]].lower() == token["token"].lower().removeprefix("##")
 
 
+@pytest.mark.slow  # of a pipeline: models/test_left_to_right.py
 def test_a_left_to_right_model_fills_masks_from_their_left(ask, home):
     answer = ask("fill_mask", model="left_to_right", text=MASKED, top=5)
     pipeline = kbert.build_pipeline(kbert.load_pretrained(home / "models" / "left_to_right"))

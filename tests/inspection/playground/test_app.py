@@ -254,7 +254,7 @@ def test_markup_stays_text_in_json(ask, app):
 
 def test_users_do_not_mix(app):
     """Each of many questions at once gets the answer that it gets alone."""
-    words = ("film", "good", "bad", "paris", "london", "capital")
+    words = ("film", "good", "bad")
     questions = [
         ("masking", {"model": "fill_mask", "text": f"the {w} is very {w}", "seed": n}) for n, w in enumerate(words)
     ]

@@ -7,23 +7,15 @@ import logging
 import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
+from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
 import kbert
-from kbert.corpus.write_records import write_records
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    path = tmp_path_factory.mktemp("home") / "records"
-    write_records(make_documents(60), make_tokenizer(), path, shard_tokens=300, held_out=0.2)
-    return path
 
 
 @pytest.fixture(scope="module")

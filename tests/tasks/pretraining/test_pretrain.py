@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import shutil
 
 import keras
 import numpy as np
@@ -12,8 +13,8 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, mak
 
 import kbert
 from kbert.config import BertConfig
-from kbert.corpus.write_records import write_records
 from kbert.files import read_json
+from kbert.tasks.pretraining import run_pretraining
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.dry_run import count_sequences, format_estimate
@@ -32,11 +33,11 @@ def same_data():
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(records, tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_lines(path / "corpus.txt", make_documents(60))
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    write_records(make_documents(60), make_tokenizer(), path / "records", shard_tokens=300, held_out=0.2)
+    shutil.copytree(records, path / "records")
     return path
 
 
@@ -87,6 +88,7 @@ def test_a_given_model_is_trained_itself(home, run):
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, run.model.get_weights(), strict=True))
 
 
+@pytest.mark.slow  # the same of kbert.finetune: tasks/test_finetune.py
 def test_accumulated_batches_are_the_batch(home):
     with run_eagerly():
         whole, parts = (
@@ -107,6 +109,18 @@ def test_accumulated_batches_are_the_batch(home):
         np.testing.assert_allclose(parts.metrics[name], whole.metrics[name], rtol=1e-4, err_msg=name)
     for one, other in zip(parts.model.get_weights(), whole.model.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.fixture
+def no_estimate(monkeypatch):
+    """A dry run goes as far as the compiled model and the held-out batches: its weights are not trained."""
+    monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
+
+
+@pytest.mark.usefixtures("no_estimate")
+def test_a_batch_is_divided(home):
+    found = kbert.pretrain(home / "records", init=make_pretrainer(16), accumulate=2, dry_run=True, **SHORT)
+    assert found.model.micro_batches == 2
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 2. Received: \[1\]"):
         kbert.pretrain(home / "records", accumulate=2, batch_size_ramp=(1, 0.5), **SHORT)
 
@@ -121,6 +135,7 @@ def test_a_given_model_must_fit(home, run):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
 
 
+@pytest.mark.usefixtures("no_estimate")
 def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
     smaller = kbert.BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=len(VOCABULARY)))
     kbert.save_pretrained(smaller, tmp_path / "tiny", tokenizer=make_tokenizer())
@@ -135,11 +150,13 @@ def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
         kbert.pretrain(home / "records", init=smaller, size="mini", dry_run=True, **SHORT)
 
 
-@pytest.mark.usefixtures("eagerly")
+@pytest.mark.usefixtures("no_estimate")  # left-to-right models are trained in experiments/test_study.py
 def test_a_model_is_continued_in_its_direction(home, tmp_path):
-    left_to_right = SHORT | {"steps": 1, "next_sentence": False, "left_to_right": True}
-    first = kbert.pretrain(home / "records", output=tmp_path / "first", **left_to_right)
-    for init in (tmp_path / "first", first.model):
+    left_to_right = SHORT | {"next_sentence": False, "left_to_right": True, "dry_run": True}
+    first = kbert.pretrain(home / "records", **left_to_right).model
+    assert (first.config.causal, first.config.pooled_token) == (True, "last")
+    kbert.save_pretrained(first, tmp_path / "first", tokenizer=make_tokenizer())
+    for init in (tmp_path / "first", first):
         with pytest.raises(ValueError, match="must be a bidirectional model .* Received: a left-to-right model"):
             kbert.pretrain(home / "records", init=init, **left_to_right | {"left_to_right": False})
     assert kbert.pretrain(home / "records", init=tmp_path / "first", **left_to_right).model.config.causal

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from helpers.data_once import data_once
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
+from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
 import kbert
-from kbert.corpus.write_records import write_records
 from kbert.files import read_json, write_json
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -33,13 +32,6 @@ PLAN = {
     "checkpoint_every": 4,
     "packed": True,
 }
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    path = tmp_path_factory.mktemp("home") / "records"
-    write_records(make_documents(60), make_tokenizer(), path, shard_tokens=300, held_out=0.2)
-    return path
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,6 +1,7 @@
 """Reads the four files of kbert's own directory; checks everything but the values before anything is built."""
 
 import dataclasses
+import functools
 import pathlib
 
 import numpy as np
@@ -15,7 +16,7 @@ from kbert.weights.files.h5_file import H5File
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.kbert.names import NAMES
 from kbert.weights.formats.sizes import SIZES, check_settings, check_sizes, check_variables
-from kbert.weights.report import LoadReport
+from kbert.weights.report import LoadReport, all_loaded, transfer
 
 CONFIG, VOCABULARY, WEIGHTS, MANIFEST = "config.json", "vocab.txt", "model.weights.h5", "manifest.json"
 FILES = (CONFIG, VOCABULARY, WEIGHTS, MANIFEST)
@@ -25,20 +26,35 @@ _CONFIG_KEYS = ("format", "format_version", "architecture", "model", "encoder", 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KbertCheckpoint(Checkpoint):
-    """What a kbert directory holds, checked; the weights themselves stay on disk until `load_into`."""
+    """What a kbert directory holds, checked; the weights themselves stay on disk until `load_into`.
+
+    Attributes:
+        tensors: the weights by their paths, without what quantised layers have besides.
+    """
+
+    tensors: H5File
 
     def load_into(self, model) -> LoadReport:
-        """Loads the weights; for another task, or other sizes of the heads, through the model that is stored.
-
-        Keras reads them, because quantised layers have variables that are in no name table.
+        """Loads the weights that both have, with one of them in memory beside the model.
 
         Raises:
             ValueError: damaged values, weights that do not match the config, a missing variable of the encoder.
         """
-        is_described = ModelDescription.of(model).has_the_variables_of(self.description)
-        return self.load_all_into(model, is_described, self._load_weights)
+        if self.description.quantized_layers:  # such a model is only loaded as it is
+            self._load_weights(model)
+            return all_loaded(model, str(self.path))
+        tensors = self.tensors.tensors
+        stored = {name: (info.shape, functools.partial(self._read, name)) for name, info in tensors.items()}
+        return transfer(stored, model, str(self.path))
+
+    def _read(self, name):
+        values = self.tensors.read(name)
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"{self.path / WEIGHTS}: {name} holds values that are not finite.")
+        return values.astype("float32", copy=False)
 
     def _load_weights(self, model):
+        """Keras reads them: quantised layers have variables that are in no name table."""
         try:
             model.load_weights(self.path / WEIGHTS)
         except (ValueError, OSError, RuntimeError, LookupError, TypeError, AttributeError) as error:
@@ -76,9 +92,11 @@ def read_kbert_directory(path) -> KbertCheckpoint:
         raise FileNotFoundError(f"{path}: expected a kbert directory with {list(FILES)}. Missing: {missing}")
     description, settings = read_kbert_config(path / CONFIG)
     _check_hashes(path)
-    _check_weights(path, description)
+    tensors = _check_weights(path, description)
     vocabulary = read_kbert_vocabulary(path, description.config)
-    return KbertCheckpoint(format=FORMAT, path=path, description=description, settings=settings, vocabulary=vocabulary)
+    return KbertCheckpoint(
+        format=FORMAT, path=path, description=description, settings=settings, vocabulary=vocabulary, tensors=tensors
+    )
 
 
 def read_kbert_vocabulary(path, config) -> list[str]:
@@ -124,13 +142,14 @@ def read_kbert_config(path) -> tuple[ModelDescription, ModelSettings]:
 
 
 def _check_weights(path, description):
-    """Compares the sizes with the weights before anything is built of them."""
+    """The weights; their sizes are compared with the config before anything is built of them."""
     file = H5File([path / WEIGHTS], NAMES.layer_variables())
     names = {name: name for name in ("num_labels", *SIZES)}
     shapes = {name: info.shape for name, info in file.tensors.items()}
     check_sizes(description, NAMES, shapes, names, str(path / CONFIG), str(path / WEIGHTS))
     encoder = description.encoder_arguments or description.arguments
     check_variables(description, encoder.get("pooler", False), NAMES, file.tensors, str(path / WEIGHTS), heads=True)
+    return file
 
 
 def _check_hashes(path):

@@ -132,7 +132,7 @@ def test_the_names_of_keras_nlp(tmp_path):
 @pytest.mark.parametrize(
     "name",
     slow_but(
-        ("masked_lm as KerasHub's", "classification"),
+        ("masked_lm as KerasHub's",),
         ("encoder", "masked_lm as KerasHub's", "classification", "regression"),
     ),
 )

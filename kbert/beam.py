@@ -32,10 +32,6 @@ def run_beam(runner, flags, build) -> None:
     Raises:
         ValueError: Beam does not know the runner, or a flag has a value that it does not take.
         RuntimeError: Beam is not installed, or the pipeline failed; the message has the last error of a worker.
-
-    Example::
-
-        run_beam("DirectRunner", ["--direct_num_workers=2"], lambda pipeline: pipeline | beam.Create([1, 2]))
     """
     beam = import_beam()
     from apache_beam.options.pipeline_options import PipelineOptions

@@ -28,10 +28,6 @@ def lock_directory(directory) -> None:
     Raises:
         BlockingIOError: another process holds it; the message says which, on which machine and since when.
         FullDisk: there is no space for the file.
-
-    Example::
-
-        lock_directory("runs/tiny")
     """
     unlock_directory(directory)
     path = pathlib.Path(directory).resolve() / LOCK

@@ -25,10 +25,6 @@ def measure(part: str, settings) -> dict:
 
     Raises:
         ValueError: settings that the benchmark does not take.
-
-    Example::
-
-        measure("train", BenchmarkSettings(size="mini"))["tokens_per_second"]
     """
     from kbert.training.flops import peak_memory_bytes
 

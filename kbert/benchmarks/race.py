@@ -22,10 +22,6 @@ def race(runners, seconds, rounds):
     Returns:
         name → (nominal tokens/s, real tokens/s), the medians over all units of work. A first call of each system
         (tracing, compilation, allocation) is not counted.
-
-    Example::
-
-        race({"kbert": timed(lambda: (tokens, tokens))}, seconds=1.0, rounds=3)["kbert"]
     """
     rates = {name: [] for name in runners}
     for name, run in runners.items():

@@ -34,10 +34,6 @@ class BenchmarkSettings:
 
     Raises:
         ValueError: `data="real"` without `corpus` or `records`, or with `packed`; a count below 1.
-
-    Example::
-
-        train(BenchmarkSettings(size="mini", batch_size=32))["tokens_per_second"]
     """
 
     size: str = "mini"

@@ -53,10 +53,6 @@ def write_records(
     Raises:
         ValueError: the directory holds other files, or records with other settings; no documents, or none for training;
             an invalid share or size.
-
-    Example::
-
-        write_records(read_documents("wiki/*.gz"), tokenizer, "records")
     """
     writer = RecordsWriter(
         directory,

@@ -77,11 +77,6 @@ def write_records_with_beam(
         UnreadableInput: a damaged file.
         RuntimeError: Apache Beam is not installed, workers do not see `shared` or have other versions of the packages
             that decide the tokens, or the pipeline failed.
-
-    Example::
-
-        flags = ["--direct_num_workers=4", "--direct_running_mode=multi_processing"]
-        write_records_with_beam(files, tokenizer, "records", runner="DirectRunner", beam_flags=flags)
     """
     import_beam()
     iterate_documents(files, format, language)  # checks the format

@@ -62,11 +62,6 @@ def compare_finetuning(
         TypeError: an unknown option.
         FloatingPointError: every setting diverged.
         As `kbert.finetune`.
-
-    Example::
-
-        grid = [{"learning_rate": rate, "epochs": 3.0, "dropout": 0.0} for rate in (1e-4, 3e-4)]
-        compare_finetuning("saved_models/kbert-tiny", tasks, "runs/comparison", grid=grid)["sentences"]
     """
     if choose_on not in ("dev", "train"):
         raise ValueError(f'compare_finetuning: `choose_on` must be "dev" or "train". Received: {choose_on!r}')

@@ -42,11 +42,6 @@ class PretrainedRows:
 
     Attributes:
         records: see `kbert.experiments.Study`.
-
-    Example::
-
-        rows = PretrainedRows("records", "runs/ablations/pretraining", {"size": "tiny", "steps": 20_000})
-        rows.describe(Row(name="No NSP", pretraining={"next_sentence": False}))["mlm_accuracy"]
     """
 
     def __init__(self, source, directory, arguments: Mapping[str, Any]):

@@ -13,10 +13,6 @@ def result_table(result: dict) -> str:
 
     Args:
         result: of `run_table`, or read from its JSON file.
-
-    Example::
-
-        print(result_table(read_json("results/table5.json")))
     """
     columns = result["columns"]
     more = [name for row in result["paper_rows"].values() for name in row if name not in columns]

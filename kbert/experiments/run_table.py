@@ -25,10 +25,6 @@ def run_table(table: Table, study: Study, results) -> dict:
     Raises:
         ValueError: a table of features without the task of tagging words.
         As `kbert.pretrain` and `kbert.finetune`.
-
-    Example::
-
-        run_table(paper_table("table5"), study, "results")["sentences"]
     """
     columns = study.columns(table)
     study.records.clear()

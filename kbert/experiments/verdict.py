@@ -36,10 +36,6 @@ def judge(values: Sequence[float], reference: Sequence[float], paper: float | No
     Args:
         values, reference: a score for each seed.
         paper: see `Verdict`.
-
-    Example::
-
-        judge([80.0, 81.0, 82.0], [70.0, 71.0, 72.0], paper=2.1).word  # "seen"
     """
     difference = statistics.mean(values) - statistics.mean(reference)
     if min(len(values), len(reference)) < 2:

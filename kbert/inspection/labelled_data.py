@@ -108,10 +108,6 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
         TypeError: none of these.
         ValueError: columns of different lengths, a sentence that is not a list of words or has more or fewer labels
             than words, a head that is not one of its words, no rows or no labels; the message names the row.
-
-    Example::
-
-        labelled_data({"words": [["EU", "rejects"]], "pos": [["NNP", "VBZ"]]}).properties()["pos"]  # ["NNP", "VBZ"]
     """
     if isinstance(data, LabelledWords | LabelledTexts):
         return data

@@ -28,10 +28,6 @@ def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropo
 
     Source: Devlin et al. 2018, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the
     classification layer".
-
-    Example::
-
-        model = feature_tagger("concat-last-four", num_layers=6, hidden_dim=384, num_labels=9)
     """
     count = len(feature_layers(mode, num_layers))
     features = keras.Input((None, count, hidden_dim), name="features")

@@ -26,10 +26,6 @@ def losses_from_logits(losses):
 
     Raises:
         ValueError: a loss object with ``from_logits=False``, or a loss that has no form for logits.
-
-    Example::
-
-        losses_from_logits({"logits": "sparse_categorical_crossentropy"})
     """
     return _each(losses, lambda loss: _from_logits(loss, keras.losses))
 

@@ -65,12 +65,7 @@ def merge_lora(model) -> None:
 
 
 def merged(model):
-    """The model itself, or, of a model with LoRA, a copy in which it is merged.
-
-    Example::
-
-        merged(model).export("exported")  # no low-rank matrices in it
-    """
+    """The model itself, or, of a model with LoRA, a copy in which it is merged."""
     if not lora_layers(model):
         return model
     copy = type(model).from_config(model.get_config())

@@ -17,10 +17,6 @@ def at_most(value, limit, what, advice, tensors):
         what: str, what is counted; the message says ``A request may hold at most <limit> <what>``.
         advice: str, what the sender or the operator of the server can do.
         tensors: a structure of tensors.
-
-    Example::
-
-        text = at_most(tf.size(text), 32, "texts", "Send fewer.", text)
     """
     value = tf.cast(value, tf.int64)
     received = tf.strings.as_string(value)

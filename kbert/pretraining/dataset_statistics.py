@@ -32,10 +32,6 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
 
     Raises:
         ValueError: the dataset gives no batch, or reads a damaged file.
-
-    Example::
-
-        print(format_report(dataset_statistics(dataset, tokenizer)))
     """
     counts, masks_of_rows, rate = collections.Counter(), [], {}
     iterator = dataset.as_numpy_iterator()

@@ -64,10 +64,6 @@ def real_shares(
 
     Raises:
         ValueError: as `pretraining_dataset`.
-
-    Example::
-
-        real_shares("records", tokenizer, sequence_length=512, max_predictions=80)["packed"]  # 0.99
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     pool = first_pool(source, tokenizer, seed, held_out, format, language)

@@ -22,10 +22,6 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01):
 
     Raises:
         ValueError: `max_tokens` below 1; otherwise as `pretraining_dataset`.
-
-    Example::
-
-        counts = token_counts("corpus/*.txt", tokenizer)
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, or None. Received: {max_tokens!r}")
@@ -53,10 +49,6 @@ def unigram_baseline(counts, evaluation):
 
     Raises:
         ValueError: no masked token.
-
-    Example::
-
-        baseline = unigram_baseline(counts, pretraining_dataset(..., evaluation=True))["cross_entropy"]
     """
     probabilities = (counts + 1) / (counts.sum() + len(counts))
     surprise = -np.log(probabilities)

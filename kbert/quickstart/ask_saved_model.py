@@ -24,10 +24,6 @@ def ask_saved_model(saved_model, texts) -> str:
 
     Raises:
         RuntimeError: the process failed.
-
-    Example::
-
-        print(ask_saved_model("saved_models/library/1", ["Returns the element-wise sine of the array."]))
     """
     command = [sys.executable, "-c", _PROGRAM, str(saved_model), *texts]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -19,10 +19,6 @@ def claim_directory(path, overwrite: bool = False) -> None:
     Raises:
         FileExistsError: a file, a directory that is not empty (without `overwrite`), or one with other files; the
             message names them.
-
-    Example::
-
-        claim_directory("runs/quickstart", overwrite=True)
     """
     path = pathlib.Path(path)
     if path.exists() and not path.is_dir():

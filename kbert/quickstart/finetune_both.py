@@ -28,11 +28,6 @@ def finetune_both(
 
     Raises:
         As `kbert.finetune`.
-
-    Example::
-
-        runs = finetune_both("saved_models/kbert-tiny", task, train, dev, "runs/both", epochs=3)
-        describe_accuracies("What is it about?", 0.5, accuracies(runs))
     """
     runs = {name: [], _RANDOM: []}
     for seed, (start, found) in itertools.product(seeds, runs.items()):

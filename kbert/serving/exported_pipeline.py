@@ -28,10 +28,6 @@ class ExportedPipeline:
     Raises:
         FileNotFoundError: no SavedModel there.
         ValueError: a SavedModel that `kbert.export` has not written.
-
-    Example::
-
-        ExportedPipeline("saved_models/reviews").predict_on_batch({"text": ["A charming journey."]})["label"]
     """
 
     def __init__(self, directory):

@@ -40,10 +40,6 @@ class SavedModelFile:
     Raises:
         FileNotFoundError: no SavedModel.
         ValueError: a damaged one, or one without a graph for serving.
-
-    Example::
-
-        SavedModelFile("saved_models/reviews/1").signatures["serving_default"].outputs["label"].dtype  # "string"
     """
 
     def __init__(self, directory):

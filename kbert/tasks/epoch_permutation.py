@@ -25,10 +25,6 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
 
     Returns:
         tf.data.Dataset of int [B].
-
-    Example::
-
-        row_batches(3668, batch_size=32).map(lambda rows: tf.gather(token_ids, rows))
     """
 
     def rows_from(step):

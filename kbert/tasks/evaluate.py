@@ -65,10 +65,6 @@ def evaluate_dev_sets(pipeline: Pipeline, task: Task, dev_sets: Mapping[str, Exa
 
     Args:
         dev_sets: of `Task.dev_sets`: {suffix of the names of their metrics: examples}.
-
-    Example::
-
-        evaluate_dev_sets(pipeline, task := kbert.tasks.glue("MNLI"), task.dev_sets("glue")).scores["accuracy_mm"]
     """
     results = {suffix: evaluate_pipeline(pipeline, task, one, batch_size) for suffix, one in dev_sets.items()}
     scores = dict(results[""].scores)
@@ -114,10 +110,6 @@ def load_ensemble(sources, **options) -> Pipeline:
 
     Raises:
         ValueError: a model that was not fine-tuned; models with other preprocessing, labels or vocabulary.
-
-    Example::
-
-        load_ensemble(["runs/squad-0", "runs/squad-1"])
     """
     alone = not isinstance(sources, Sequence) or isinstance(sources, str)
     sources = [sources] if alone else list(sources)

@@ -16,10 +16,6 @@ def load_pipeline(source, precision="auto", **options):
 
     Returns:
         `kbert.Pipeline`.
-
-    Example::
-
-        load_pipeline("runs/reviews", sequence_length=64).predict(["A charming journey."])
     """
     with choose_hardware("one", precision).scope():
         model = load_pretrained(source)

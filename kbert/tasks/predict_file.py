@@ -51,10 +51,6 @@ def predict_file(
         FileExistsError: `output` exists, or is being written from other inputs, another model or other options.
         ValueError: no rows; columns that are missing or have the names of answers; answers that do not fit a table.
         OSError: the disk is full; the same call resumes.
-
-    Example::
-
-        predict_file(pipeline, "reviews.csv", "answers.jsonl", columns={"text": "review"}, keep=["id"])
     """
     source, output = pathlib.Path(source), pathlib.Path(output)
     check_output(pipeline, output, overwrite)

@@ -28,10 +28,6 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
 
     Raises:
         FloatingPointError: scores that are infinite or NaN.
-
-    Example::
-
-        predict_scores(pipeline.model, pipeline.preprocessor, {"text": ["fine", "dull"]})  # [[0.1, 0.9], [0.8, 0.2]]
     """
     order, place = longest_first(text_sizes(columns.values()))
     if not static:

@@ -72,11 +72,6 @@ def read_table(
         FileNotFoundError: no such file.
         ValueError: unknown format, empty file, no rows, a missing column, a row with a different number of cells than
             the header, broken quoting, invalid UTF-8 or JSON; the message names file and line.
-
-    Example::
-
-        table = read_table("reviews.csv", ["text", "label"])
-        table["text"]  # ["It is a charming journey.", ...]
     """
     path = pathlib.Path(path)
     format = _format(path, format)
@@ -99,11 +94,6 @@ def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str,
 
     Raises:
         FileNotFoundError, ValueError: as `read_table`, when the row is reached.
-
-    Example::
-
-        for line, row in iterate_table("reviews.csv", ["text"]):
-            print(line, row["text"])
     """
     path = pathlib.Path(path)
     format = _format(path, None)

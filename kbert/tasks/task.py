@@ -75,10 +75,6 @@ class Task(abc.ABC):
 
         Raises:
             ValueError: an option that this task does not have.
-
-        Example::
-
-            kbert.tasks.Tagging.from_options({"scheme": "bioes", "version": None})
         """
         given = {name: value for name, value in options.items() if value is not None}
         fields = [field.name for field in dataclasses.fields(cls)]

@@ -17,11 +17,6 @@ class WindowStore:
 
     The number of windows varies between texts, so batches of windows cannot be drawn from texts on the fly by a
     training that has to resume at a step. Stored as ragged rows, 100,000 questions take about 100 MB.
-
-    Example::
-
-        store = WindowStore.from_examples(questions, preprocessor)
-        store.batch([5, 0])["token_ids"]  # [2, 384]
     """
 
     token_ids: np.ndarray  # int32 [T]

@@ -33,10 +33,6 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
 
     Raises:
         OutOfMemory: names batch size, sequence length and both amounts of memory.
-
-    Example::
-
-        check_batch_memory(model, 32, 512)
     """
     config, available = getattr(model, "config", None), machine_memory()
     if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():

@@ -37,10 +37,6 @@ def estimate_training(model, dataset, steps) -> dict:
 
     Raises:
         ValueError: the dataset is empty or reads a damaged file; a batch that does not fit into memory.
-
-    Example::
-
-        estimate_training(model, pretraining_dataset("records", tokenizer, batch_size=32), steps=10_000)["seconds"]
     """
     with reading_errors():
         batch = next(iter(dataset), None)
@@ -89,10 +85,6 @@ def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:
     Args:
         dataset: of batches, one epoch.
         seconds: float, when to stop.
-
-    Example::
-
-        count_sequences(pretraining_dataset("records", tokenizer, batch_size=32, epochs=1))
     """
     count, end = 0, time.perf_counter() + seconds
     with reading_errors():

@@ -40,10 +40,6 @@ def training_flops_per_token(config, sequence_length, predictions):
 
     Returns:
         float.
-
-    Example::
-
-        tokens_per_second * training_flops_per_token(BertConfig.from_size("base"), 128, 20)  # FLOP/s
     """
     head = config.hidden_dim**2 + config.hidden_dim * config.vocabulary_size
     return 3 * inference_flops_per_token(config, sequence_length) + 6 * predictions / sequence_length * head
@@ -81,10 +77,6 @@ def nominal_peak(device: str, precision: str = "bfloat16"):
         precision: as for `matmul_peak`; peaks are known of bfloat16 and float16.
 
     Source: the makers' data sheets, without sparsity.
-
-    Example::
-
-        nominal_peak("NVIDIA A100-SXM4-80GB")  # 3.12e14
     """
     if precision.removeprefix("mixed_") not in ("bfloat16", "float16"):
         return None
@@ -92,12 +84,7 @@ def nominal_peak(device: str, precision: str = "bfloat16"):
 
 
 def device_name() -> str:
-    """The name of the first GPU or TPU of this process, else "CPU".
-
-    Example::
-
-        device_name()  # "NVIDIA H200"
-    """
+    """The name of the first GPU or TPU of this process, else "CPU"."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -117,10 +104,6 @@ def device_peak(model, measure=True):
         model: `keras.Model`, whose dtype policy decides which peak it is.
         measure: bool, whether a peak that is not known is measured, which takes about 0.3 seconds; otherwise it is
             None.
-
-    Example::
-
-        flops_per_second / device_peak(model)
     """
     device, precision = device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype
     peak = nominal_peak(device, precision)
@@ -143,10 +126,6 @@ def batch_flops(model, dataset):
     Args:
         model: one of kbert's models; None for others.
         dataset: with an `element_spec` of static shapes; None for others.
-
-    Example::
-
-        batch_flops(model, dataset) * batches_per_second  # FLOP/s
     """
     rows, length = batch_shape(dataset)
     if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):

@@ -36,10 +36,6 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
 
     Raises:
         FileNotFoundError: there is no such file.
-
-    Example::
-
-        identify_inputs({"train": "reviews.csv", "dev": None, "init": "runs/tiny"})
     """
     given = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
     files = {

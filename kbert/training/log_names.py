@@ -41,10 +41,6 @@ def complete_logs(logs, model) -> dict:
     Args:
         logs: dict of name -> number, as passed to `on_epoch_end`.
         model: the compiled model.
-
-    Example::
-
-        complete_logs({"loss": 9.1}, model)  # {"step": 100, "loss": 9.1, "learning_rate": 1e-4, ...}
     """
     if "step" in logs:
         return logs

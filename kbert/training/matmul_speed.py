@@ -20,10 +20,6 @@ def matmul_speed(left, right, precision="float32", *, transpose=(False, False), 
 
     Returns:
         float, FLOP/s.
-
-    Example::
-
-        matmul_speed((4096, 256), (256, 1024))  # 3e11
     """
     make = _jax_product if keras.backend.backend() == "jax" else _tensorflow_product
     multiply = make(left, right, precision.removeprefix("mixed_"), transpose)

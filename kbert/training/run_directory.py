@@ -107,11 +107,6 @@ def open_run(
         BlockingIOError: another process has locked the directory.
         ValueError: inputs that have changed since the run was started; `overwrite` of a directory with more than a run
             in it (a home directory, a checkout).
-
-    Example::
-
-        run = open_run("runs/tiny", {"size": "tiny", "seed": 0}, inputs={"corpus": "corpus.txt"}, recipe="pretrain.py")
-        run.finish({"loss": 1.9})
     """
     path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
     inputs, examples = inputs or {}, examples or {}

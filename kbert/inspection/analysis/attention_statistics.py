@@ -27,10 +27,6 @@ def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
         ValueError: not as many tokens as rows and columns.
 
     Source: Clark et al. 2019, "What Does BERT Look At?", sections 3.1 to 3.3.
-
-    Example::
-
-        attention_statistics(states.attention, states.tokens)["entropy"].shape  # (12, 12): layer, head
     """
     probs, count = np.asarray(probs, "float64"), len(tokens)
     if probs.ndim < 2 or probs.shape[-2:] != (count, count) or not count:

@@ -59,10 +59,6 @@ def fit_logistic_regression(
         ValueError: no examples, features that are not finite, labels beyond `num_classes`.
 
     Source: Liu and Nocedal 1989 for L-BFGS.
-
-    Example::
-
-        probe = fit_logistic_regression(states[:, 6], labels, 5, dev=(dev_states[:, 6], dev_labels))
     """
     features, labels = np.asarray(features), np.asarray(labels)
     _check(features, labels, num_classes)

@@ -74,11 +74,6 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
 
     Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the label of a word type in
     the control task is drawn at random from the distribution of the labels.
-
-    Example::
-
-        probes = probe_layers("pos", (states, tags, words), (test_states, test_tags, test_words))
-        probes.accuracy[6], probes.selectivity[6]
     """
     for part, (states, some, types) in (("train", train), ("test", test)):
         if np.ndim(states) != 3 or not len(states) == len(some) == len(types) or not len(some):

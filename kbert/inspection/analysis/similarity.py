@@ -21,10 +21,6 @@ def linear_cka(x, y) -> float:
 
     Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", equation 3 with linear
     kernels.
-
-    Example::
-
-        linear_cka(states_before[:, 12], states_after[:, 12])
     """
     return float(layer_similarity(_stacked(x, "x"), _stacked(y, "y"))[0, 0])
 

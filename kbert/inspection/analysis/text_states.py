@@ -60,11 +60,6 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
 
     Returns:
         A `TextStates` for each text. Its numbers are the encoder's, one text at a time.
-
-    Example::
-
-        (states,) = text_states(model.encoder, model.pretrained.tokenizer, ["A charming journey."])
-        states.attention[0, 0].sum(axis=-1)  # ones: layer 0, head 0
     """
     encoder, found = encoder_with_attention(encoder), []
     length = min(sequence_length, encoder.config.max_sequence_length)

@@ -74,11 +74,6 @@ def token_attributions(
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
         ValueError: another baseline, or a model of another task.
-
-    Example::
-
-        (states,) = text_states(model.encoder, tokenizer, ["A charming journey."])
-        token_attributions(model, tokenizer, states).attributions
     """
     if baseline not in BASELINES:
         raise ValueError(f"token_attributions: `baseline` must be one of {BASELINES}. Received: {baseline!r}")

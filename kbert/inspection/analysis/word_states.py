@@ -32,10 +32,6 @@ def word_states(
         float32 [M, L + 1, H], the words of all sentences in their order, the embeddings first.
 
     Source: Devlin et al. 2018, section 5.3.
-
-    Example::
-
-        word_states(encoder, tokenizer, [["EU", "rejects"], ["Peter", "Blackburn"]]).shape  # (4, 13, 768)
     """
     length = min(sequence_length, encoder.config.max_sequence_length)
     words = tf.ragged.constant([list(words) for words in sentences], dtype=tf.string, ragged_rank=1)
@@ -59,10 +55,6 @@ def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 1
 
     Returns:
         float32 [M, L + 1, H].
-
-    Example::
-
-        mean_states(encoder, tokenizer, ["A charming journey.", "Dull."]).shape  # (2, 13, 768)
     """
     length = min(sequence_length, encoder.config.max_sequence_length)
     pair = not isinstance(texts[0], str)

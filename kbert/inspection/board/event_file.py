@@ -99,10 +99,6 @@ def remove_later_steps(log_dir, step: int) -> None:
 
     Raises:
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`; each file is then as it was.
-
-    Example::
-
-        remove_later_steps("runs/tiny/logs", 500)
     """
     log_dir = pathlib.Path(log_dir)
     for directory in (

@@ -35,10 +35,6 @@ def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
         dict of ``weight`` and, where the optimizer keeps them (`kbert.AdamW` and `Lamb`), ``gradient``, of the last
         update before clipping, and ``update_ratio``, the last update's norm over that of the weights: each a dict of
         layer → float.
-
-    Example::
-
-        layer_norms(model, 1e-4)["update_ratio"]["encoder_block_0"]
     """
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     variables = model.trainable_variables

@@ -58,10 +58,6 @@ def conceptual_graph(graph, model) -> dict:
     Args:
         graph: of `trace_model`.
         model: the model.
-
-    Example::
-
-        conceptual_graph(trace_model(model), model)["config"]["layers"][0]["config"]["name"]
     """
     names, layers = _names(graph, model), _layers(model)
     operations = graph.get_operations()

@@ -32,10 +32,6 @@ class Profiler:
     Args:
         log_dir: path of the run's event files.
         steps: of `profiled_steps`.
-
-    Example::
-
-        profiler = Profiler("runs/tiny/logs/train", "20:25")
     """
 
     def __init__(self, log_dir, steps):

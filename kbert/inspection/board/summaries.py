@@ -17,10 +17,6 @@ def scalar(tag: str, value: float, description: str = ""):
         tag: str; curves of several runs with one tag share a chart, and its first part is the chart's group.
         value: float.
         description: str, Markdown; shown with the chart.
-
-    Example::
-
-        file.write(100, [scalar("loss/mlm_loss", 2.5)])
     """
     from tensorboard.plugins.scalar import metadata
 

@@ -16,10 +16,6 @@ def weight_samples(model) -> dict[str, np.ndarray]:
 
     Returns:
         dict of the variable's path → float32 [values].
-
-    Example::
-
-        weight_samples(model)["encoder_block_0/attention/query/kernel"].std()
     """
     return {
         variable.path: np.asarray(_spread(variable), "float32")

@@ -23,10 +23,6 @@ class Calibration:
         accuracy: float64 [K], the share of them that is right, NaN for an empty bin.
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
-
-    Example::
-
-        Calibration.of(confidence=[0.9, 0.9, 0.6], is_right=[True, False, True]).error  # 0.4
     """
 
     counts: np.ndarray

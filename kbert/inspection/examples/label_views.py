@@ -32,10 +32,6 @@ def label_views(
 
     Returns:
         list of `View`: texts, pictures, and the expected calibration error as a number.
-
-    Example::
-
-        label_views(probabilities, labels, ["neg", "pos"], ["text"], lambda row: [escape(texts[row], 300)])
     """
     probabilities, labels = np.asarray(probabilities, "float64"), np.asarray(labels)
     predictions = probabilities.argmax(axis=1)

@@ -39,10 +39,6 @@ def multi_label_views(
 
     Returns:
         list of `View`: texts, a picture, and the calibration error as a number.
-
-    Example::
-
-        multi_label_views(probabilities, labels, ["a", "b"], 0.5, ["text"], lambda row: [escape(texts[row], 300)])
     """
     probabilities, gold = np.asarray(probabilities, "float64"), np.asarray(labels, bool)
     predicted = probabilities > np.asarray(thresholds)

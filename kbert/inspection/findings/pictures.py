@@ -26,10 +26,6 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
 
     Returns:
         uint8 [height, width, 3].
-
-    Example::
-
-        attention_picture(states.attention[0], states.tokens, "layer 1")
     """
     shown = min(len(tokens), MOST_TOKENS)
     if shown < len(tokens):
@@ -66,10 +62,6 @@ def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, hi
 
     Returns:
         uint8 [height, width, 3].
-
-    Example::
-
-        heat_map(layer_similarity(before, after), names, names, "CKA", high=1.0)
     """
     values, high = np.asarray(values, "float64"), float(np.max(values)) if high is None else high
     rows, columns = picture_names(rows), picture_names(columns)
@@ -99,10 +91,6 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
 
     Returns:
         uint8 [height, width, 3].
-
-    Example::
-
-        layer_chart({"accuracy": [0.7, 0.9], "control task": [0.6, 0.5]}, "part of speech", ["control task"])
     """
     left, top, side, height = 48, 44, 420, 240
     last = max(len(values) for values in series.values()) - 1
@@ -140,10 +128,6 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
 
     Returns:
         uint8 [height, width, 3].
-
-    Example::
-
-        attribution_picture(found.tokens, found.attributions, found.target)
     """
     row, left, side, top = 16, 120, 160, 62
     names, attributions = picture_names(tokens), np.asarray(attributions, "float64")

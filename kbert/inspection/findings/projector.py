@@ -55,10 +55,6 @@ def write_projector(directory, embeddings: Sequence[Embeddings]) -> None:
 
     Raises:
         ValueError: two of one name.
-
-    Example::
-
-        write_projector("runs/tiny/logs/inspection", [Embeddings("words", table, {"token": tokens, "id": range(100)})])
     """
     from google.protobuf import text_format
     from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig

@@ -24,10 +24,6 @@ def report_html(found: Inspection) -> str:
 
     Args:
         found: the result of `kbert.inspect`.
-
-    Example::
-
-        pathlib.Path("report.html").write_text(report_html(found), encoding="utf-8")
     """
     style, script = ((_PARTS / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     policy = (

@@ -31,10 +31,6 @@ def write_tensorboard(found: Inspection, log_dir, drawn: Mapping[str, np.ndarray
 
     Raises:
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
-
-    Example::
-
-        write_tensorboard(kbert.inspect("runs/tiny"), "runs/tiny/logs")
     """
     run = pathlib.Path(log_dir) / RUN
     write_directory(run, lambda directory: _write(found, directory, pictures(found) if drawn is None else drawn))

@@ -33,10 +33,6 @@ class PlaygroundModel:
 
     Attributes:
         exported: None; an `ExportedModel` has its SavedModel there.
-
-    Example::
-
-        PlaygroundModel.load("runs/tiny").max_length  # 512
     """
 
     exported = None

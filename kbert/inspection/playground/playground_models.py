@@ -30,10 +30,6 @@ class PlaygroundModels:
 
     Raises:
         ValueError: Keras' backend is not TensorFlow, which reads strings.
-
-    Example::
-
-        PlaygroundModels(["runs/tiny"]).describe()[0]["layers"]  # 2
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None):

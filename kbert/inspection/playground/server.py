@@ -22,12 +22,6 @@ class PlaygroundServer:
 
     Raises:
         OSError: the port is taken, or no such address; the message names it.
-
-    Example::
-
-        server = PlaygroundServer(PlaygroundApp(), port=6007)
-        print(server.address)
-        server.serve()
     """
 
     def __init__(self, app, host="127.0.0.1", port=0):

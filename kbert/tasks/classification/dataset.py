@@ -48,11 +48,6 @@ def training_dataset(
         tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
         [B, S]; labels ``{"logits": int32 [B]}``, of several labels a text [B, N], or for regression ``{"score": float32
         [B]}``; weights under the same key.
-
-    Example::
-
-        data = training_dataset(examples, TextPreprocessor(tokenizer), batch_size=32)
-        model.fit(data, steps_per_epoch=training_steps(len(examples), 32, epochs=3))
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)

@@ -27,11 +27,6 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
     Returns:
         (`WindowStore`, {"logits": int32 [W], of several labels a text [W, N]} or, for regression, {"score": float32
         [W]}), for `kbert.tasks.span.dataset.window_dataset`.
-
-    Example::
-
-        store, labels = document_windows(examples, DocumentPreprocessor(tokenizer))
-        model.fit(window_dataset(store, labels, batch_size=32), steps_per_epoch=1000)
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)

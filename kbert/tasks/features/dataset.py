@@ -23,10 +23,6 @@ class FeatureSentences:
 
     Raises:
         ValueError: the file holds another number of words.
-
-    Example::
-
-        FeatureSentences("features/dev.npy", dev, tags, [5, 6]).batch(np.array([0, 3]))["features"].shape
     """
 
     def __init__(self, path, tagged: TaggedText, tags: Sequence[str], columns: Sequence[int]):

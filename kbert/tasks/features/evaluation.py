@@ -28,10 +28,6 @@ def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *
     Returns:
         `Evaluation`: scores are ``loss``, the mean over the words, and those of `entity_scores`; predictions are the
         tags of each sentence.
-
-    Example::
-
-        evaluate_features(model, dev, tags).scores["f1"]
     """
     predicted, losses = [[] for _ in range(len(sentences))], []
     order = np.argsort(-sentences.lengths, kind="stable")

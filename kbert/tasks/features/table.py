@@ -12,10 +12,6 @@ def describe_scores(metrics: Mapping[str, dict]) -> str:
 
     Args:
         metrics: {mode: metrics} of the modes that are finished, as `train_feature_taggers` returns them.
-
-    Example::
-
-        print(describe_scores(train_feature_taggers(encoder, texts, tags, "runs/features")))
     """
     lines = [f"{'F1 on dev, feature-based':<28}{'paper, BERT-base':>18}{'this run':>12}{'minutes':>10}"]
     for mode, published in PAPER.items():

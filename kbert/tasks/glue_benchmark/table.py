@@ -26,10 +26,6 @@ def describe_scores(task: GlueTask, scores) -> str:
     Args:
         task: an entry of `GLUE_TASKS`.
         scores: the content of metrics.json, of one run or of a grid.
-
-    Example::
-
-        print(describe_scores(GLUE_TASKS["MRPC"], read_json("runs/mrpc/metrics.json")))
     """
     lines = [f"{task.name:<42}" + "".join(f"{name:>14}" for name in task.columns)]
 

@@ -38,10 +38,6 @@ def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choice
         FileNotFoundError: no such file.
         ValueError: as `read_table`; fewer than two choices, a blank one, a label that is not a choice; the message
             names file and line.
-
-    Example::
-
-        read_choices("quiz.csv", "question", ["a", "b", "c"], "right")
     """
     prompts, lists, labels, places = _read(path, prompt, choices, label)
     return LabelledChoices(prompts, lists, _numbers(lists, labels, places), path=str(path))

@@ -84,10 +84,6 @@ def comparison_table(curves: Mapping[str, Sequence[tuple[float, float]]], rows: 
     Args:
         curves: name → result of `read_curve`.
         rows: int, the number of times, evenly spaced up to the end of the longest run.
-
-    Example::
-
-        comparison_table({"paper": read_curve("runs/paper"), "small": read_curve("runs/small")})
     """
     end = max(curve[-1][0] for curve in curves.values())
     lines = ["| hours | " + " | ".join(curves) + " |", "|---" * (len(curves) + 1) + "|"]

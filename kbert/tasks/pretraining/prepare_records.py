@@ -61,10 +61,6 @@ def prepare_records(
     Raises:
         ValueError: damaged or empty files, an invalid rate or size, inputs that changed since the run was started.
         FileExistsError: `output` holds finished records, a run with other settings, or other files.
-
-    Example::
-
-        prepare_records("wiki/*.gz", "vocab.txt", "records")["documents"]
     """
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     if sequence_length < 5:

@@ -113,10 +113,6 @@ def baseline_curves(unigram) -> dict:
 
     Args:
         unigram: of `describe_data`.
-
-    Example::
-
-        TensorBoard("runs/tiny/logs", baseline=baseline_curves(unigram))
     """
     loss = unigram["cross_entropy"]
     curves = {"mlm_loss": loss, "mlm_cross_entropy": loss, "mlm_perplexity": float(np.exp(loss))}

@@ -22,11 +22,6 @@ class PretrainingRun:
         tokenizer: `kbert.BertTokenizer`.
         settings: `ModelSettings`.
         path: `pathlib.Path` of the output directory; None without one.
-
-    Example::
-
-        run = kbert.pretrain("records", size="tiny", steps=10_000)
-        run.pipeline.predict(["The capital of France is [MASK]."])["tokens"]
     """
 
     metrics: dict[str, Any]

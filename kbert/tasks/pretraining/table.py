@@ -10,10 +10,6 @@ def describe_scores(metrics: Mapping) -> str:
 
     Args:
         metrics: what metrics.json holds of a pre-training.
-
-    Example::
-
-        print(describe_scores(kbert.pretrain("records", size="tiny", steps=10_000).metrics))
     """
     unigram = metrics["unigram"]
     lines = [

@@ -58,10 +58,6 @@ def write_batches(
     Raises:
         FileExistsError: `directory` holds something else.
         ValueError: no records, or damaged ones; a number below 1; `left_to_right`.
-
-    Example::
-
-        write_batches("records", "batches", steps=10_000, batch_size=256)
     """
     if options.get("left_to_right"):
         raise ValueError(

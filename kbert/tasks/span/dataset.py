@@ -39,11 +39,6 @@ def window_dataset(
     Returns:
         tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S] and the rows of the labels. With `weights`, also
         these, under the keys of the labels.
-
-    Example::
-
-        store, labels = span_windows(questions, preprocessor)
-        model.fit(window_dataset(store, labels, batch_size=16), steps_per_epoch=1000)
     """
     labels = {name: tf.constant(values) for name, values in labels.items()}
     factors = None if weights is None else tf.constant(weights, "float32")

@@ -42,10 +42,6 @@ def read_questions(path) -> Questions:
         FileNotFoundError: no such file.
         ValueError: missing columns, an ``answer_start`` outside the context, duplicate ids, and the errors of
             `read_squad` and `kbert.tasks.table.read_table`; the message names file and line.
-
-    Example::
-
-        train = read_questions("questions.csv")
     """
     if pathlib.Path(path).suffix.lower() == ".json":
         return read_squad(path)
@@ -114,10 +110,6 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
             duplicate ids, no questions; the message names the file and the position in it.
 
     Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
-
-    Example::
-
-        dev = read_squad("dev-v2.0.json")
     """
     rows = list(_squad_rows(path, read_json(path, object), labelled))
     if not rows:

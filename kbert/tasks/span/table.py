@@ -10,10 +10,6 @@ def describe_scores(metrics, version: str, with_paper: bool = True) -> str:
         metrics: the content of metrics.json of a fine-tuning.
         version: "1.1" or "2.0".
         with_paper: whether the dev set is SQuAD's.
-
-    Example::
-
-        print(describe_scores(run.metrics, "2.0"))
     """
     dev = metrics["dev"]
     name = f"this run, SQuAD {version}, dev" if with_paper else "this run, dev"

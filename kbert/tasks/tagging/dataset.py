@@ -18,13 +18,7 @@ INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedWindows:
-    """All windows of tagged texts, tokenised once.
-
-    Example::
-
-        windows = TaggedWindows.of(tagged, pipeline.preprocessor, tags)
-        len(windows), windows.labels.shape  # (4512, (4512, 128))
-    """
+    """All windows of tagged texts, tokenised once."""
 
     batch: Mapping[str, np.ndarray]  # the result of `TaggingPreprocessor.windows` for all texts at once
     labels: np.ndarray  # int32 [W, S]; 0 if there is none
@@ -88,10 +82,6 @@ def tagging_dataset(
     Returns:
         tf.data.Dataset of ``(inputs, labels, sample_weight)``: inputs a batch dict [B, S]; labels ``{"logits": int32
         [B, S]}``, weights ``{"logits": float32 [B, S]}``.
-
-    Example::
-
-        model.fit(tagging_dataset(windows, batch_size=32), steps_per_epoch=training_steps(len(windows), 32, epochs=2))
     """
     columns = {name: windows.batch[name] for name in INPUTS} | {"labels": windows.labels, "weights": windows.weights}
     with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph

@@ -36,11 +36,6 @@ def evaluate_tagger(
     Returns:
         ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted BIOES or
         BILOU tags are converted to B- and I-, and labels that are only a type get I-, so that they can be scored.
-
-    Example::
-
-        scores, predicted = evaluate_tagger(model, pipeline.preprocessor, dev, labels)
-        scores["f1"], scores["types"]["PER"]["f1"]
     """
     windows = TaggedWindows.of(tagged, preprocessor, tags, context)
     logits = _logits(model, windows, batch_size)

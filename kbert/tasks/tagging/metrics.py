@@ -53,10 +53,6 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
         ValueError: different numbers of sentences or words, no words, unknown tags.
 
     Source: Tjong Kim Sang and Buchholz 2000, the script conlleval.
-
-    Example::
-
-        entity_scores([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])["f1"]  # 0.0
     """
     if len(gold) != len(predicted) or any(len(a) != len(b) for a, b in zip(gold, predicted, strict=True)):
         raise ValueError(

@@ -22,10 +22,6 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
 
     Raises:
         ValueError: not a tag for each word.
-
-    Example::
-
-        write_predictions("predictions.txt", tagged, predicted)  # "EU B-ORG B-ORG\\nrejects O O\\n…"
     """
     path = pathlib.Path(path)
     has_documents = len(tagged.texts("document")) < len(tagged)

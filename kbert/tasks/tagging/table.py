@@ -12,10 +12,6 @@ def describe_scores(metrics) -> str:
 
     Args:
         metrics: the content of metrics.json of a fine-tuning.
-
-    Example::
-
-        print(describe_scores(run.metrics))
     """
     dev = metrics["dev"]
     lines = [f"{'':<40}{'precision':>10}{'recall':>8}{'F1':>8}{'entities':>10}"]

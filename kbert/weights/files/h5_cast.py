@@ -20,10 +20,6 @@ def cast_h5(path, dtype: str) -> None:
 
     Raises:
         ValueError: a number beyond the largest of that type; the file is left unchanged.
-
-    Example::
-
-        cast_h5("model/model.weights.h5", "bfloat16")
     """
     import h5py
 

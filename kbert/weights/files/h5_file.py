@@ -34,11 +34,6 @@ class H5File:
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file that `check_h5` refuses.
-
-    Example::
-
-        file = H5File(["model/model.weights.h5"], {"pooler/dense": ["kernel", "bias"]})
-        file.tensors["pooler/dense/bias"].shape  # (768,)
     """
 
     def __init__(self, paths: Iterable, layer_variables: Mapping[str, list[str]]):

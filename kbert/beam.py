@@ -103,9 +103,6 @@ class SharedDirectory:
     Files appear whole or not at all, under names that depend on their content alone. So a runner may give a piece of
     work to two workers, or to another one after a failure, and a program that is started again finds what is done.
 
-    Args:
-        path: of the directory.
-
     Example::
 
         shared = SharedDirectory("/mnt/nfs/work")

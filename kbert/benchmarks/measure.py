@@ -19,10 +19,6 @@ PARTS = tuple(_FUNCTIONS)
 def measure(part: str, settings) -> dict:
     """What one benchmark gives, with its name and the most memory that this process has had.
 
-    Args:
-        part: one of `PARTS`.
-        settings: `kbert.benchmarks.settings.BenchmarkSettings`.
-
     Raises:
         ValueError: settings that the benchmark does not take.
     """

@@ -68,10 +68,6 @@ class PeakShares:
     """The peak of square products, the speed of a model's own products, and what a benchmark reaches of both.
 
     Measure before and after the benchmark: each speed is the best that was seen.
-
-    Args:
-        products: list of `Product`.
-        precision: as of `kbert.training.flops.matmul_peak`.
     """
 
     def __init__(self, products, precision):
@@ -135,9 +131,6 @@ def race_at_peak(runners, settings, products, flops_per_token) -> dict:
 
 def peak(settings):
     """The peak of matrix products, and the speed of each product of a training step and of its gradients.
-
-    Args:
-        settings: `BenchmarkSettings`.
 
     Returns:
         dict of the speeds in GFLOP/s, and the settings.

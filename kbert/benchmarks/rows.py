@@ -14,9 +14,6 @@ from kbert.pretraining.real_shares import first_pool, real_shares
 def rows(settings):
     """The assignment of the pairs of one pool to rows, by NumPy and by TensorFlow's operations alone.
 
-    Args:
-        settings: `BenchmarkSettings` with `records` or `corpus`.
-
     Returns:
         dict of the processor time a row in microseconds, the least of `rounds` calls, of both ways; the numbers of rows
         and pairs; and the shares of tokens that are not padding (`kbert.pretraining.real_shares`).

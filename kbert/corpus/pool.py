@@ -102,12 +102,7 @@ def sufficient_share(documents):
 
 
 def text_chunks(documents, pool_sentences=POOL_SENTENCES):
-    """The texts of pools: (epoch, sentences [n], sentences of each document [d], number of each document [d]) of each.
-
-    Args:
-        documents: iterator over (epoch, number, sentences), as for `text_pools`.
-        pool_sentences: see `text_pools`.
-    """
+    """Yields of each pool: (epoch, sentences [n], sentences of each document [d], number of each document [d])."""
     strings, lengths, numbers, size, current = [], [], [], 0, None
 
     def chunk():

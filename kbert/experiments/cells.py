@@ -28,10 +28,6 @@ class Cells:
 
     A fine-tuning writes nothing but that file, when it is done: a killed program repeats at most one.
 
-    Args:
-        directory: where the files are.
-        recipe: the program that errors name.
-
     Raises:
         NotADirectoryError: a file where they are to be.
 
@@ -53,11 +49,6 @@ class Cells:
 
     def score(self, init, task: Downstream, options: Mapping) -> dict:
         """The content of a fine-tuning's file; it is made if it is not there.
-
-        Args:
-            init: the model, as `kbert.finetune` takes it.
-            task: with its examples.
-            options: of `kbert.finetune`.
 
         Returns:
             dict: ``percent``, the column's figure (`WORST` if the training diverged, with ``diverged``, the message),

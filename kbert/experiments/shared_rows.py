@@ -22,9 +22,6 @@ def decide_packing(source, pretraining) -> bool:
     Args:
         source: of `kbert.pretrain`.
         pretraining: its other arguments, without `packed`.
-
-    Raises:
-        ValueError: as `kbert.pretrain`.
     """
     fields = {field.name for field in dataclasses.fields(PretrainingSettings)}
     parameters = inspect.signature(pretrain).parameters.values()
@@ -40,9 +37,6 @@ def decide_packing(source, pretraining) -> bool:
 
 def identify_rows(source, pretraining) -> dict:
     """The files that all pre-trainings of a study read, by their content; vocabularies and models in memory, too.
-
-    Args:
-        source, pretraining: see `decide_packing`.
 
     Raises:
         FileNotFoundError: no such file.

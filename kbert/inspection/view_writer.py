@@ -13,10 +13,6 @@ from kbert.inspection.view import View
 class ViewWriter:
     """Writes views to one run of a TensorBoard directory, to one file until it is closed.
 
-    Args:
-        log_dir: path.
-        run: str, the name of the run, a directory in `log_dir`.
-
     Example::
 
         writer = ViewWriter("runs/reviews/logs", "examples")

@@ -121,13 +121,7 @@ def total_weights(model, inputs, labels, weights):
 
 @contextlib.contextmanager
 def shares_of(model, totals, micro_batches):
-    """Within this context the losses of a micro-batch are shares of those of the whole batch.
-
-    Args:
-        model: a compiled kbert model.
-        totals: of `total_weights`.
-        micro_batches: M.
-    """
+    """Within this context the losses of a micro-batch are shares of those of the whole batch."""
     losses = {name: loss for name, loss in _losses(model).items() if name in totals}
     for name, loss in losses.items():
         loss.whole_batch = WholeBatch(totals[name], micro_batches, totals[""])

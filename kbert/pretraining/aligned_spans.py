@@ -9,9 +9,6 @@ def aligned_spans(length):
     A stand-in for entities where nothing marks them: what is masked is as long as they are, and next to it stand
     tokens that are not. The last span of a sentence may be shorter.
 
-    Args:
-        length: int, tokens of a span.
-
     Returns:
         Function: ragged token ids of sentences [n, None] → ids of spans of the same shape, counted from 1.
 

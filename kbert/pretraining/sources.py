@@ -20,9 +20,6 @@ _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python cont
 def text_documents(source, format, language, seed, epochs, evaluation, held_out):
     """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
 
-    Args:
-        source, format, language, seed, epochs, evaluation, held_out: see `pretraining_dataset`.
-
     Raises:
         ValueError: no or empty files, an invalid share, no document for training or evaluation.
     """

@@ -15,10 +15,6 @@ assert "kbert" not in sys.modules
 def ask_saved_model(saved_model, texts) -> str:
     """The answers of an exported classifier in a separate process, which does not import kbert.
 
-    Args:
-        saved_model: directory of the SavedModel's version.
-        texts: strings to classify.
-
     Returns:
         A line for each text: its label, the label's probability, the text.
 

@@ -25,9 +25,6 @@ def finetune_both(
 
     Returns:
         dict: name → the runs of all seeds.
-
-    Raises:
-        As `kbert.finetune`.
     """
     runs = {name: [], _RANDOM: []}
     for seed, (start, found) in itertools.product(seeds, runs.items()):

@@ -61,11 +61,7 @@ def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int 
 
 
 def evaluate_dev_sets(pipeline: Pipeline, task: Task, dev_sets: Mapping[str, Examples], batch_size=32) -> Evaluation:
-    """What `evaluate_pipeline` gives for the first of several sets of examples, with the metrics of the others.
-
-    Args:
-        dev_sets: of `Task.dev_sets`: {suffix of the names of their metrics: examples}.
-    """
+    """What `evaluate_pipeline` gives for the first of several sets of examples, with the metrics of the others."""
     results = {suffix: evaluate_pipeline(pipeline, task, one, batch_size) for suffix, one in dev_sets.items()}
     scores = dict(results[""].scores)
     for suffix, result in results.items():

@@ -165,11 +165,7 @@ class Finetuning:
         return {"examples": len(self.train), "windows": data.windows} | estimate
 
     def run(self) -> FinetunedRun:
-        """Trains, evaluates and saves; an unfinished run in the output is resumed.
-
-        Raises:
-            As `kbert.finetune`.
-        """
+        """Trains, evaluates and saves; an unfinished run in the output is resumed."""
         run = self.open()
         _LOGGER.info(self.hardware.describe())
         data = self._training_data()

@@ -13,9 +13,6 @@ def load_pipeline(source, precision="auto", **options):
         source: as for `kbert.load_pretrained`.
         precision: of the arithmetic, as for `kbert.training.hardware.choose_hardware`.
         **options: of `kbert.build_pipeline`, instead of those stored with the model.
-
-    Returns:
-        `kbert.Pipeline`.
     """
     with choose_hardware("one", precision).scope():
         model = load_pretrained(source)

@@ -88,10 +88,6 @@ def read_table(
 def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does.
 
-    Args:
-        path: the file; the extension says what it is.
-        columns: the names to read; others are ignored.
-
     Raises:
         FileNotFoundError, ValueError: as `read_table`, when the row is reached.
     """

@@ -128,10 +128,6 @@ class Task(abc.ABC):
     def for_model(self, examples: Examples, settings) -> Examples:
         """The examples with the labels of a model.
 
-        Args:
-            examples: any examples of this task.
-            settings: the model's, dict of fields of `ModelSettings`.
-
         Raises:
             ValueError: a label that the model does not know; the message names file and line.
         """

@@ -56,9 +56,6 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
         a_start, a_length: integer tensors [B]: the first text is ``values[a_start : a_start + a_length]``.
         b_start, b_length: the second text, or None for single texts.
         sequence_length, cls_id, sep_id, pad_id: as `pack`.
-
-    Returns:
-        As `pack`.
     """
     paired = b_start is not None
     index_type = a_start.dtype

@@ -27,8 +27,6 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
     `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
 
     Args:
-        model: one of kbert's models; other models are not checked.
-        batch_size: B.
         sequence_length: S; None: unknown, 4 is used.
 
     Raises:

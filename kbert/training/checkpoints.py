@@ -57,12 +57,7 @@ class Checkpoints:
                 model.optimizer.build(model.trainable_variables)
 
     def save(self, step, facts=None):
-        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept.
-
-        Args:
-            step: int.
-            facts: dict that JSON can hold, stored with it.
-        """
+        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept."""
         variables = self._variables()
         manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
 

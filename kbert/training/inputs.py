@@ -50,13 +50,7 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
 
 
 def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
-    """Raises a ValueError that names the files, unless a run has the inputs that it was started with.
-
-    Args:
-        run: path of the run.
-        recorded, found: of `identify_inputs`, then and now.
-        since: when the inputs were recorded.
-    """
+    """Raises a ValueError that names the files, unless a run has the inputs that it was started with."""
     changes = []
     for argument in sorted(recorded.keys() | found.keys()):
         there, now = recorded.get(argument, {}), found.get(argument, {})
@@ -74,9 +68,6 @@ def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
 
 def describe_inputs(recorded: Mapping) -> dict:
     """The inputs of a run for its model's manifest: names, no paths.
-
-    Args:
-        recorded: of `identify_inputs`.
 
     Returns:
         ``{argument: {"name", "files", "bytes", "sha256"}}``; the hash of several files is that of the lines that

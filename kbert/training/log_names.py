@@ -10,13 +10,6 @@ def readable_logs(logs, model) -> dict:
     this name with and without the next-sentence head: it replaces "mlm_logits_accuracy", and the "accuracy" of a model
     whose only output is `mlm_logits`. "loss" is always the total loss; a single "logits" has no prefix.
 
-    Args:
-        logs: dict of name -> number, as passed to callbacks or returned by `evaluate(return_dict=True)`.
-        model: the model with its outputs in a dict.
-
-    Returns:
-        dict, in the same order.
-
     Example::
 
         readable_logs(model.evaluate(data, return_dict=True), model)  # {"loss": 9.1, "mlm_accuracy": 0.07, ...}
@@ -36,12 +29,7 @@ def readable_logs(logs, model) -> dict:
 
 
 def complete_logs(logs, model) -> dict:
-    """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`.
-
-    Args:
-        logs: dict of name -> number, as passed to `on_epoch_end`.
-        model: the compiled model.
-    """
+    """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`."""
     if "step" in logs:
         return logs
     return {"step": updates_done(model.optimizer)} | readable_logs(logs, model) | optimizer_logs(model.optimizer)

@@ -48,12 +48,7 @@ def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def mean_statistics(probs: Sequence, tokens: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-    """`attention_statistics` of several texts, each weighing as much as it has tokens.
-
-    Args:
-        probs: of each text [..., S, S].
-        tokens: of each text.
-    """
+    """`attention_statistics` of several texts, each weighing as much as it has tokens."""
     found = [attention_statistics(*one) for one in zip(probs, tokens, strict=True)]
     weights = [len(one) for one in tokens]
     return {name: np.average([one[name] for one in found], axis=0, weights=weights) for name in STATISTICS}

@@ -34,9 +34,6 @@ def layer_similarity(x, y) -> np.ndarray:
 
     Returns:
         float64 [K, K'].
-
-    Raises:
-        ValueError: other shapes, or not as many rows.
     """
     x, y = np.asarray(x, "float64"), np.asarray(y, "float64")
     if x.ndim != 3 or y.ndim != 3 or len(x) != len(y) or not len(x):

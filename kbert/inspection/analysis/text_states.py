@@ -80,12 +80,7 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
 
 
 def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
-    """Hidden states float32 [L + 1, S, H] and attention float32 [L, A, S, S] of a batch of one row.
-
-    Args:
-        encoder: from `encoder_with_attention`.
-        batch: dict of arrays [1, S].
-    """
+    """Hidden states float32 [L + 1, S, H] and attention float32 [L, A, S, S] of a batch of one row."""
     outputs = encoder(batch, training=False)
     states, probs = (
         np.stack([keras.ops.convert_to_numpy(layer)[0].astype("float32") for layer in outputs[name]])

@@ -47,12 +47,7 @@ class EventFile:
             self._add(event_pb2.Event(step=start, session_log=started))
 
     def write(self, step: int, values: Iterable) -> None:
-        """Adds values of a step.
-
-        Args:
-            step: int.
-            values: of `kbert.inspection.board.summaries`.
-        """
+        """Adds values of a step."""
         from tensorboard.compat.proto import event_pb2, summary_pb2
 
         with explain_full_disk(self._directory):
@@ -92,10 +87,6 @@ def remove_later_steps(log_dir, step: int) -> None:
     A process that was killed wrote them after its last checkpoint; resumed from there, the run does these steps again.
     A file is cut before an event that is incomplete or damaged, where TensorBoard stops reading. The steps of
     `inspection` are a model's layers.
-
-    Args:
-        log_dir: path, of directories with a run each.
-        step: int, the last step that stays.
 
     Raises:
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`; each file is then as it was.

@@ -34,9 +34,6 @@ def write_files(
     """Writes ``figures.json``, ``report.html`` and ``pictures/*.png``, atomically.
 
     Args:
-        found: the result of `kbert.inspect`.
-        directory: where to.
-        overwrite: whether an inspection that is there may be replaced.
         drawn: `pictures(found)`, where that is there already.
 
     Raises:

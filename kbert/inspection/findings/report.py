@@ -21,9 +21,6 @@ def report_html(found: Inspection) -> str:
 
     It asks for nothing from anywhere: its policy allows its own script and style alone, by their hashes. Texts and
     tokens are data of the script, which shows them as text.
-
-    Args:
-        found: the result of `kbert.inspect`.
     """
     style, script = ((_PARTS / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     policy = (

@@ -22,8 +22,6 @@ def write_tensorboard(found: Inspection, log_dir, drawn: Mapping[str, np.ndarray
     In Scalars and Histograms the step is the layer, 0 the embeddings.
 
     Args:
-        found: the result of `kbert.inspect`.
-        log_dir: TensorBoard's log directory.
         drawn: `pictures(found)`, where that is there already.
 
     Returns:

@@ -16,10 +16,6 @@ FIELDS = ("text", "text_pair", "position")
 def input_representation(models, fields) -> dict:
     """The tokens of a text or pair, and at one position what the encoder's `EmbeddingBlock` adds up.
 
-    Args:
-        models: `PlaygroundModels`.
-        fields: `RequestFields` of `FIELDS`.
-
     Returns:
         ``tokens``, ``vectors_available``, ``truncated``; with a position also ``vectors`` and ``norms`` of ``token``,
         ``segment``, ``position``, their ``sum`` and ``normalized``, what enters the first layer.

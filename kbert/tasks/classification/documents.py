@@ -37,13 +37,7 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
 def evaluate_documents(
     pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32
 ) -> tuple[dict, np.ndarray]:
-    """`evaluate` for whole texts, by the answers that the pipeline pools over their windows.
-
-    Args:
-        pipeline: with ``windows``.
-        examples, metrics: as `evaluate`.
-        batch_size: texts a time.
-    """
+    """`evaluate` for whole texts, by the answers that the pipeline pools over their windows."""
     order, place = longest_first(text_sizes([examples.texts]))
     progress = PredictionProgress(len(order), batch_size)
     texts = [examples.texts[i] for i in order]

@@ -9,10 +9,6 @@ MASK = "[MASK]"
 def fill_masks(pipeline, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The proposals of a masked language model for every [MASK].
 
-    Args:
-        pipeline: of a masked-LM or pre-trained model.
-        texts: strings with ``[MASK]`` in them.
-
     Yields:
         A dict for each text: ``text``, and ``masks``, a list for each mask of dicts of ``token``, ``probability`` and
         ``text``, in which the token replaces the mask; most probable first.

@@ -83,11 +83,6 @@ def make_evaluations(settings, tokenizer):
 def describe_data(settings, tokenizer, evaluation):
     """What is said of the data before the training.
 
-    Args:
-        settings: `PretrainingSettings`.
-        tokenizer: `kbert.BertTokenizer`.
-        evaluation: held-out batches.
-
     Returns:
         (list of the statistics of the training batches of each phase, scores of token frequencies alone on the held-out
         batches, the number of tokens of the training documents or None if it is not known).
@@ -109,11 +104,7 @@ def describe_data(settings, tokenizer, evaluation):
 
 
 def baseline_curves(unigram) -> dict:
-    """What token frequencies alone, and always the more frequent next sentence label, reach: names as in the logs.
-
-    Args:
-        unigram: of `describe_data`.
-    """
+    """What token frequencies alone, and always the more frequent next sentence label, reach: names as in the logs."""
     loss = unigram["cross_entropy"]
     curves = {"mlm_loss": loss, "mlm_cross_entropy": loss, "mlm_perplexity": float(np.exp(loss))}
     curves |= {"mlm_accuracy": unigram["accuracy"], "loss": loss}

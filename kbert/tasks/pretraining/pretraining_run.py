@@ -43,8 +43,6 @@ def measure_run(trained, evaluation, history, steps, board, about_data=None) -> 
     """The metrics of a run whose steps are done: scores on the held-out batches, what it took, and what else is known.
 
     Args:
-        trained: `kbert.BertPretrainer`, compiled.
-        evaluation: held-out batches.
         history: list of dicts of `fit_steps`, empty but on the chief. A record of step 0 becomes ``before``.
         steps: int; None: those of the history.
         board: list of the run's `TensorBoard`, if it has one, which is told the scores.

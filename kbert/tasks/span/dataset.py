@@ -29,11 +29,7 @@ def window_dataset(
     Batch n depends only on the windows, `batch_size`, `seed`, `group_by_length` and n.
 
     Args:
-        store: the windows.
         labels: {output: integers [W] or [W, ...]}.
-        batch_size, seed: the run's.
-        start_step: number of the first batch.
-        padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.
         weights: floats [W], the loss factor of each window; None: 1 for all.
 
     Returns:

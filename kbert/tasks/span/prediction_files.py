@@ -15,9 +15,6 @@ def write_squad_files(directory, questions: Questions, answers, odds, n_best) ->
     ``--na-prob-thresh`` with the threshold of the run: its default is 1.0, but odds are differences of logits.
 
     Args:
-        directory: made if needed.
-        questions: the questions.
-        answers: strings [questions].
         odds: floats [questions], ``null_score - score``.
         n_best: (texts [questions, N], probabilities [questions, N]), "" and 0 for unused entries.
     """

@@ -7,8 +7,6 @@ def describe_scores(metrics, version: str, with_paper: bool = True) -> str:
     """Exact match and F1 of a run, their split, and the paper's rows, for printing.
 
     Args:
-        metrics: the content of metrics.json of a fine-tuning.
-        version: "1.1" or "2.0".
         with_paper: whether the dev set is SQuAD's.
     """
     dev = metrics["dev"]

@@ -73,12 +73,6 @@ def tagging_dataset(
     Batch n depends only on the windows, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the same
     batches as without the interruption. Batches may span two epochs.
 
-    Args:
-        windows: the training examples.
-        batch_size, seed: the run's.
-        start_step: number of the first batch.
-        padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.
-
     Returns:
         tf.data.Dataset of ``(inputs, labels, sample_weight)``: inputs a batch dict [B, S]; labels ``{"logits": int32
         [B, S]}``, weights ``{"logits": float32 [B, S]}``.

@@ -26,12 +26,8 @@ def evaluate_tagger(
     """Tags every word of `tagged` and scores the tags.
 
     Args:
-        model: `BertTagger`.
-        preprocessor: the pipeline's `TaggingPreprocessor`.
         tagged: words with their tags, IOB2.
-        tags: the model's N labels.
         context: "document" or "sentence": the unit that is read together.
-        batch_size: windows per forward pass; scores do not depend on it.
 
     Returns:
         ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted BIOES or

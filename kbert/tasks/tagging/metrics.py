@@ -42,9 +42,6 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     An entity is right if its first and last word and its type are. Undefined values (nothing predicted, no entities)
     are 0, as in conlleval. Entities do not cross sentence borders.
 
-    Args:
-        gold, predicted: a list of tags for each sentence.
-
     Returns:
         ``{"precision", "recall", "f1", "accuracy", "entities", "predicted_entities", "types": {type: {"precision",
         "recall", "f1", "entities", "predicted_entities"}}}``; shares in [0, 1].

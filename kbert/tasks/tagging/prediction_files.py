@@ -15,11 +15,6 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
     tags are IOB2. White space inside a word or type, which columns cannot hold, becomes "_". The file appears
     atomically.
 
-    Args:
-        path: the file to write.
-        tagged: the tagged text.
-        predicted: a list of tags for each sentence.
-
     Raises:
         ValueError: not a tag for each word.
     """

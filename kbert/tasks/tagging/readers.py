@@ -33,9 +33,6 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
         tag_column: index of the tag's column; negative from the end.
         scheme: "iob1", "iob2", "bioes" or "bilou". None: recognised from the whole file.
 
-    Returns:
-        `TaggedText`.
-
     Raises:
         FileNotFoundError: no such file.
         ValueError: no words, invalid UTF-8, a carriage return inside a line, a line with a different number of columns

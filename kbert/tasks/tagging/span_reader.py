@@ -16,12 +16,6 @@ def read_span_lines(path) -> TaggedText:
     inside a word, so that every span consists of whole words. Each line is a document; other keys are ignored; empty
     lines are skipped. Overlapping spans cannot be written as tags and are an error.
 
-    Args:
-        path: the file, UTF-8, LF or CRLF.
-
-    Returns:
-        `TaggedText`, a sentence for each line.
-
     Raises:
         FileNotFoundError: no such file.
         ValueError: invalid JSON, a missing key, a text without words, a span that is empty, outside the text or without

@@ -15,7 +15,6 @@ def cast_h5(path, dtype: str) -> None:
     Values are rounded to the nearest. Loading converts them back to float32, which is exact.
 
     Args:
-        path: the file.
         dtype: "float16" or "bfloat16".
 
     Raises:

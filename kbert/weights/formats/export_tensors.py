@@ -82,8 +82,6 @@ def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> 
     """Refuses a masked-LM head that computes something different from the format's.
 
     Args:
-        format: its name, for the message.
-        model: what is to be written.
         activation, layer_norm_epsilon: those of the format's head; None: as in the encoder.
 
     Raises:

@@ -58,7 +58,6 @@ def read_json(path, kind: type = dict) -> Any:
     """What a JSON file holds; a byte order mark is skipped.
 
     Args:
-        path: of the file.
         kind: the type that is expected: dict, list, or object for any.
 
     Raises:
@@ -206,7 +205,6 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
     remains and `path` is as it was.
 
     Args:
-        path: of the directory.
         write: function of the path to write to, an empty directory.
         needed: about how many bytes it writes, for the message that the disk is full.
     """

@@ -24,7 +24,6 @@ def model_products(config, batch_size, sequence_length, predictions=0) -> list[P
     """The products of a forward pass, those that `kbert.training.flops` counts.
 
     Args:
-        config: `BertConfig`.
         batch_size, sequence_length: B and S.
         predictions: P; 0 for an encoder without the masked-LM head.
     """
@@ -114,7 +113,6 @@ def race_at_peak(runners, settings, products, flops_per_token) -> dict:
 
     Args:
         runners: name → runner, see `kbert.benchmarks.race.race`; one is "kbert".
-        settings: `BenchmarkSettings`.
         products: list of `Product`, those of a unit of work.
         flops_per_token: number, operations of that work.
 

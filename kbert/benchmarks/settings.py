@@ -16,7 +16,6 @@ class BenchmarkSettings:
 
     Args:
         size: str, "tiny" to "large", of a model with random weights.
-        batch_size, sequence_length: ints.
         max_predictions: int, masked positions of a sequence.
         precision: the Keras dtype policy.
         xla: "auto", "on" or "off".
@@ -29,7 +28,6 @@ class BenchmarkSettings:
         model: path of the encoder that is exported and served.
         frozen_weights: bool, whether its weights are constants.
         seconds: float, the time for one round of one system.
-        rounds: int.
         peers: bool, whether to measure other installed libraries as well, each at its best setting.
 
     Raises:

@@ -57,7 +57,6 @@ def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
     Args:
         documents: function without arguments that returns an iterator over (epoch, number, sentences): int, int, list
             of str. A pool never mixes epochs.
-        tokenizer: `kbert.BertTokenizer`.
         pool_sentences: a pool is closed when it has this many (or 8 MB of text); a document is never divided.
 
     Returns:

@@ -60,7 +60,6 @@ def write_records_with_beam(
 
     Args:
         files: paths, as `kbert.corpus.corpus_files.find_files` gives; workers read them under the same paths.
-        tokenizer: `kbert.BertTokenizer`.
         directory: made if needed.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
         beam_flags: list of str, Beam's own flags, such as ``--direct_num_workers=4``.

@@ -42,8 +42,6 @@ def compare_finetuning(
 
     Args:
         init: the model, as `kbert.finetune` takes it.
-        tasks: the columns.
-        output: directory.
         grid: options of `kbert.finetune` to choose from.
         seeds: of the fine-tunings.
         choose_on: "dev", as the paper, or "train": on a fifth of the training examples, held out from choosing only.

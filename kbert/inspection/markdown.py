@@ -14,7 +14,6 @@ def escape(text: str, limit: int | None = None) -> str:
     becomes one space, since a cell of a table is one line; control characters become their pictures.
 
     Args:
-        text: any string.
         limit: int, the most characters of `text`; the rest becomes "…".
     """
     text = " ".join(text.split())

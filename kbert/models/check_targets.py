@@ -17,7 +17,6 @@ def check_targets(model, inputs, labels, weights=None):
     not read class numbers is not checked.
 
     Args:
-        model: a compiled model of kbert.
         inputs: the batch, a dict of arrays; its S positions or C choices are the classes of some outputs.
         labels, weights: as `fit` takes them: arrays, or dicts of arrays by output.
     """

@@ -23,7 +23,6 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     """One training step on TensorFlow, inside a replica: the metrics after it.
 
     Args:
-        model: a compiled kbert model.
         data: (inputs, labels, sample weights) of this replica.
         micro_batches: M; must divide B.
         compiled: whether XLA compiles the forward and the backward pass; the exchange between replicas and the

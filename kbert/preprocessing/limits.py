@@ -13,7 +13,6 @@ def at_most(value, limit, what, advice, tensors):
 
     Args:
         value: integer scalar tensor.
-        limit: int.
         what: str, what is counted; the message says ``A request may hold at most <limit> <what>``.
         advice: str, what the sender or the operator of the server can do.
         tensors: a structure of tensors.

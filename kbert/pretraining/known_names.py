@@ -21,7 +21,6 @@ def known_names(names: Sequence[str], tokenizer):
     Args:
         names: of two words or more, such as those of `kbert.corpus.names.frequent_names`. Names of one token or of more
             than 12, and those with unknown tokens, are ignored.
-        tokenizer: `kbert.BertTokenizer`.
 
     Returns:
         Function: ragged token ids of sentences [n, None] → ids of entities of the same shape, 0 outside of names.

@@ -53,7 +53,6 @@ def arrange_in_rows(table, rows, key):
     """The pairs in the order of their rows, and the rows in a random order: with best fit the full ones come first.
 
     Args:
-        table: `PairTable`.
         rows: int32 [p], of `row_of_pairs`.
         key: int64 scalar, decides the order of the rows.
 

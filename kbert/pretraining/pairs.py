@@ -85,7 +85,6 @@ def sentence_pairs(
     The random document is drawn from the pool, not from the whole corpus as in the original: memory stays bounded.
 
     Args:
-        pool: `TokenPool`.
         seed, epoch: ints or int64 scalars.
         max_tokens: int, of A and B together (sequence length - 3) or of the single segment (- 2); at least 2.
         short_sequence_rate, random_next_rate: floats, probabilities.

@@ -55,7 +55,6 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
     """The pools of records, from the one on that a row is in, without reading the tokens before it.
 
     Args:
-        records: `Records`.
         seed, epochs, evaluation: see `pretraining_dataset`.
         count_rows: function (pool without tokens, epoch) -> int scalar tensor, the rows that a pool gives.
         rows_before: int, the number of the row, over all pools.

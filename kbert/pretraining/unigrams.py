@@ -14,7 +14,6 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01):
 
     Args:
         source, held_out: as for `kbert.pretraining.dataset.pretraining_dataset`.
-        tokenizer: `kbert.BertTokenizer`.
         max_tokens: where to stop; None: at the end of the corpus.
 
     Returns:

@@ -19,7 +19,6 @@ def finetune_both(
     Args:
         init, task, train, dev: see `kbert.finetune`.
         output: directory; each run has a folder, such as ``pre-trained-0`` and ``random-weights-0``.
-        name: of the model.
         seeds: of the fine-tunings.
         **options: further options of `kbert.finetune`.
 

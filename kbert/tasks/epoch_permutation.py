@@ -18,7 +18,6 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
 
     Args:
         count: n.
-        batch_size, seed: the run's.
         start_step: number of the first batch.
         sizes: ints [n], the tokens of each row, to put rows of similar length into one batch
             (`kbert.preprocessing.buckets.grouped_by_length`). None: batches are drawn at random.

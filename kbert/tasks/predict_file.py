@@ -40,7 +40,6 @@ def predict_file(
         output: .jsonl, or .csv if an answer is a row of a table.
         columns: input of the pipeline → column of the file; the inputs' own names by default.
         keep: columns of the input to copy to the output, in addition to the texts.
-        batch_size: rows per forward pass.
         overwrite: replace an existing `output`, or the unfinished one of another run.
         **reading: how the task's reader reads `source`.
 

@@ -20,7 +20,6 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
         model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
         preprocessor: the pipeline's, from strings to the model's batch.
         columns: {name: list of n strings, or of n equally long lists of strings}, as the preprocessor names them.
-        batch_size: rows per forward pass.
         static: keep every batch at the preprocessor's length, as a TPU needs it.
 
     Returns:

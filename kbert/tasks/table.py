@@ -56,7 +56,6 @@ def read_table(
     - jsonl: one JSON object per line; numbers keep their digits as written; true and false become strings.
 
     Args:
-        path: the file.
         columns: the names to read; others are ignored. None: all (jsonl: the keys of the first object).
         optional: with `columns`, further names, read if they exist; a jsonl object without one of them, or with null,
             has an empty cell.

@@ -150,7 +150,6 @@ class Task(abc.ABC):
         """The training data of `pipeline.model`.
 
         Args:
-            pipeline: `kbert.Pipeline`.
             train: the result of `for_training`, after `for_model`.
             batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks, and
                 ``class_weight`` where it was given and `check_class_weight` accepts it.

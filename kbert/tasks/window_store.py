@@ -32,7 +32,6 @@ class WindowStore:
         """Preprocesses examples, some at a time, and keeps their windows in the order of the examples.
 
         Args:
-            examples: `kbert.tasks.examples.Examples`.
             preprocessor: one that cuts windows: ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S] and
                 ``window_row`` [W].
             on_batch: function of some examples and the preprocessor's batch of them, called for all in order.

@@ -29,8 +29,6 @@ class Checkpoints:
     another number of replicas.
 
     Args:
-        directory: path.
-        model: a compiled `keras.Model`.
         keep: int, how many to keep.
         keep_every: int, steps: those of multiples of it are kept as well; None: none.
 

@@ -12,7 +12,6 @@ def check_extension(run, there, now, done: int, steps_there: int, steps_now: int
     Args:
         run: path of the run, for the message.
         there, now: functions of steps (ints [n]) that give their learning rates: the schedules of both.
-        done: the step of the last checkpoint.
         steps_there, steps_now: of the run as it was started, and as it is requested.
 
     Example::

@@ -34,7 +34,6 @@ def training_flops_per_token(config, sequence_length, predictions):
     ``6 L (4H^2 + 2HF) + 12 L H S + 6 (P/S) (H^2 + HV)``, without recomputation.
 
     Args:
-        config: `BertConfig`.
         sequence_length: S.
         predictions: P, positions per sequence that go through the masked-LM head; 0 for a model without it.
     """

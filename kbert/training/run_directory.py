@@ -89,9 +89,7 @@ def open_run(
     each checks that it reads the same inputs.
 
     Args:
-        output: path.
         settings: dict that JSON can hold: all that defines the run.
-        overwrite: bool.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
         inputs: dict, argument → path or paths of what the run reads, as for `identify_inputs`.
         recipe: str, the name of the recipe, for the manifest of the model.

@@ -61,7 +61,6 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     and stopped early by the others: the result is the same every time.
 
     Args:
-        name: of the property.
         train, test: tuples of the states [M, K, H], the M labels and the M word types (the words; of texts the texts).
         seed: decides the control task's labels and the tenth that is held out.
         l2: the probes' penalty.

@@ -53,8 +53,6 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
     """What an encoder makes of each text.
 
     Args:
-        encoder: `BertEncoder`.
-        tokenizer: `kbert.BertTokenizer` of its vocabulary.
         texts: strings, or tuples of two strings for pairs.
         sequence_length: tokens that are kept of a text, at most the encoder's.
 

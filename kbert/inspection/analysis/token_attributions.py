@@ -62,7 +62,6 @@ def token_attributions(
     Args:
         model: of one of the tasks of `ATTRIBUTED`: a classifier, regressor, span extractor, tagger, or one with a
             masked-LM or next-sentence head.
-        tokenizer: `kbert.BertTokenizer`.
         states: of the text, by `text_states`.
         labels: names of the model's labels.
         baseline: one of `BASELINES`.

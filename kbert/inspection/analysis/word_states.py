@@ -22,8 +22,6 @@ def word_states(
     """The hidden states of the first token of every word, as the paper's feature-based approach reads them.
 
     Args:
-        encoder: `BertEncoder`.
-        tokenizer: `kbert.BertTokenizer` of its vocabulary.
         sentences: lists of words; a sentence of any length, read in overlapping windows.
         sequence_length: tokens of a window, at most the encoder's.
         batch_size: windows a forward pass; the result does not depend on it but for rounding.

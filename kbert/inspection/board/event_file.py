@@ -22,7 +22,6 @@ class EventFile:
     of that step and later ones.
 
     Args:
-        directory: path of the run.
         start: int, the first step that this file may tell of.
 
     Raises:

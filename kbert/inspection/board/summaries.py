@@ -15,7 +15,6 @@ def scalar(tag: str, value: float, description: str = ""):
 
     Args:
         tag: str; curves of several runs with one tag share a chart, and its first part is the chart's group.
-        value: float.
         description: str, Markdown; shown with the chart.
     """
     from tensorboard.plugins.scalar import metadata

@@ -61,7 +61,6 @@ class Calibration:
         """The reliability diagram: accuracy as bars, the gap to the confidence as a line, and the counts below.
 
         Args:
-            title: the first line.
             of: whose probability it is.
             share: what the bars show, in one or two words.
 

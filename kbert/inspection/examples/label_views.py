@@ -27,7 +27,6 @@ def label_views(
         probabilities: float [n, N].
         labels: ints [n], the gold labels.
         names: of the N labels.
-        header: the columns that show an example.
         cells: function of the number of an example that returns Markdown for these columns.
 
     Returns:

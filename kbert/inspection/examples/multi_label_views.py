@@ -34,7 +34,6 @@ def multi_label_views(
         labels: [n, N], 1 where a label is on.
         names: of the N labels.
         thresholds: a label is predicted above it; a number, or N of them.
-        header: the columns that show an example.
         cells: function of the number of an example that returns Markdown for these columns.
 
     Returns:

@@ -18,7 +18,6 @@ def number_views(predictions, labels, header: Sequence[str], cells: Callable[[in
 
     Args:
         predictions, labels: float [n]; the labels are gold.
-        header: the columns that show an example.
         cells: function of the number of an example that returns Markdown for these columns.
     """
     numbers = PredictedNumbers(np.asarray(labels, "float64"), np.asarray(predictions, "float64"))

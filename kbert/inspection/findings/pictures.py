@@ -22,7 +22,6 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
     Args:
         probs: [A, S, S].
         tokens: S names; of more than `MOST_TOKENS` the first are drawn, and the title says so.
-        title: the picture's first line.
 
     Returns:
         uint8 [height, width, 3].
@@ -56,8 +55,6 @@ def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, hi
 
     Args:
         values: [R, C].
-        rows, columns: their names.
-        title: the picture's first line.
         high: what is darkest, as 0 is white; None: the highest value.
 
     Returns:
@@ -86,7 +83,6 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
 
     Args:
         series: name → K numbers from 0 to 1.
-        title: the picture's first line.
         dashed: names of lines that are not the finding itself, such as baselines.
 
     Returns:
@@ -124,7 +120,6 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
     Args:
         tokens: S names; of more than `MOST_BARS` those with the longest bars are drawn, and the title says so.
         attributions: S numbers.
-        title: the picture's first line.
 
     Returns:
         uint8 [height, width, 3].

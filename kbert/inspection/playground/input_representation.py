@@ -39,7 +39,6 @@ def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
     """What an `EmbeddingBlock` computes without dropout, step by step, float32 [S, H] each.
 
     Args:
-        block: `kbert.layers.embedding_block.EmbeddingBlock`.
         token_ids, segment_ids: int32 [1, S].
     """
     positions = tf.range(token_ids.shape[1])[tf.newaxis]

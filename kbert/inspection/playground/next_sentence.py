@@ -40,7 +40,6 @@ def next_sentence(models, fields) -> dict:
     """Makes the first pair of a document with the functions of the training data.
 
     Args:
-        models: `PlaygroundModels`.
         fields: `RequestFields` of `FIELDS`. The sequence length is at most the model's.
 
     Returns:

@@ -28,7 +28,6 @@ class PlaygroundModel:
     Nothing here changes when it is used, so that any number of threads may ask at once.
 
     Args:
-        tokenizer: `kbert.BertTokenizer`.
         model: one of kbert's models; None: what needs no model can be shown.
 
     Attributes:
@@ -108,7 +107,6 @@ class PlaygroundModel:
         """The model's outputs on a batch, as it is called in training but without dropout.
 
         Args:
-            batch: dict of tensors.
             **more: inputs for a batch that lacks them, such as ``mask_positions``.
         """
         batch = {**more, **batch}
@@ -140,7 +138,6 @@ class PlaygroundModel:
         """Batch and outputs for one row of strings, as `kbert.Pipeline` computes them.
 
         Args:
-            preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`.
             columns: dict of column → string.
             name: of the column that may be long, for the message.
 

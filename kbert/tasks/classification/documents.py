@@ -21,7 +21,6 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
 
     Args:
         examples: what to learn, single texts.
-        preprocessor: `DocumentPreprocessor`.
         num_labels: N of the model. If given, labels outside [0, N) are an error.
 
     Returns:

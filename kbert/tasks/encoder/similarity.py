@@ -58,7 +58,6 @@ def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, nor
 
     Args:
         model: `kbert.BertEncoder`, loaded with its tokenizer, or a source for `kbert.load_pretrained`.
-        sentences: strings.
         sequence_length: tokens of a sentence; None: those of the longest one, up to the model's limit.
         pooling, normalize: see `kbert.build_pipeline`.
     """

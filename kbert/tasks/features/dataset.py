@@ -17,8 +17,6 @@ class FeatureSentences:
 
     Args:
         path: of the file that `write_word_features` wrote for this text, float16 [M, L, H].
-        tagged: the text.
-        tags: the tagger's labels.
         columns: which layers of the file to use, K of them.
 
     Raises:

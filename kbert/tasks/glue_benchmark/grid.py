@@ -27,7 +27,6 @@ def present_tasks(directory, name: str, tests: bool = False) -> list[GlueTask]:
     """The tasks to train; all of their files exist.
 
     Args:
-        directory: the GLUE files.
         name: of a task, or "all": those whose folder exists.
         tests: whether the test files must exist and be readable, too.
 
@@ -58,7 +57,6 @@ class GlueGrid:
 
     Args:
         source: what `kbert.load_pretrained` takes.
-        directory: the GLUE files.
         output: directory of all runs.
         name: of a task, or "all".
         rates, seeds: the learning rates and the seeds to try.

@@ -26,7 +26,6 @@ def make_dataset(settings, tokenizer, stage=None, **which):
 
     Args:
         settings: `PretrainingSettings` with `packed` decided.
-        tokenizer: `kbert.BertTokenizer`.
         stage: `PlannedStage`; None: the first.
         **which: further arguments of `pretraining_dataset`; by default a batch has the rows of a step.
     """

@@ -48,7 +48,6 @@ def write_batches(
         steps: int, batches.
         batch_size, sequence_length, max_predictions, seed, packed, fill_rows: see `kbert.pretrain`.
         evaluation_batches: int, of the held-out documents.
-        batches_per_file: int.
         overwrite: bool, replace another directory of batches.
         **options: further arguments of `pretraining_dataset`: next_sentence, whole_word, mask_rate ...
 

@@ -56,7 +56,6 @@ def span_windows(questions: Questions, preprocessor):
     Args:
         questions: the training examples; none of them lost (`Questions.is_lost`), since these would teach the model
             that there is no answer.
-        preprocessor: `SpanPreprocessor`.
 
     Returns:
         (`WindowStore`, {"start_logits", "end_logits"}): int32 [W, 2], the answer's first or last token and the length

@@ -101,7 +101,6 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
     is marked as lost (`Questions.is_lost`): it counts in scores, but cannot be learned.
 
     Args:
-        path: the file.
         labelled: whether each question must have ``answers`` (or ``is_impossible``); without, they may be missing.
 
     Raises:

@@ -25,7 +25,6 @@ class H5File:
     """Keras' `.weights.h5` files as one `kbert.weights.files.tensor_file.TensorFile`, by the paths of the variables.
 
     Args:
-        paths: the files.
         layer_variables: names of the variables of each layer to look for (see `NameTable.layer_variables`).
 
     Attributes:

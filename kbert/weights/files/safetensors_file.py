@@ -93,7 +93,6 @@ def write_safetensors(
     """Writes float32 tensors to a `.safetensors` file, one in memory at a time.
 
     Args:
-        path: the file to write.
         tensors: name → (shape, function that returns the values).
         **metadata: strings for the file's header.
     """

@@ -53,7 +53,6 @@ class ConfigNames:
         """The `BertConfig` that a config describes; the readers handle entries that are not about the architecture.
 
         Args:
-            content: the format's config.
             source: the file, for messages.
 
         Raises:

@@ -23,7 +23,6 @@ def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task
     KerasHub into its own model, which takes memory for the weights a second time.
 
     Args:
-        path: the preset's directory.
         fields: the arguments of BertBackbone, as in the preset's config.
         config: the same as a `BertConfig`.
         task, num_classes: of the model in the preset.

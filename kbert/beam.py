@@ -61,11 +61,7 @@ def run_beam(runner, flags, build) -> None:
 
 
 def import_beam():
-    """The module apache_beam.
-
-    Raises:
-        RuntimeError: it is not installed; the message says how to install it.
-    """
+    """The module apache_beam."""
     try:
         import apache_beam
     except ImportError as error:

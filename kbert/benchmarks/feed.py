@@ -52,9 +52,6 @@ def feed(settings):
         dict of milliseconds a step, with the one batch and with the pipeline, medians of all steps; the same of
         processor time, medians of the rounds; `input_processor_share`, by how much more processor time a step takes
         with the pipeline; and the settings.
-
-    Raises:
-        ValueError: neither `corpus` nor `records`.
     """
     config = settings.config()
     hardware = settings.hardware()

@@ -17,11 +17,7 @@ PARTS = tuple(_FUNCTIONS)
 
 
 def measure(part: str, settings) -> dict:
-    """What one benchmark gives, with its name and the most memory that this process has had.
-
-    Raises:
-        ValueError: settings that the benchmark does not take.
-    """
+    """What one benchmark gives, with its name and the most memory that this process has had."""
     from kbert.training.flops import peak_memory_bytes
 
     module, function = _FUNCTIONS[part]

@@ -122,9 +122,6 @@ def pretraining_input(settings):
 
     Returns:
         dict of tokens per second.
-
-    Raises:
-        ValueError: neither `corpus` nor `records`.
     """
     batches = iter(real_batches(settings))
     batches_per_piece = 200

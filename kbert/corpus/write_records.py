@@ -46,9 +46,6 @@ def write_records(
             it is the same.
         overwrite: delete existing records, finished or not.
 
-    Returns:
-        `Records`.
-
     Raises:
         ValueError: the directory holds other files, or records with other settings; no documents, or none for training;
             an invalid share or size.

@@ -68,9 +68,6 @@ def write_records_with_beam(
         format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
         shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: see `write_records`.
 
-    Returns:
-        `Records`.
-
     Raises:
         ValueError: as `write_records`; an unknown runner; an unfinished run that was started without a runner.
         UnreadableInput: a damaged file.

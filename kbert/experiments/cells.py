@@ -53,9 +53,6 @@ class Cells:
         Returns:
             dict: ``percent``, the column's figure (`WORST` if the training diverged, with ``diverged``, the message),
             ``scores`` and ``constant_answer`` with all metrics of dev, ``options``, ``steps``, ``minutes``, ``file``.
-
-        Raises:
-            As `kbert.finetune`, but for a training that diverges.
         """
         options = dict(sorted(options.items()))
         random_weights = options.get("random_weights", False)

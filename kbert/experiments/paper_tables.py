@@ -213,11 +213,7 @@ def needs_milestones(pretraining) -> bool:
 
 
 def milestone(steps: int, share: float) -> int:
-    """The step after a share of a run: a multiple of what `kept_every` gives.
-
-    Raises:
-        ValueError: too few steps for figure 5.
-    """
+    """The step after a share of a run: a multiple of what `kept_every` gives."""
     return steps if share == 1.0 else round(share * _MILESTONES) * kept_every(steps)
 
 

@@ -83,11 +83,7 @@ class PretrainedRows:
             kept_every(steps)
 
     def path(self, row: Row) -> pathlib.Path:
-        """The finished pre-training of a row, made if it is not there.
-
-        Raises:
-            As `kbert.pretrain`.
-        """
+        """The finished pre-training of a row, made if it is not there."""
         path = self.directory / run_folder(self.name(row), self.identity(row, share=1.0))
         if not (path / METRICS).exists():
             _LOGGER.info("pre-training for %s: %s", row.name, path.name)

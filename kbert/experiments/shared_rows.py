@@ -36,11 +36,7 @@ def decide_packing(source, pretraining) -> bool:
 
 
 def identify_rows(source, pretraining) -> dict:
-    """The files that all pre-trainings of a study read, by their content; vocabularies and models in memory, too.
-
-    Raises:
-        FileNotFoundError: no such file.
-    """
+    """The files that all pre-trainings of a study read, by their content; vocabularies and models in memory, too."""
     records = isinstance(source, str | os.PathLike) and is_records(source)
     files = {"records": source} if records else {"corpus": find_files(source)}
     found = {}

@@ -21,9 +21,6 @@ def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) ->
     Returns:
         `Embeddings` with the columns ``token``, ``id`` and ``kind`` (special, unused, piece, word), with counts also
         ``count`` and ``per million``.
-
-    Raises:
-        ValueError: not one count for each token.
     """
     vocabulary = tokenizer.vocabulary
     table = keras.ops.convert_to_numpy(encoder.token_embedding.embeddings).astype("float32")

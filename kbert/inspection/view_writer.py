@@ -25,11 +25,7 @@ class ViewWriter:
         self._file = None
 
     def write(self, step: int, views: Iterable[View]) -> None:
-        """Writes views as of a step; they are on the disk when this returns.
-
-        Raises:
-            FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
-        """
+        """Writes views as of a step; they are on the disk when this returns."""
         if self._file is None:
             self._file = EventFile(self._directory, start=step)
         self._file.write(step, [_summary(view) for view in views])

@@ -42,11 +42,7 @@ def lora_layers(model) -> dict[str, list]:
 
 
 def add_lora(model, layers: dict[str, list]) -> None:
-    """Gives a newly built model the low-rank matrices that `lora_layers` names; what is trainable does not change.
-
-    Raises:
-        ValueError: a layer that the model does not have.
-    """
+    """Gives a newly built model the low-rank matrices that `lora_layers` names; what is trainable does not change."""
     known = {layer.path: layer for layer in dense_layers(model)}
     for path, (rank, alpha) in layers.items():
         if path not in known:

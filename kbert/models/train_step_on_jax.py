@@ -18,9 +18,6 @@ def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict,
             variables.
         data: (inputs, labels, sample weights).
         micro_batches: M; must divide B.
-
-    Raises:
-        ValueError: `micro_batches` does not divide B.
     """
     import jax
 

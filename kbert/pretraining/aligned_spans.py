@@ -12,9 +12,6 @@ def aligned_spans(length):
     Returns:
         Function: ragged token ids of sentences [n, None] → ids of spans of the same shape, counted from 1.
 
-    Raises:
-        ValueError: a length below 1.
-
     Source: Joshi et al. 2019 (SpanBERT), section 3.1, whose spans have random borders and a mean length of 3.8.
 
     Example::

@@ -59,11 +59,7 @@ def special_tokens(next_sentence=True) -> int:
 
 
 def max_pair_tokens(sequence_length, next_sentence=True) -> int:
-    """The tokens of a row that are left for a pair, besides [CLS] and [SEP].
-
-    Raises:
-        ValueError: fewer than two.
-    """
+    """The tokens of a row that are left for a pair, besides [CLS] and [SEP]."""
     special = special_tokens(next_sentence)
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
@@ -89,12 +85,6 @@ def sentence_pairs(
         max_tokens: int, of A and B together (sequence length - 3) or of the single segment (- 2); at least 2.
         short_sequence_rate, random_next_rate: floats, probabilities.
         next_sentence: bool; False: single segments, each a whole chunk.
-
-    Returns:
-        `PairTable`.
-
-    Raises:
-        ValueError: `max_tokens` below 2.
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert create_pretraining_data.py,
     ``create_instances_from_document``.

@@ -61,9 +61,6 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
 
     Returns:
         (tf.data.Dataset of (epoch int64, `TokenPool`), how many rows of its first pool come before that row).
-
-    Raises:
-        ValueError: no document for training or evaluation.
     """
     shards = len(records.held_out if evaluation else records.training)
     if not shards:

@@ -18,9 +18,6 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01):
 
     Returns:
         NumPy int64 [V].
-
-    Raises:
-        ValueError: `max_tokens` below 1; otherwise as `pretraining_dataset`.
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, or None. Received: {max_tokens!r}")
@@ -45,9 +42,6 @@ def unigram_baseline(counts, evaluation):
         dict: `cross_entropy`, mean over the masked tokens, in nats, to compare with the MLM loss; `accuracy` of always
         predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number of
         masked tokens.
-
-    Raises:
-        ValueError: no masked token.
     """
     probabilities = (counts + 1) / (counts.sum() + len(counts))
     surprise = -np.log(probabilities)

@@ -17,9 +17,6 @@ def ask_saved_model(saved_model, texts) -> str:
 
     Returns:
         A line for each text: its label, the label's probability, the text.
-
-    Raises:
-        RuntimeError: the process failed.
     """
     command = [sys.executable, "-c", _PROGRAM, str(saved_model), *texts]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

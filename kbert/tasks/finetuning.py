@@ -129,11 +129,7 @@ class Finetuning:
         return named | self._given.to_dict() | self.options.to_dict() | self._more_settings
 
     def open(self):
-        """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before.
-
-        Raises:
-            FileExistsError, BlockingIOError, ValueError: as `kbert.training.run_directory.open_run`.
-        """
+        """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
         if self._run is None and self.output is not None:
             files = {name: one.path for name, one in self._examples.items() if one is not None and one.path}
             if files.get("dev") == files.get("train"):

@@ -64,9 +64,6 @@ def read_table(
         short_rows: how to treat a csv or tsv row with too few cells: "error"; "skip": it is skipped and counted in
             ``Table.skipped``; "fill": its missing cells are empty.
 
-    Returns:
-        A `Table`.
-
     Raises:
         FileNotFoundError: no such file.
         ValueError: unknown format, empty file, no rows, a missing column, a row with a different number of cells than
@@ -85,11 +82,7 @@ def read_table(
 
 
 def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does.
-
-    Raises:
-        FileNotFoundError, ValueError: as `read_table`, when the row is reached.
-    """
+    """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does."""
     path = pathlib.Path(path)
     format = _format(path, None)
     if format == "jsonl":

@@ -96,9 +96,6 @@ class Task(abc.ABC):
 
         Returns:
             {suffix of the names of their metrics: examples}, the first one's "".
-
-        Raises:
-            FileNotFoundError, ValueError: as `read`.
         """
         return {"": self.read(path)}
 

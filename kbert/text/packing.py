@@ -81,11 +81,7 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
 
 
 def content_length(sequence_length, num_segments):
-    """Tokens of text that fit beside [CLS] and one [SEP] a segment.
-
-    Raises:
-        ValueError: less than a token for each text.
-    """
+    """Tokens of text that fit beside [CLS] and one [SEP] a segment."""
     budget = sequence_length - 1 - num_segments
     if budget < num_segments:
         raise ValueError(

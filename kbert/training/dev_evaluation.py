@@ -171,9 +171,6 @@ def evaluation_steps(total, every, epoch) -> list[int]:
         every: "epoch", an int, or None: only after the last.
         epoch: float, steps of an epoch.
 
-    Raises:
-        ValueError: something else.
-
     Example::
 
         evaluation_steps(17, "epoch", 7.6)  # [7, 15, 17]

@@ -33,9 +33,6 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
     Returns:
         ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given. The files of a
         name on the hub are named by it and the commit that was found: ``owner/name@commit/config.json``.
-
-    Raises:
-        FileNotFoundError: there is no such file.
     """
     given = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
     files = {

@@ -96,9 +96,6 @@ def open_run(
         schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
         examples: dict, name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
 
-    Returns:
-        `RunDirectory`.
-
     Raises:
         FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
             what `--overwrite` would delete, and which settings differ.

@@ -23,9 +23,6 @@ def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
         and all [SEP] get; ``next`` and ``previous``: the share that goes to the token after and before, of the tokens
         that have one.
 
-    Raises:
-        ValueError: not as many tokens as rows and columns.
-
     Source: Clark et al. 2019, "What Does BERT Look At?", sections 3.1 to 3.3.
     """
     probs, count = np.asarray(probs, "float64"), len(tokens)

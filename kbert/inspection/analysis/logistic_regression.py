@@ -52,9 +52,6 @@ def fit_logistic_regression(
         l2: strength of the penalty.
         max_iterations: where it ends at the latest.
 
-    Returns:
-        `LogisticRegression`.
-
     Raises:
         ValueError: no examples, features that are not finite, labels beyond `num_classes`.
 

@@ -65,9 +65,6 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
         seed: decides the control task's labels and the tenth that is held out.
         l2: the probes' penalty.
 
-    Returns:
-        `LayerProbes`.
-
     Raises:
         ValueError: fewer than two labels, or not as many labels and types as states.
 

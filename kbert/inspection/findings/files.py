@@ -38,7 +38,6 @@ def write_files(
 
     Raises:
         FileExistsError: there is one, or there are other things.
-        FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
     """
     check_output(directory, overwrite)
     write_directory(directory, lambda place: _write(found, place, pictures(found) if drawn is None else drawn))

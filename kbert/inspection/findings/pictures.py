@@ -1,6 +1,6 @@
 """Pictures of attention, layers and attributions.
 
-Shapes: A heads, S sequence, K layers, R rows, C columns.
+Shapes: A heads, S sequence, K layers, R rows, C columns. Every picture is uint8 [height, width, 3].
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,6 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
     Args:
         probs: [A, S, S].
         tokens: S names; of more than `MOST_TOKENS` the first are drawn, and the title says so.
-
-    Returns:
-        uint8 [height, width, 3].
     """
     shown = min(len(tokens), MOST_TOKENS)
     if shown < len(tokens):
@@ -56,9 +53,6 @@ def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, hi
     Args:
         values: [R, C].
         high: what is darkest, as 0 is white; None: the highest value.
-
-    Returns:
-        uint8 [height, width, 3].
     """
     values, high = np.asarray(values, "float64"), float(np.max(values)) if high is None else high
     rows, columns = picture_names(rows), picture_names(columns)
@@ -84,9 +78,6 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
     Args:
         series: name → K numbers from 0 to 1.
         dashed: names of lines that are not the finding itself, such as baselines.
-
-    Returns:
-        uint8 [height, width, 3].
     """
     left, top, side, height = 48, 44, 420, 240
     last = max(len(values) for values in series.values()) - 1
@@ -120,9 +111,6 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
     Args:
         tokens: S names; of more than `MOST_BARS` those with the longest bars are drawn, and the title says so.
         attributions: S numbers.
-
-    Returns:
-        uint8 [height, width, 3].
     """
     row, left, side, top = 16, 120, 160, 62
     names, attributions = picture_names(tokens), np.asarray(attributions, "float64")

@@ -26,9 +26,6 @@ def write_tensorboard(found: Inspection, log_dir, drawn: Mapping[str, np.ndarray
 
     Returns:
         The directory of the run.
-
-    Raises:
-        FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
     """
     run = pathlib.Path(log_dir) / RUN
     write_directory(run, lambda directory: _write(found, directory, pictures(found) if drawn is None else drawn))

@@ -79,11 +79,7 @@ class PlaygroundModel:
 
     @property
     def encoder(self):
-        """`kbert.BertEncoder` for plain rows with ``hidden_states`` and ``attention_probs``.
-
-        Raises:
-            BadRequest: there is no model.
-        """
+        """`kbert.BertEncoder` for plain rows with ``hidden_states`` and ``attention_probs``."""
         if self.model is None:
             raise BadRequest("Expected a model. Received: none; choose one to see what it computes")
         return self._once("encoder", lambda: encoder_with_attention(self.model.encoder))

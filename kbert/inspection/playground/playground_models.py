@@ -50,11 +50,7 @@ class PlaygroundModels:
         self._known = {}  # name → source, as of the last time that all were listed
 
     def check(self) -> None:
-        """Opens what was given by name, so that a wrong path is known at once.
-
-        Raises:
-            FileNotFoundError, ValueError: see `kbert.weights.open_checkpoint.open_checkpoint`, and for a vocabulary.
-        """
+        """Opens what was given by name, so that a wrong path is known at once."""
         for source in self._named:
             describe(source)
         if not self.learns_vocabulary:

@@ -31,11 +31,7 @@ class EncoderPipeline(TaskPipeline):
         return EmbeddingAnswers()
 
     def signatures(self, pipeline, *, layers=None):
-        """The signatures of an encoder.
-
-        Raises:
-            ValueError: layers that the encoder does not have.
-        """
+        """The signatures of an encoder."""
         return {
             "embed": self._embed(pipeline),
             "tokenize": TaskSignature(lambda batch, inputs: token_list(pipeline.preprocessor, inputs)),

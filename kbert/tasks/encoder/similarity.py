@@ -21,11 +21,7 @@ def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def sts_b_file(directory) -> pathlib.Path:
-    """The dev set of STS-B, in the GLUE directory or its own.
-
-    Raises:
-        FileNotFoundError: it is in neither place.
-    """
+    """The dev set of STS-B, in the GLUE directory or its own."""
     directory = pathlib.Path(directory)
     path = next((p for p in (directory / "STS-B/dev.tsv", directory / "dev.tsv") if p.is_file()), None)
     if path is None:

@@ -21,11 +21,7 @@ ALIGNMENTS = ("tokens", "words")
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
-    """Layers as numbers from 0 (the embeddings) to `num_layers`; negative ones count from the end, -1 is the last.
-
-    Raises:
-        ValueError: no such layer.
-    """
+    """Layers as numbers from 0 (the embeddings) to `num_layers`; negative ones count from the end, -1 is the last."""
     count = num_layers + 1
     wrong = [layer for layer in layers if not -count <= layer < count]
     if wrong or not layers:

@@ -163,7 +163,6 @@ class GlueGrid:
 
         Raises:
             BlockingIOError: another process holds it.
-            FileNotFoundError, ValueError: as `kbert.tasks.glue_benchmark.submission.submit`.
         """
         if self.hardware.is_chief:
             lock_directory(self.output)

@@ -26,9 +26,6 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
 
     Returns:
         {submission file, such as "MNLI-mm": lines "index<tab>prediction", in the order of the test file}.
-
-    Raises:
-        FileNotFoundError, ValueError: as `GlueTask.read_test`.
     """
     answers = {}
     for file in task.tests:
@@ -140,9 +137,6 @@ def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[p
 
     Returns:
         The path of the zip, and the names of the files that the server requires and that are not in it.
-
-    Raises:
-        ValueError: a file that the server does not know.
     """
     if unknown := sorted(set(answers) - set(SUBMISSION_FILES)):
         raise ValueError(f"A submission has the files {list(SUBMISSION_FILES)}. Received: {unknown}")

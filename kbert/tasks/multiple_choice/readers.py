@@ -62,11 +62,7 @@ def read_questions(path, format="table", prompt="prompt", choices=("choices",), 
 
 
 def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
-    """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0.
-
-    Raises:
-        ValueError: as `read_choices`; the message names the row.
-    """
+    """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0."""
     places = [f"row {row}" for row in range(len(prompts))]
     for where, texts in zip(places, choices, strict=True):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

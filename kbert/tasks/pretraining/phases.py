@@ -58,11 +58,7 @@ def read_phases(
 
 
 def read_ramp(given) -> tuple[int, float] | None:
-    """A batch-size ramp, (first batch size, share of the run) or "8:0.3", or None.
-
-    Raises:
-        ValueError: something else.
-    """
+    """A batch-size ramp, (first batch size, share of the run) or "8:0.3", or None."""
     if given is None:
         return None
     try:

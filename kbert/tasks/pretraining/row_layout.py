@@ -9,11 +9,7 @@ _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within 
 
 
 def choose_packing(settings, tokenizer):
-    """The settings with `packed` decided: if nothing was given, by `packing_pays`; rows that are filled are packed.
-
-    Raises:
-        ValueError: as `pretraining_dataset`.
-    """
+    """The settings with `packed` decided: if nothing was given, by `packing_pays`; rows that are filled are packed."""
     if settings.packed is not None:
         return settings
     if settings.fill_rows:

@@ -58,9 +58,6 @@ def evaluate_questions(
         threshold: of "no answer"; None: every question is answered; "best": the one with the best F1 on these
             questions, for a dev set.
         batch_size: questions at a time.
-
-    Returns:
-        `SpanEvaluation`.
     """
     best, places, odds, n_best = _answer(pipeline, questions, batch_size, with_null=threshold is not None)
     if threshold == "best":

@@ -49,11 +49,7 @@ def read_questions(path) -> Questions:
 
 
 def questions_from_table(table: Table) -> Questions:
-    """The questions of a table's columns, as in `read_questions`.
-
-    Raises:
-        ValueError: as `read_questions`.
-    """
+    """The questions of a table's columns, as in `read_questions`."""
     rows = range(len(table.lines))
     ids = [given or str(row + 1) for row, given in zip(rows, table.get("id", [""] * len(rows)), strict=True)]
     _check_ids(ids, table.where)

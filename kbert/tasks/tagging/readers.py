@@ -62,11 +62,7 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
 
 
 def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -> TaggedText:
-    """Sentences in memory: lists of words and of tags, and the document of each; None: each is its own document.
-
-    Raises:
-        ValueError: as `read_conll`; the message names the sentence.
-    """
+    """Sentences in memory: lists of words and of tags, and the document of each; None: each is its own document."""
     for row, (some, their) in enumerate(zip(words, tags, strict=True)):
         are_lists = isinstance(some, list) and isinstance(their, list) and len(some) == len(their) > 0
         if not are_lists or not all(isinstance(text, str) for text in (*some, *their)):

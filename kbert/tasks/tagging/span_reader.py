@@ -41,11 +41,7 @@ def read_span_lines(path) -> TaggedText:
 
 
 def spans_from_memory(texts, spans) -> TaggedText:
-    """Texts in memory and of each its spans, as `read_span_lines` reads them from a file.
-
-    Raises:
-        ValueError: as `read_span_lines`; the message names the row.
-    """
+    """Texts in memory and of each its spans, as `read_span_lines` reads them from a file."""
     places = [f"row {row}" for row in range(len(texts))]
     for where, text, found in zip(places, texts, spans, strict=True):
         if not isinstance(text, str) or not isinstance(found, list):

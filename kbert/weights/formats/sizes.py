@@ -86,9 +86,6 @@ def check_variables(
         tensors: standard name → `TensorInfo`.
         source: the file of weights, for messages.
         heads: whether the heads must be there too.
-
-    Raises:
-        ValueError: a variable is missing, has another shape or is not floating-point.
     """
     sizes = sizes_of(description.config, description.arguments.get("num_labels"))
     encoder = dict.fromkeys(encoder_variables(description.config, pooler))

@@ -93,9 +93,6 @@ def kerashub_model(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
         fields: the arguments of BertBackbone; its name and dtype are ignored.
         task: encoder, masked_lm, classification or regression (a classifier of one class).
         num_classes, preprocessor, dropout: of the task's model.
-
-    Raises:
-        ImportError: keras_hub is not installed.
     """
     try:
         import keras_hub

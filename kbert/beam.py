@@ -98,12 +98,6 @@ class SharedDirectory:
 
     Files appear whole or not at all, under names that depend on their content alone. So a runner may give a piece of
     work to two workers, or to another one after a failure, and a program that is started again finds what is done.
-
-    Example::
-
-        shared = SharedDirectory("/mnt/nfs/work")
-        shared.write("part-00000", b"...")
-        shared.read("part-00000")
     """
 
     def __init__(self, path):

@@ -104,11 +104,6 @@ def atomic_file(path, mode: str = "w") -> Iterator[Any]:
     Args:
         path: where to; its directory is there.
         mode: "w" (UTF-8, line ends as they are written) or "wb".
-
-    Example::
-
-        with atomic_file("answers.jsonl") as file:
-            file.write("{}\\n")
     """
     path = pathlib.Path(path)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -148,11 +143,6 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
         FullDisk: no space left on the disk, or none in this user's quota; the message names the path, the space that is
             needed and the space that is free.
         WriteFault: the disk reports an error.
-
-    Example::
-
-        with explain_full_disk("runs/tiny/model", needed=17_000_000):
-            model.save_weights("runs/tiny/model/model.weights.h5")
     """
     try:
         yield

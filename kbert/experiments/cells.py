@@ -33,11 +33,6 @@ class Cells:
 
     Attributes:
         used: the contents of the files that were made or read, by their names.
-
-    Example::
-
-        cells = Cells("runs/comparison/cells")
-        cells.score("saved_models/kbert-tiny", task, {"learning_rate": 3e-4, "epochs": 3.0, "seed": 0})["percent"]
     """
 
     def __init__(self, directory, recipe: str = "kbert.experiments"):

@@ -13,10 +13,6 @@ class View:
         content: str, Markdown for the Text tab, in which all that comes from data is escaped
             (`kbert.inspection.markdown.escape`); a picture, uint8 [height, width, 3]; or a float.
         description: str, Markdown; what is to be seen there.
-
-    Example::
-
-        View("classification/by label", markdown_table(["label", "recall"], [["positive", "93%"]]))
     """
 
     tag: str

@@ -11,14 +11,7 @@ from kbert.inspection.view import View
 
 
 class ViewWriter:
-    """Writes views to one run of a TensorBoard directory, to one file until it is closed.
-
-    Example::
-
-        writer = ViewWriter("runs/reviews/logs", "examples")
-        writer.write(100, [View("note", "**after** the first epoch")])
-        writer.close()
-    """
+    """Writes views to one run of a TensorBoard directory, to one file until it is closed."""
 
     def __init__(self, log_dir, run):
         self._directory = pathlib.Path(log_dir) / run

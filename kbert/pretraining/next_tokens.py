@@ -22,11 +22,6 @@ class NextTokens:
         ValueError: `max_predictions` is not a positive integer.
 
     Source: Devlin et al. 2018, section 5.1, "LTR & No NSP".
-
-    Example::
-
-        batch = TextPreprocessor(tokenizer, sequence_length=16)(["the quick brown fox"])
-        inputs, token_ids, weights = NextTokens(tokenizer, max_predictions=14).call(batch)
     """
 
     def __init__(self, tokenizer, max_predictions):

@@ -88,11 +88,6 @@ def sentence_pairs(
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert create_pretraining_data.py,
     ``create_instances_from_document``.
-
-    Example::
-
-        table = sentence_pairs(pool, seed=1, epoch=0, max_tokens=125)
-        first = pool.token_ids[table.a_start[0] : table.a_start[0] + table.a_length[0]]
     """
     if max_tokens < 2:
         raise ValueError(f"`max_tokens` must be at least 2, a token for each segment. Received: {max_tokens}")

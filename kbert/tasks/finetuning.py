@@ -59,12 +59,6 @@ class Finetuning:
 
     Raises:
         FileNotFoundError, ValueError, RuntimeError: as `kbert.finetune`.
-
-    Example::
-
-        finetuning = Finetuning("runs/tiny", task, train, dev, "runs/reviews", epochs=2.0)
-        finetuning.estimate()["seconds"]
-        finetuning.run().metrics["dev"]
     """
 
     def __init__(

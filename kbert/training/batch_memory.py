@@ -62,13 +62,7 @@ def _layers_with_gradient(model):
 
 @contextlib.contextmanager
 def memory_errors(batch_size, sequence_length=None):
-    """Turns a failed allocation into an OutOfMemory that names batch size and sequence length.
-
-    Example::
-
-        with memory_errors(32, 512):
-            model.fit(dataset)
-    """
+    """Turns a failed allocation into an OutOfMemory that names batch size and sequence length."""
     try:
         yield
     except Exception as error:

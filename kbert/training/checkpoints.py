@@ -37,12 +37,6 @@ class Checkpoints:
 
     Raises:
         ValueError: on `restore`, the variables there are not this model's.
-
-    Example::
-
-        checkpoints = Checkpoints("runs/tiny/checkpoints", model)
-        step = checkpoints.restore()  # 0 at the start
-        checkpoints.save(step + 100)
     """
 
     def __init__(self, directory, model, keep=2, keep_every=None):

@@ -9,10 +9,6 @@ def readable_logs(logs, model) -> dict:
     Keras prefixes a name with its output if there are several outputs, but not if there is one. Here "mlm_accuracy" has
     this name with and without the next-sentence head: it replaces "mlm_logits_accuracy", and the "accuracy" of a model
     whose only output is `mlm_logits`. "loss" is always the total loss; a single "logits" has no prefix.
-
-    Example::
-
-        readable_logs(model.evaluate(data, return_dict=True), model)  # {"loss": 9.1, "mlm_accuracy": 0.07, ...}
     """
     outputs = list(model.output) if isinstance(model.output, dict) else []
     prefix = ""

@@ -26,12 +26,6 @@ class EventFile:
 
     Raises:
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`; so do all methods.
-
-    Example::
-
-        file = EventFile("runs/tiny/logs/train", start=1)
-        file.write(100, [scalar("loss/loss", 2.5)])
-        file.close()
     """
 
     def __init__(self, directory, start=0):

@@ -22,12 +22,7 @@ _VIEWS = {
 
 
 class PlaygroundApi:
-    """What `PlaygroundApp` serves below ``api/``.
-
-    Example::
-
-        PlaygroundApi(PlaygroundModels(["runs/tiny"])).ask("fill_mask", {"model": "tiny", "text": "a [MASK]"})["fills"]
-    """
+    """What `PlaygroundApp` serves below ``api/``."""
 
     views = tuple(_VIEWS)
 

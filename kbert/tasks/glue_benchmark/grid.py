@@ -73,12 +73,6 @@ class GlueGrid:
 
     Raises:
         FileNotFoundError, ValueError: as `present_tasks`, `GlueTask.read` and `kbert.finetune`.
-
-    Example::
-
-        grid = GlueGrid("runs/tiny", "glue", "runs/mrpc", "MRPC", rates=[5e-5, 3e-5], seeds=[0, 1])
-        grid.open()
-        grid.run()["best"]
     """
 
     def __init__(

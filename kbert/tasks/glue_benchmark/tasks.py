@@ -22,12 +22,6 @@ class GlueTask:
 
     Its files are tab separated without quoting, in the layout of the official download. A new task is one entry in
     `GLUE_TASKS`.
-
-    Example::
-
-        task = GLUE_TASKS["SST-2"]
-        train = task.read("glue", "train")  # of glue/SST-2/train.tsv
-        task.read_test("glue", "SST-2").columns["text"]  # of glue/SST-2/test.tsv
     """
 
     name: str  # also the folder's name

@@ -45,10 +45,6 @@ def read_phases(
 
     Raises:
         ValueError: something else, numbers out of range, or shares whose sum is not 1.
-
-    Example::
-
-        read_phases(["128:0.9", "512:0.1:64"], batch_size=256)
     """
     given = list(given)
     phases = tuple(_read_phase(one, batch_size, max_predictions, default) for one in given)

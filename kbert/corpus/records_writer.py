@@ -36,7 +36,6 @@ class RecordsWriter:
     """A records directory while it is written: what is there already, its next shard, its manifest.
 
     Attributes:
-        token_type: of the token ids in the files.
         made_by: vocabulary, tokenizer and settings, as in the manifest.
         done: ``documents_read``, ``rounds`` and ``shards``, which unfinished.json records.
 

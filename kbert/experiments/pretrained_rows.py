@@ -39,9 +39,6 @@ class PretrainedRows:
         source: what `kbert.pretrain` trains on: records, or text with `vocabulary` among `arguments`.
         directory: of all pre-trainings.
         arguments: of `kbert.pretrain` that all rows share: size, steps or hours, settings ...
-
-    Attributes:
-        records: see `kbert.experiments.Study`.
     """
 
     def __init__(self, source, directory, arguments: Mapping[str, Any]):

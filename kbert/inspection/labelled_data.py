@@ -17,7 +17,6 @@ class LabelledWords:
     """Sentences of words with labels.
 
     Attributes:
-        words: of each sentence.
         labels: name of the property → labels of each sentence's words.
         tags: entities of each sentence in IOB2, or None.
         heads: number of the syntactic head of each word, from 0, -1 for the root, or None.
@@ -66,7 +65,6 @@ class LabelledTexts:
     """Texts, or pairs of texts, with labels.
 
     Attributes:
-        texts: strings, or tuples of two.
         labels: name of the property → the texts' labels.
     """
 

@@ -27,11 +27,6 @@ def known_names(names: Sequence[str], tokenizer):
 
     Raises:
         ValueError: no name that can be found.
-
-    Example::
-
-        entity_ids = known_names(read_names("names.txt"), tokenizer)
-        dataset = pretraining_dataset("records", tokenizer, batch_size=32, entity_ids=entity_ids)
     """
     ids = tokenizer(tf.constant(list(names))).to_list()
     unknown = tokenizer.unk_id

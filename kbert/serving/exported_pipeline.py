@@ -18,7 +18,6 @@ class ExportedPipeline:
         directory: one version (``saved_models/reviews/1``), or a model's directory, of which the highest is taken.
 
     Attributes:
-        task: the model's task.
         parameters: how many the model has.
         input_names: of the string columns.
         signatures: the names of all signatures.

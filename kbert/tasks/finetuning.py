@@ -55,7 +55,6 @@ class Finetuning:
     Attributes:
         task, train, dev: as completed: labels as numbers, without examples that cannot be learned.
         pipeline: `kbert.Pipeline`, before its training.
-        hardware: `kbert.training.hardware.Hardware`.
 
     Raises:
         FileNotFoundError, ValueError, RuntimeError: as `kbert.finetune`.

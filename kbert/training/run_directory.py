@@ -24,7 +24,6 @@ class RunDirectory:
     """The directory of one run, opened by `open_run`.
 
     Attributes:
-        path: `pathlib.Path`.
         resume: bool, whether there is an unfinished run with the same settings and inputs to resume.
         is_chief: bool, whether this process writes; of several workers the first does.
     """

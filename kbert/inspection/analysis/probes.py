@@ -20,7 +20,6 @@ class LayerProbes:
 
     Attributes:
         name: of the property, such as "pos".
-        labels: the classes.
         accuracy, control_accuracy: on the test words; those of the control task are random labels by word type.
         macro_f1: mean of the F1 scores of the classes that occur in the test words.
         majority: accuracy of the most frequent label of the training words.

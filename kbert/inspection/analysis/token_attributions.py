@@ -34,7 +34,6 @@ class TokenAttributions:
         start, end: the number for the baseline and for the text.
         error: how far the attributions are from adding up to ``end - start``, as a share of it.
         is_complete: whether that is within the tolerance.
-        steps: of the integration.
     """
 
     tokens: list[str]

@@ -67,7 +67,6 @@ class GlueGrid:
         **options: the other options of `kbert.finetune`.
 
     Attributes:
-        hardware: of every run.
         is_trained: bool, whether the runs in `output` are finished without a submission, so that only the test files
             remain to be answered.
 

@@ -13,7 +13,6 @@ class PlannedStage:
     Attributes:
         end: float, where it ends, as a share of the run.
         number: int, of the phase it belongs to.
-        phase: `Phase`.
         batch_size: int, rows of an update.
     """
 

@@ -14,8 +14,6 @@ class Checkpoint(ABC):
     """What `Format.read` returns.
 
     Attributes:
-        format: the name of its format.
-        path: its path.
         description: the model that it holds.
         settings: labels, tokenizer settings and lengths, as far as the format has them.
         vocabulary: the tokens, or None if the checkpoint has none.

@@ -43,7 +43,6 @@ def compare_finetuning(
     Args:
         init: the model, as `kbert.finetune` takes it.
         grid: options of `kbert.finetune` to choose from.
-        seeds: of the fine-tunings.
         choose_on: "dev", as the paper, or "train": on a fifth of the training examples, held out from choosing only.
         finetuning: further options of `kbert.finetune`.
         beside: other models, rows for comparison without one of random weights.

@@ -18,7 +18,6 @@ def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropo
         mode: one of `FEATURE_MODES`: how the K layers of `feature_layers` become one vector per word: concatenated
             ("concat…") or as a learned weighted sum ("weighted-sum…").
         num_layers, hidden_dim: L and H of the encoder.
-        num_labels: N.
         units: of each LSTM, in each direction.
         dropout: rate before each LSTM and before the linear layer.
 

@@ -33,7 +33,6 @@ def limit_rows(tensors, rows, max_rows, sequence_length):
         tensors: a structure of tensors, of which the batch will be made.
         rows: integer scalar tensor, the rows of the model's batch: texts, or windows of long texts.
         max_rows: int; None: no limit.
-        sequence_length: S.
     """
     if max_rows is None:
         return tensors

@@ -17,7 +17,6 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
 
     Args:
         dataset: of (inputs, labels, sample_weight).
-        batches: how many to read.
         left_to_right: whether the predictions are of next tokens: the three rates of masks are then None.
 
     Returns:

@@ -23,7 +23,6 @@ def add_further_parts(
     `LEAST_TOKENS` tokens with its masks still fits in. What is added is a function of the arguments alone.
 
     Args:
-        masking: `TokenMasking` or `NextTokens`.
         pool: `TokenPool`; its tokens are not read.
         rows: int32 [p], the row of each pair, of `kbert.pretraining.packed_rows.row_of_pairs`.
         key: int64 scalar, decides which pairs are added.

@@ -14,7 +14,6 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
     Args:
         values: dict of a pool's columns with one value per token: ``token_ids``, and ``entity_ids`` if there are any.
         table: `PairTable` of B pairs.
-        sequence_length: S.
         next_sentence: bool; False: single segments, ``[CLS] A [SEP]``.
 
     Returns:

@@ -17,7 +17,6 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
     gets the same batches as without the interruption.
 
     Args:
-        count: n.
         start_step: number of the first batch.
         sizes: ints [n], the tokens of each row, to put rows of similar length into one batch
             (`kbert.preprocessing.buckets.grouped_by_length`). None: batches are drawn at random.

@@ -29,7 +29,6 @@ class Checkpoints:
     another number of replicas.
 
     Args:
-        keep: int, how many to keep.
         keep_every: int, steps: those of multiples of it are kept as well; None: none.
 
     Attributes:

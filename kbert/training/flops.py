@@ -34,7 +34,6 @@ def training_flops_per_token(config, sequence_length, predictions):
     ``6 L (4H^2 + 2HF) + 12 L H S + 6 (P/S) (H^2 + HV)``, without recomputation.
 
     Args:
-        sequence_length: S.
         predictions: P, positions per sequence that go through the masked-LM head; 0 for a model without it.
     """
     head = config.hidden_dim**2 + config.hidden_dim * config.vocabulary_size
@@ -54,7 +53,6 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
     Args:
         precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
         size: int, of the square matrices; default 1024 and 2048, on an accelerator 8192.
-        seconds: float, how long to try.
     """
     sizes = (size,) if size else (1024, 2048) if device_name() == "CPU" else (8192,)
     return max(matmul_speed((n, n), (n, n), precision, seconds=seconds / len(sizes)) for n in sizes)

@@ -46,11 +46,9 @@ def fit_logistic_regression(
     Args:
         features: floats [M, D].
         labels: ints [M] from 0.
-        num_classes: N.
         dev: (features, labels) of others: training ends when their cross-entropy has not fallen for 10 iterations, and
             the weights with the lowest are kept. None: it ends at the minimum.
         l2: strength of the penalty.
-        max_iterations: where it ends at the latest.
 
     Raises:
         ValueError: no examples, features that are not finite, labels beyond `num_classes`.

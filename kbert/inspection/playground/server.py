@@ -13,8 +13,6 @@ class PlaygroundServer:
     """Serves a WSGI application, each request in a thread of its own.
 
     Args:
-        app: the application, such as a `PlaygroundApp`.
-        host: the address to listen on.
         port: 0: one that is free.
 
     Attributes:

@@ -35,7 +35,6 @@ def training_dataset(
     Args:
         examples: what to learn; `LabelledText`, or `LabelledChoices` for multiple choice.
         preprocessor: the pipeline's, for the columns that the examples have.
-        start_step: number of the first batch.
         num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
         padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`); it affects only the time of a
             step. S is static only with "full", which a TPU needs.

@@ -57,7 +57,6 @@ class GlueGrid:
 
     Args:
         source: what `kbert.load_pretrained` takes.
-        output: directory of all runs.
         name: of a task, or "all".
         rates, seeds: the learning rates and the seeds to try.
         train_examples: int, train on that many, the same ones for every seed; None: on all.
@@ -256,7 +255,6 @@ def summarise(scores, best, columns) -> dict:
     Args:
         scores: {(rate, seed): metrics of that run}.
         best: (rate, seed) of the best.
-        columns: names of the metrics.
     """
     rate, seed = best
     each = {r: [one["dev"] for (of, _), one in scores.items() if of == r] for r, _ in scores}

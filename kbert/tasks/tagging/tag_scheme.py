@@ -98,7 +98,6 @@ def convert_sentences(places, sentences, scheme: str | None = None) -> list[list
 
     Args:
         places: where each tag of each sentence is, for messages.
-        sentences: tags of each.
         scheme: of `to_iob2`; None: recognised from all of them.
     """
     for where, tags in zip(places, sentences, strict=True):

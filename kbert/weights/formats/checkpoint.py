@@ -37,7 +37,6 @@ class Checkpoint(ABC):
         """`load_into` for weights that only a model as described can read: another one takes them from such a model.
 
         Args:
-            model: see `load_into`.
             is_described: whether `model` itself can read them.
             load: function of a model that reads them into it.
         """

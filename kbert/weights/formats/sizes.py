@@ -43,7 +43,6 @@ def check_sizes(
 
     Args:
         description: the model described by the config.
-        names: the format's `NameTable`.
         shapes: of the tensors in the file, by the format's standard names.
         fields: kbert's name of a size → its name in the config.
         source: the config's file, for messages.
@@ -82,7 +81,6 @@ def check_variables(
     Args:
         description: after `check_sizes`.
         pooler: whether the encoder has one.
-        names: as for `check_sizes`.
         tensors: standard name → `TensorInfo`.
         source: the file of weights, for messages.
         heads: whether the heads must be there too.

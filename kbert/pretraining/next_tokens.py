@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, P predictions.
 
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.pretraining.masking import ascending_positions
 
 
@@ -25,8 +26,7 @@ class NextTokens:
     """
 
     def __init__(self, tokenizer, max_predictions):
-        if isinstance(max_predictions, bool) or not isinstance(max_predictions, int) or max_predictions < 1:
-            raise ValueError(f"NextTokens: `max_predictions` must be a positive integer. Received: {max_predictions!r}")
+        check_positive("NextTokens", max_predictions=max_predictions)
         self.tokenizer = tokenizer
         self.max_predictions = max_predictions
 

@@ -32,10 +32,6 @@ def run_beam(runner, flags, build) -> None:
     Raises:
         ValueError: Beam does not know the runner, or a flag has a value that it does not take.
         RuntimeError: Beam is not installed, or the pipeline failed; the message has the last error of a worker.
-
-    Example::
-
-        run_beam("DirectRunner", ["--direct_num_workers=2"], lambda pipeline: pipeline | beam.Create([1, 2]))
     """
     beam = import_beam()
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -65,11 +61,7 @@ def run_beam(runner, flags, build) -> None:
 
 
 def import_beam():
-    """The module apache_beam.
-
-    Raises:
-        RuntimeError: it is not installed; the message says how to install it.
-    """
+    """The module apache_beam."""
     try:
         import apache_beam
     except ImportError as error:
@@ -106,15 +98,6 @@ class SharedDirectory:
 
     Files appear whole or not at all, under names that depend on their content alone. So a runner may give a piece of
     work to two workers, or to another one after a failure, and a program that is started again finds what is done.
-
-    Args:
-        path: of the directory.
-
-    Example::
-
-        shared = SharedDirectory("/mnt/nfs/work")
-        shared.write("part-00000", b"...")
-        shared.read("part-00000")
     """
 
     def __init__(self, path):

@@ -2,12 +2,7 @@
 
 
 def check_positive(owner: str, **values) -> None:
-    """Raises a ValueError that names owner and argument unless every value is a positive integer, and no bool.
-
-    Example::
-
-        check_positive("SpanAnswers", n_best=20, max_answer_length=30)
-    """
+    """Raises a ValueError that names owner and argument unless every value is a positive integer, and no bool."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{owner}: `{name}` must be a positive integer. Received: {value!r}")

@@ -58,7 +58,6 @@ def read_json(path, kind: type = dict) -> Any:
     """What a JSON file holds; a byte order mark is skipped.
 
     Args:
-        path: of the file.
         kind: the type that is expected: dict, list, or object for any.
 
     Raises:
@@ -105,11 +104,6 @@ def atomic_file(path, mode: str = "w") -> Iterator[Any]:
     Args:
         path: where to; its directory is there.
         mode: "w" (UTF-8, line ends as they are written) or "wb".
-
-    Example::
-
-        with atomic_file("answers.jsonl") as file:
-            file.write("{}\\n")
     """
     path = pathlib.Path(path)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -149,11 +143,6 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
         FullDisk: no space left on the disk, or none in this user's quota; the message names the path, the space that is
             needed and the space that is free.
         WriteFault: the disk reports an error.
-
-    Example::
-
-        with explain_full_disk("runs/tiny/model", needed=17_000_000):
-            model.save_weights("runs/tiny/model/model.weights.h5")
     """
     try:
         yield
@@ -206,7 +195,6 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
     remains and `path` is as it was.
 
     Args:
-        path: of the directory.
         write: function of the path to write to, an empty directory.
         needed: about how many bytes it writes, for the message that the disk is full.
     """

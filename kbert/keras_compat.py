@@ -66,9 +66,6 @@ def pass_inputs_unchanged(layer) -> None:
 
     Keras 3.15 otherwise makes tensors of its backend of them, casts floats to the layer's compute dtype, and refuses
     lists as positional arguments. Private: `_convert_input_args`, `_allow_non_tensor_positional_args`.
-
-    Args:
-        layer: `keras.layers.Layer`, in its own `__init__`.
     """
     layer._convert_input_args = False
     layer._allow_non_tensor_positional_args = True
@@ -228,10 +225,6 @@ def limit_waiting_for_workers(cluster, start_seconds, silence_seconds) -> None:
     """TensorFlow gives up on workers that do not start, or are silent, for so long; before the strategy is made.
 
     Private: `multi_worker_util`, `context` (TensorFlow 2.21 has no public way to set the limits; its own are an hour).
-
-    Args:
-        cluster: dict of job name → list of addresses, the `cluster` of TF_CONFIG.
-        start_seconds, silence_seconds: ints.
     """
     from tensorflow.python.distribute import multi_worker_util
     from tensorflow.python.eager import context

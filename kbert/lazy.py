@@ -18,10 +18,6 @@ def lazy_exports(package: str, names: dict[str, str], rooms: tuple[str, ...] = (
 
     Raises:
         AttributeError: on access to a name that is not public; the message lists those that are.
-
-    Example::
-
-        __all__, __getattr__, __dir__ = lazy_exports(__name__, {"AdamW": "adamw"})
     """
     public = sorted(names)
 

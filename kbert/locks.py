@@ -22,16 +22,9 @@ def lock_directory(directory) -> None:
     The claim is a lock of the operating system on the file ``.lock`` in it, which says who holds it. A process may
     claim a directory again that it holds already. Where the file system has no locks, a line says so.
 
-    Args:
-        directory: path of a directory.
-
     Raises:
         BlockingIOError: another process holds it; the message says which, on which machine and since when.
         FullDisk: there is no space for the file.
-
-    Example::
-
-        lock_directory("runs/tiny")
     """
     unlock_directory(directory)
     path = pathlib.Path(directory).resolve() / LOCK

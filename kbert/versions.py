@@ -8,12 +8,7 @@ PACKAGES = ("keras", "tensorflow", "tensorflow-text")
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """kbert and those of the packages that are installed, each with its version.
-
-    Example::
-
-        versions()["keras"]  # "3.15.1"
-    """
+    """kbert and those of the packages that are installed, each with its version."""
     found = {"kbert": importlib.import_module("kbert").__version__}
     for package in packages:
         try:

@@ -86,7 +86,6 @@ def grouped_values(answers: Mapping[str, Any], group: str, names: Mapping[str, s
 
     Args:
         answers: outputs [B, T] and ``count`` [B].
-        group: the list's name.
         names: output → name in the dicts.
     """
     columns = {singular: answers[name].tolist() for name, singular in names.items()}

@@ -12,11 +12,6 @@ from kbert.answers.pool_windows import check_window_pooling, pool_windows, poole
 class LabelAnswers(Answers):
     """Base class of answers with the probability of each label.
 
-    Args:
-        labels: list of N strings, in the order of the logits.
-        window_pooling: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
-        **kwargs: name, dtype, trainable.
-
     Raises:
         ValueError: no labels, or not as many as logits; an unknown pooling.
     """

@@ -14,10 +14,6 @@ _DTYPES = {str: "string", int: "int32", float: "float32"}
 class WordAnswers(Answers):
     """Base class of answers about words, whose outputs are those of `pad_values`, [B, None], and ``count`` int32 [B].
 
-    Args:
-        labels: list of N strings, the tags in the order of the logits.
-        **kwargs: name, dtype, trainable.
-
     Attributes:
         tagging_output: the option of `kbert.build_pipeline` that chooses these answers.
 

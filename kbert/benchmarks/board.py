@@ -18,9 +18,6 @@ def board(settings):
 
     An upper bound: the time of the calls without TensorBoard counts for the share of the time that samples may take.
 
-    Args:
-        settings: `BenchmarkSettings`.
-
     Returns:
         dict of milliseconds a step, medians of the calls without and with TensorBoard; `overhead`, by how much the
         total time with it is longer; `processor_overhead`, the same of processor time, which other programs disturb

@@ -16,9 +16,6 @@ from kbert.training.flops import inference_flops_per_token
 def encode(settings):
     """The encoder's forward pass on one batch, pooler included.
 
-    Args:
-        settings: `BenchmarkSettings`.
-
     Returns:
         dict of tokens per second, GFLOP/s, its share of the peak and of the model's own products (`PeakShares`), and
         the settings; with `settings.peers` the peers' speeds too.

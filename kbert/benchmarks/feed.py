@@ -48,16 +48,10 @@ def feed(settings):
     Each call of `fit` begins the pipeline anew, so that it draws pools of pairs more often than in a long run: an upper
     bound of its cost.
 
-    Args:
-        settings: `BenchmarkSettings` with `records` or `corpus`; `packed` for packed rows.
-
     Returns:
         dict of milliseconds a step, with the one batch and with the pipeline, medians of all steps; the same of
         processor time, medians of the rounds; `input_processor_share`, by how much more processor time a step takes
         with the pipeline; and the settings.
-
-    Raises:
-        ValueError: neither `corpus` nor `records`.
     """
     config = settings.config()
     hardware = settings.hardware()

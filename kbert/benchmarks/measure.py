@@ -18,19 +18,7 @@ PARTS = tuple(_FUNCTIONS)
 
 
 def measure(part: str, settings) -> dict:
-    """What one benchmark gives, with its name and the most memory that this process has had.
-
-    Args:
-        part: one of `PARTS`.
-        settings: `kbert.benchmarks.settings.BenchmarkSettings`.
-
-    Raises:
-        ValueError: settings that the benchmark does not take.
-
-    Example::
-
-        measure("train", BenchmarkSettings(size="mini"))["tokens_per_second"]
-    """
+    """What one benchmark gives, with its name and the most memory that this process has had."""
     from kbert.training.flops import peak_memory_bytes
 
     module, function = _FUNCTIONS[part]

@@ -24,7 +24,6 @@ def model_products(config, batch_size, sequence_length, predictions=0) -> list[P
     """The products of a forward pass, those that `kbert.training.flops` counts.
 
     Args:
-        config: `BertConfig`.
         batch_size, sequence_length: B and S.
         predictions: P; 0 for an encoder without the masked-LM head.
     """
@@ -68,10 +67,6 @@ class PeakShares:
     """The peak of square products, the speed of a model's own products, and what a benchmark reaches of both.
 
     Measure before and after the benchmark: each speed is the best that was seen.
-
-    Args:
-        products: list of `Product`.
-        precision: as of `kbert.training.flops.matmul_peak`.
     """
 
     def __init__(self, products, precision):
@@ -118,7 +113,6 @@ def race_at_peak(runners, settings, products, flops_per_token) -> dict:
 
     Args:
         runners: name → runner, see `kbert.benchmarks.race.race`; one is "kbert".
-        settings: `BenchmarkSettings`.
         products: list of `Product`, those of a unit of work.
         flops_per_token: number, operations of that work.
 
@@ -135,9 +129,6 @@ def race_at_peak(runners, settings, products, flops_per_token) -> dict:
 
 def peak(settings):
     """The peak of matrix products, and the speed of each product of a training step and of its gradients.
-
-    Args:
-        settings: `BenchmarkSettings`.
 
     Returns:
         dict of the speeds in GFLOP/s, and the settings.

@@ -13,7 +13,6 @@ def fastest_peers(work, settings, config, hub_name, hub_runners, torch_runner):
     Args:
         work: "train" or "encode".
         settings: `BenchmarkSettings`; without `peers` there are none.
-        config: `BertConfig`.
         hub_name: str, the class of keras-hub.
         hub_runners: function without arguments → {setting: runner (`kbert.benchmarks.race`)}.
         torch_runner: function of a `TorchPeer` → runner.

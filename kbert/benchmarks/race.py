@@ -14,18 +14,9 @@ _LOGGER = logging.getLogger("kbert")
 def race(runners, seconds, rounds):
     """Runs each system for `seconds`, one after the other, `rounds` times.
 
-    Args:
-        runners: name → runner.
-        seconds: time for one system in one round.
-        rounds: how often each system is measured.
-
     Returns:
         name → (nominal tokens/s, real tokens/s), the medians over all units of work. A first call of each system
         (tracing, compilation, allocation) is not counted.
-
-    Example::
-
-        race({"kbert": timed(lambda: (tokens, tokens))}, seconds=1.0, rounds=3)["kbert"]
     """
     rates = {name: [] for name in runners}
     for name, run in runners.items():
@@ -41,16 +32,7 @@ def race(runners, seconds, rounds):
 
 
 def fastest_setting(name, runners, seconds):
-    """The setting in which a system is fastest, after a trial of each of them.
-
-    Args:
-        name: of the system, for the log.
-        runners: setting → runner.
-        seconds: for the trial of one of them.
-
-    Returns:
-        str, a key of `runners`.
-    """
+    """The setting in which a system is fastest, after a trial of each of them."""
     speeds = {}
     for setting, run in runners.items() if len(runners) > 1 else ():
         run(0.0)

@@ -14,15 +14,9 @@ from kbert.pretraining.real_shares import first_pool, real_shares
 def rows(settings):
     """The assignment of the pairs of one pool to rows, by NumPy and by TensorFlow's operations alone.
 
-    Args:
-        settings: `BenchmarkSettings` with `records` or `corpus`.
-
     Returns:
         dict of the processor time a row in microseconds, the least of `rounds` calls, of both ways; the numbers of rows
         and pairs; and the shares of tokens that are not padding (`kbert.pretraining.real_shares`).
-
-    Raises:
-        ValueError: neither `corpus` nor `records`.
     """
     source, tokenizer = source_of(settings), tokenizer_of(settings)
     length, masking = settings.sequence_length, TokenMasking(tokenizer, settings.max_predictions)

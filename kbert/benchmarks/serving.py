@@ -41,9 +41,6 @@ def mixed_texts(rows):
 def serve(settings):
     """Exports an encoder and measures the SavedModel and, with `peers`, transformers with the same weights.
 
-    Args:
-        settings: `BenchmarkSettings`.
-
     Returns:
         dict of milliseconds, texts per second, seconds to load, bytes on disk and MiB of memory.
 

@@ -16,7 +16,6 @@ class BenchmarkSettings:
 
     Args:
         size: str, "tiny" to "large", of a model with random weights.
-        batch_size, sequence_length: ints.
         max_predictions: int, masked positions of a sequence.
         precision: the Keras dtype policy.
         xla: "auto", "on" or "off".
@@ -29,15 +28,10 @@ class BenchmarkSettings:
         model: path of the encoder that is exported and served.
         frozen_weights: bool, whether its weights are constants.
         seconds: float, the time for one round of one system.
-        rounds: int.
         peers: bool, whether to measure other installed libraries as well, each at its best setting.
 
     Raises:
         ValueError: `data="real"` without `corpus` or `records`, or with `packed`; a count below 1.
-
-    Example::
-
-        train(BenchmarkSettings(size="mini", batch_size=32))["tokens_per_second"]
     """
 
     size: str = "mini"

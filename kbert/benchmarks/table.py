@@ -27,9 +27,6 @@ def measure_table(command, settings) -> dict:
 
     Returns:
         dict of ``rows`` (the results of the benchmarks), ``versions``, ``date``, ``processor`` and ``cores``.
-
-    Raises:
-        RuntimeError: a benchmark failed.
     """
     common = ["--seconds", str(settings.seconds), "--rounds", str(settings.rounds), "--json"]
     common += ["--peers"] if settings.peers else []

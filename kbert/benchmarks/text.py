@@ -53,11 +53,7 @@ def source_of(settings):
 
 
 def real_batches(settings):
-    """The dataset of pre-training batches of `settings.records` or `settings.corpus`.
-
-    Raises:
-        ValueError: neither of them.
-    """
+    """The dataset of pre-training batches of `settings.records` or `settings.corpus`."""
     return pretraining_dataset(
         source_of(settings),
         tokenizer_of(settings),
@@ -70,9 +66,6 @@ def real_batches(settings):
 
 def tokenize(settings):
     """Lines to token ids through tf.data; other libraries get the same lines in the same batches.
-
-    Args:
-        settings: `BenchmarkSettings`.
 
     Returns:
         dict of tokens and megabytes per second.
@@ -127,14 +120,8 @@ def _tokenizer_peers(lines, tokens):
 def pretraining_input(settings):
     """Text or records to masked sentence-pair batches; nominal counts padding, real does not.
 
-    Args:
-        settings: `BenchmarkSettings`.
-
     Returns:
         dict of tokens per second.
-
-    Raises:
-        ValueError: neither `corpus` nor `records`.
     """
     batches = iter(real_batches(settings))
     batches_per_piece = 200

@@ -32,9 +32,6 @@ class _StepTimes(keras.callbacks.Callback):
 def train(settings):
     """Pre-training steps through `model.fit`: forward, backward, clipping and the optimizer.
 
-    Args:
-        settings: `BenchmarkSettings`.
-
     Returns:
         dict of tokens per second, GFLOP/s, its share of the peak and of the model's own products (`PeakShares`), and
         the settings; with `settings.peers` the peers' speeds too.

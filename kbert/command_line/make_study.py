@@ -9,14 +9,7 @@ from kbert.tasks.features.train import FeatureTraining
 
 
 def make_study(arguments: argparse.Namespace, recipe: str) -> Study:
-    """The `Study` that the flags of recipes/ablations.py describe.
-
-    Args:
-        recipe: file name of the recipe.
-
-    Raises:
-        As `kbert.experiments.named_tasks.named_tasks` and `Study`.
-    """
+    """The `Study` that the flags of recipes/ablations.py describe."""
     words = [*arguments.tasks, *([NER] if arguments.ner else []), *([SQUAD] if arguments.squad else [])]
     limit = f":{arguments.train_examples}" if arguments.train_examples else ""
     tasks = named_tasks([word + limit for word in words], glue=arguments.glue, ner=arguments.ner, squad=arguments.squad)

@@ -51,22 +51,14 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
 
 def iterate_documents(files, format="auto", language="en"):
-    """As `read_documents`, for files that `find_files` has found, in the given order.
-
-    Raises:
-        ValueError: an unknown `format`; while reading, as `read_documents`.
-    """
+    """As `read_documents`, for files that `find_files` has found, in the given order."""
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     return _documents(files, format, language)
 
 
 def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
-    """The documents of one file, which may be none; they do not depend on other files of the corpus.
-
-    Raises:
-        ValueError: while reading, as `read_documents`.
-    """
+    """The documents of one file, which may be none; they do not depend on other files of the corpus."""
     for name, lines in open_texts(path):
         reader = format
         if format == "auto":

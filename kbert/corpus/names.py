@@ -51,10 +51,6 @@ def frequent_names(documents: Iterable[Iterable[str]], least: int = 5, most: int
 
     Raises:
         ValueError: no name occurs so often, as in text without capitals.
-
-    Example::
-
-        frequent_names(read_documents("wiki/*.gz"))[:2]  # ["United States", "New York"]
     """
     counts = Counter(name for document in documents for sentence in document for name in sentence_names(sentence))
     names = sorted((name for name, count in counts.items() if count >= least), key=lambda name: (-counts[name], name))

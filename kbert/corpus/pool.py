@@ -57,7 +57,6 @@ def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
     Args:
         documents: function without arguments that returns an iterator over (epoch, number, sentences): int, int, list
             of str. A pool never mixes epochs.
-        tokenizer: `kbert.BertTokenizer`.
         pool_sentences: a pool is closed when it has this many (or 8 MB of text); a document is never divided.
 
     Returns:
@@ -102,12 +101,7 @@ def sufficient_share(documents):
 
 
 def text_chunks(documents, pool_sentences=POOL_SENTENCES):
-    """The texts of pools: (epoch, sentences [n], sentences of each document [d], number of each document [d]) of each.
-
-    Args:
-        documents: iterator over (epoch, number, sentences), as for `text_pools`.
-        pool_sentences: see `text_pools`.
-    """
+    """Yields of each pool: (epoch, sentences [n], sentences of each document [d], number of each document [d])."""
     strings, lengths, numbers, size, current = [], [], [], 0, None
 
     def chunk():

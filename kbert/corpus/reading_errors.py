@@ -25,12 +25,6 @@ def reading_errors():
 
     A ValueError becomes an `UnreadableInput`. TensorFlow reports both as `tf.errors.InvalidArgumentError` or
     `UnknownError` whose message contains a traceback. Other errors pass unchanged.
-
-    Example::
-
-        with reading_errors():
-            for batch in pretraining_dataset("records", tokenizer, batch_size=32, epochs=1):
-                ...
     """
     try:
         yield

@@ -35,13 +35,7 @@ _OTHERS = ("settings.json", "inputs.json", "metrics.json", LOCK, SHARED)
 class RecordsWriter:
     """A records directory while it is written: what is there already, its next shard, its manifest.
 
-    Args:
-        directory: made when the state is first saved.
-        tokenizer: `kbert.BertTokenizer`.
-        shard_tokens, shuffle_shards, held_out, seed, settings: see `kbert.corpus.write_records.write_records`.
-
     Attributes:
-        token_type: of the token ids in the files.
         made_by: vocabulary, tokenizer and settings, as in the manifest.
         done: ``documents_read``, ``rounds`` and ``shards``, which unfinished.json records.
 

@@ -42,7 +42,6 @@ def make_shards(
         documents: (token ids [t], lengths of the sentences in tokens [n]) of each, in the order of the corpus.
         is_held_out: of each document.
         number: of the round, from 0; decides the order together with `seed`.
-        seed: int.
         shard_tokens: about how many tokens a shard has.
         kind: type of the token ids, "uint16" or "int32".
 

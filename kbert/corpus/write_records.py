@@ -37,7 +37,6 @@ def write_records(
     Args:
         documents: iterable of documents (lists of str), the same each time, as `kbert.corpus.documents.read_documents`
             gives.
-        tokenizer: `kbert.BertTokenizer`.
         directory: made if needed.
         shard_tokens: about how many tokens a shard has; one shard is held in memory in training.
         shuffle_shards: how many shards are filled at a time, in memory.
@@ -47,16 +46,9 @@ def write_records(
             it is the same.
         overwrite: delete existing records, finished or not.
 
-    Returns:
-        `Records`.
-
     Raises:
         ValueError: the directory holds other files, or records with other settings; no documents, or none for training;
             an invalid share or size.
-
-    Example::
-
-        write_records(read_documents("wiki/*.gz"), tokenizer, "records")
     """
     writer = RecordsWriter(
         directory,

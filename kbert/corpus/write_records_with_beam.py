@@ -60,7 +60,6 @@ def write_records_with_beam(
 
     Args:
         files: paths, as `kbert.corpus.corpus_files.find_files` gives; workers read them under the same paths.
-        tokenizer: `kbert.BertTokenizer`.
         directory: made if needed.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
         beam_flags: list of str, Beam's own flags, such as ``--direct_num_workers=4``.
@@ -69,19 +68,11 @@ def write_records_with_beam(
         format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
         shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: see `write_records`.
 
-    Returns:
-        `Records`.
-
     Raises:
         ValueError: as `write_records`; an unknown runner; an unfinished run that was started without a runner.
         UnreadableInput: a damaged file.
         RuntimeError: Apache Beam is not installed, workers do not see `shared` or have other versions of the packages
             that decide the tokens, or the pipeline failed.
-
-    Example::
-
-        flags = ["--direct_num_workers=4", "--direct_running_mode=multi_processing"]
-        write_records_with_beam(files, tokenizer, "records", runner="DirectRunner", beam_flags=flags)
     """
     import_beam()
     iterate_documents(files, format, language)  # checks the format

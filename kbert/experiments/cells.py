@@ -28,20 +28,11 @@ class Cells:
 
     A fine-tuning writes nothing but that file, when it is done: a killed program repeats at most one.
 
-    Args:
-        directory: where the files are.
-        recipe: the program that errors name.
-
     Raises:
         NotADirectoryError: a file where they are to be.
 
     Attributes:
         used: the contents of the files that were made or read, by their names.
-
-    Example::
-
-        cells = Cells("runs/comparison/cells")
-        cells.score("saved_models/kbert-tiny", task, {"learning_rate": 3e-4, "epochs": 3.0, "seed": 0})["percent"]
     """
 
     def __init__(self, directory, recipe: str = "kbert.experiments"):
@@ -54,17 +45,9 @@ class Cells:
     def score(self, init, task: Downstream, options: Mapping) -> dict:
         """The content of a fine-tuning's file; it is made if it is not there.
 
-        Args:
-            init: the model, as `kbert.finetune` takes it.
-            task: with its examples.
-            options: of `kbert.finetune`.
-
         Returns:
             dict: ``percent``, the column's figure (`WORST` if the training diverged, with ``diverged``, the message),
             ``scores`` and ``constant_answer`` with all metrics of dev, ``options``, ``steps``, ``minutes``, ``file``.
-
-        Raises:
-            As `kbert.finetune`, but for a training that diverges.
         """
         options = dict(sorted(options.items()))
         random_weights = options.get("random_weights", False)

@@ -42,10 +42,7 @@ def compare_finetuning(
 
     Args:
         init: the model, as `kbert.finetune` takes it.
-        tasks: the columns.
-        output: directory.
         grid: options of `kbert.finetune` to choose from.
-        seeds: of the fine-tunings.
         choose_on: "dev", as the paper, or "train": on a fifth of the training examples, held out from choosing only.
         finetuning: further options of `kbert.finetune`.
         beside: other models, rows for comparison without one of random weights.
@@ -62,11 +59,6 @@ def compare_finetuning(
         TypeError: an unknown option.
         FloatingPointError: every setting diverged.
         As `kbert.finetune`.
-
-    Example::
-
-        grid = [{"learning_rate": rate, "epochs": 3.0, "dropout": 0.0} for rate in (1e-4, 3e-4)]
-        compare_finetuning("saved_models/kbert-tiny", tasks, "runs/comparison", grid=grid)["sentences"]
     """
     if choose_on not in ("dev", "train"):
         raise ValueError(f'compare_finetuning: `choose_on` must be "dev" or "train". Received: {choose_on!r}')

@@ -19,10 +19,6 @@ def named_tasks(words: Sequence[str], *, glue=None, ner=None, squad=None) -> lis
     Raises:
         ValueError: another word, a task twice, or one whose directory is not given.
         FileNotFoundError: missing files.
-
-    Example::
-
-        named_tasks(["SST-2:1000", "NER:3000"], glue="glue", ner="conll2003")
     """
     parsed = [_parse(word) for word in words]
     names = [name for name, *_ in parsed]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kbert.config import BertConfig
 from kbert.experiments.table import Row, Table
-from kbert.models.feature_modes import FEATURE_MODES
+from kbert.tasks.features.table import PAPER as FEATURES
 
 BERT = "BERT"
 _NO_NSP = {"next_sentence": False}
@@ -18,7 +18,6 @@ _MASKS = {  # MASK, SAME, RND in percent → MNLI and NER fine-tuned, NER on fea
     (0, 20, 80): (83.7, 94.8, 94.6),
     (0, 0, 100): (83.6, 94.9, 94.6),
 }
-_FEATURES = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))
 _SIZES = {  # layers/width/heads → LM perplexity, MNLI, MRPC, SST-2
     "3/768/12": (5.84, 77.9, 79.8, 88.4),
     "6/768/3": (5.24, 80.6, 82.2, 90.7),
@@ -73,7 +72,7 @@ def _table6(sizes):
 
 
 def _table7():
-    modes = [Row(name=mode, feature_mode=mode, paper={"NER": figure}) for mode, figure in _FEATURES.items()]
+    modes = [Row(name=mode, feature_mode=mode, paper={"NER": figure}) for mode, figure in FEATURES.items()]
     return Table(
         name="table7",
         title="Table 7: named entities, fine-tuned and on the features of a frozen encoder",
@@ -213,11 +212,7 @@ def needs_milestones(pretraining) -> bool:
 
 
 def milestone(steps: int, share: float) -> int:
-    """The step after a share of a run: a multiple of what `kept_every` gives.
-
-    Raises:
-        ValueError: too few steps for figure 5.
-    """
+    """The step after a share of a run: a multiple of what `kept_every` gives."""
     return steps if share == 1.0 else round(share * _MILESTONES) * kept_every(steps)
 
 

@@ -10,9 +10,6 @@ _MARGIN = 40
 def result_plot(result: dict) -> str:
     """A panel for each column: curves over steps where rows are points of a series, else a mean and deviation a row.
 
-    Args:
-        result: of `run_table`, or read from its JSON file.
-
     Returns:
         The text of an SVG file.
     """

@@ -39,14 +39,6 @@ class PretrainedRows:
         source: what `kbert.pretrain` trains on: records, or text with `vocabulary` among `arguments`.
         directory: of all pre-trainings.
         arguments: of `kbert.pretrain` that all rows share: size, steps or hours, settings ...
-
-    Attributes:
-        records: see `kbert.experiments.Study`.
-
-    Example::
-
-        rows = PretrainedRows("records", "runs/ablations/pretraining", {"size": "tiny", "steps": 20_000})
-        rows.describe(Row(name="No NSP", pretraining={"next_sentence": False}))["mlm_accuracy"]
     """
 
     def __init__(self, source, directory, arguments: Mapping[str, Any]):
@@ -88,11 +80,7 @@ class PretrainedRows:
             kept_every(steps)
 
     def path(self, row: Row) -> pathlib.Path:
-        """The finished pre-training of a row, made if it is not there.
-
-        Raises:
-            As `kbert.pretrain`.
-        """
+        """The finished pre-training of a row, made if it is not there."""
         path = self.directory / run_folder(self.name(row), self.identity(row, share=1.0))
         if not (path / METRICS).exists():
             _LOGGER.info("pre-training for %s: %s", row.name, path.name)

@@ -10,13 +10,6 @@ def result_table(result: dict) -> str:
     """A Markdown table: a line for each row, then the paper's figures, then a sentence for each comparison.
 
     Where settings were chosen for each score, a second table names them.
-
-    Args:
-        result: of `run_table`, or read from its JSON file.
-
-    Example::
-
-        print(result_table(read_json("results/table5.json")))
     """
     columns = result["columns"]
     more = [name for row in result["paper_rows"].values() for name in row if name not in columns]
@@ -35,11 +28,7 @@ def result_table(result: dict) -> str:
 
 
 def result_csv(result: dict) -> str:
-    """A line for each row and column: scores of every seed, mean, deviation, the paper's figure and the verdict.
-
-    Args:
-        result: of `run_table`.
-    """
+    """A line for each row and column: scores of every seed, mean, deviation, the paper's figure and the verdict."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(

@@ -39,7 +39,6 @@ def judge_row(entry: dict, reference: Mapping, paper: Callable[[str], float | No
 
     Args:
         entry: the row, a dict with ``name`` and ``scores``.
-        reference: the other row.
         paper: function of a column → the paper's difference, see `Verdict`.
 
     Returns:

@@ -15,7 +15,6 @@ def run_table(table: Table, study: Study, results) -> dict:
     """Makes what a table needs, and writes it beside the paper's figures.
 
     Args:
-        table: `Table`.
         study: `Study`; its finished runs are used, whatever table they were made for.
         results: directory, receives ``NAME.json``, ``NAME.md``, ``NAME.csv`` and ``NAME.svg``.
 
@@ -25,10 +24,6 @@ def run_table(table: Table, study: Study, results) -> dict:
     Raises:
         ValueError: a table of features without the task of tagging words.
         As `kbert.pretrain` and `kbert.finetune`.
-
-    Example::
-
-        run_table(paper_table("table5"), study, "results")["sentences"]
     """
     columns = study.columns(table)
     study.records.clear()

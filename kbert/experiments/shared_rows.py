@@ -22,9 +22,6 @@ def decide_packing(source, pretraining) -> bool:
     Args:
         source: of `kbert.pretrain`.
         pretraining: its other arguments, without `packed`.
-
-    Raises:
-        ValueError: as `kbert.pretrain`.
     """
     fields = {field.name for field in dataclasses.fields(PretrainingSettings)}
     parameters = inspect.signature(pretrain).parameters.values()
@@ -39,14 +36,7 @@ def decide_packing(source, pretraining) -> bool:
 
 
 def identify_rows(source, pretraining) -> dict:
-    """The files that all pre-trainings of a study read, by their content; vocabularies and models in memory, too.
-
-    Args:
-        source, pretraining: see `decide_packing`.
-
-    Raises:
-        FileNotFoundError: no such file.
-    """
+    """The files that all pre-trainings of a study read, by their content; vocabularies and models in memory, too."""
     records = isinstance(source, str | os.PathLike) and is_records(source)
     files = {"records": source} if records else {"corpus": find_files(source)}
     found = {}

@@ -31,16 +31,7 @@ class Verdict:
 
 
 def judge(values: Sequence[float], reference: Sequence[float], paper: float | None = None) -> Verdict:
-    """Compares the scores of the seeds of a row with those of its reference.
-
-    Args:
-        values, reference: a score for each seed.
-        paper: see `Verdict`.
-
-    Example::
-
-        judge([80.0, 81.0, 82.0], [70.0, 71.0, 72.0], paper=2.1).word  # "seen"
-    """
+    """Compares the scores of the seeds of a row with those of its reference."""
     difference = statistics.mean(values) - statistics.mean(reference)
     if min(len(values), len(reference)) < 2:
         return Verdict(ONE_SEED, difference, None, paper)
@@ -57,12 +48,7 @@ def judge(values: Sequence[float], reference: Sequence[float], paper: float | No
 
 
 def sentence(name: str, reference: str, verdicts: dict[str, Verdict]) -> str:
-    """One sentence on a row: what each column says of it.
-
-    Args:
-        name, reference: of the rows.
-        verdicts: column → `Verdict`.
-    """
+    """One sentence on a row: what each column says of it."""
     parts = []
     for column, one in verdicts.items():
         by = f"{one.difference:+.1f}" if one.spread is None else f"{one.difference:+.1f}, spread {one.spread:.1f}"

@@ -13,10 +13,6 @@ class Canvas:
 
     It is white in TensorBoard's dark theme as well, so that what is on it can be read in both.
 
-    Args:
-        width, height: ints, points.
-        title: str, for the first line.
-
     Example::
 
         canvas = Canvas(200, 100, "a line")

@@ -14,8 +14,6 @@ def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) ->
     """The rows of the embedding table with their tokens.
 
     Args:
-        encoder: `BertEncoder`.
-        tokenizer: `kbert.BertTokenizer` of its vocabulary.
         counts: ints [V], how often each token occurs; None: unknown, and the first tokens of the vocabulary are taken,
             which in most vocabularies are the most frequent ones after those of one character.
         max_vectors: the most rows; with counts the most frequent tokens.
@@ -23,9 +21,6 @@ def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) ->
     Returns:
         `Embeddings` with the columns ``token``, ``id`` and ``kind`` (special, unused, piece, word), with counts also
         ``count`` and ``per million``.
-
-    Raises:
-        ValueError: not one count for each token.
     """
     vocabulary = tokenizer.vocabulary
     table = keras.ops.convert_to_numpy(encoder.token_embedding.embeddings).astype("float32")

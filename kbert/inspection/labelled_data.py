@@ -17,7 +17,6 @@ class LabelledWords:
     """Sentences of words with labels.
 
     Attributes:
-        words: of each sentence.
         labels: name of the property → labels of each sentence's words.
         tags: entities of each sentence in IOB2, or None.
         heads: number of the syntactic head of each word, from 0, -1 for the root, or None.
@@ -66,7 +65,6 @@ class LabelledTexts:
     """Texts, or pairs of texts, with labels.
 
     Attributes:
-        texts: strings, or tuples of two.
         labels: name of the property → the texts' labels.
     """
 
@@ -108,10 +106,6 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
         TypeError: none of these.
         ValueError: columns of different lengths, a sentence that is not a list of words or has more or fewer labels
             than words, a head that is not one of its words, no rows or no labels; the message names the row.
-
-    Example::
-
-        labelled_data({"words": [["EU", "rejects"]], "pos": [["NNP", "VBZ"]]}).properties()["pos"]  # ["NNP", "VBZ"]
     """
     if isinstance(data, LabelledWords | LabelledTexts):
         return data

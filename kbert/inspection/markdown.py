@@ -14,12 +14,7 @@ def escape(text: str, limit: int | None = None) -> str:
     becomes one space, since a cell of a table is one line; control characters become their pictures.
 
     Args:
-        text: any string.
         limit: int, the most characters of `text`; the rest becomes "…".
-
-    Example::
-
-        escape("a|b")  # "a&#124;b"
     """
     text = " ".join(text.split())
     is_cut = limit is not None and len(text) > limit
@@ -27,12 +22,7 @@ def escape(text: str, limit: int | None = None) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already.
-
-    Example::
-
-        markdown_table(["label", "recall"], [[escape(name), percent(0.93)]])
-    """
+    """A table of cells that are Markdown already."""
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 

@@ -10,14 +10,9 @@ class View:
     """A text, a picture or a number, under the tag by which TensorBoard files it; a tag's first part is its group.
 
     Args:
-        tag: str.
         content: str, Markdown for the Text tab, in which all that comes from data is escaped
             (`kbert.inspection.markdown.escape`); a picture, uint8 [height, width, 3]; or a float.
         description: str, Markdown; what is to be seen there.
-
-    Example::
-
-        View("classification/by label", markdown_table(["label", "recall"], [["positive", "93%"]]))
     """
 
     tag: str

@@ -11,29 +11,14 @@ from kbert.inspection.view import View
 
 
 class ViewWriter:
-    """Writes views to one run of a TensorBoard directory, to one file until it is closed.
-
-    Args:
-        log_dir: path.
-        run: str, the name of the run, a directory in `log_dir`.
-
-    Example::
-
-        writer = ViewWriter("runs/reviews/logs", "examples")
-        writer.write(100, [View("note", "**after** the first epoch")])
-        writer.close()
-    """
+    """Writes views to one run of a TensorBoard directory, to one file until it is closed."""
 
     def __init__(self, log_dir, run):
         self._directory = pathlib.Path(log_dir) / run
         self._file = None
 
     def write(self, step: int, views: Iterable[View]) -> None:
-        """Writes views as of a step; they are on the disk when this returns.
-
-        Raises:
-            FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
-        """
+        """Writes views as of a step; they are on the disk when this returns."""
         if self._file is None:
             self._file = EventFile(self._directory, start=step)
         self._file.write(step, [_summary(view) for view in views])

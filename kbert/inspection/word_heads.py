@@ -17,12 +17,6 @@ def heads_and_words(encoder, tokenizer, data: LabelledWords, sequence_length: in
 
     Sentences that do not fit into a window are skipped.
 
-    Args:
-        encoder: `BertEncoder`.
-        tokenizer: `kbert.BertTokenizer` of its vocabulary.
-        data: the sentences.
-        sequence_length: tokens of a window.
-
     Returns:
         dict with ``syntax`` (`head_accuracy`) where there are heads, and ``entities`` (`entity_attention`) where there
         are tags with entities of several words.

@@ -13,9 +13,6 @@ def activation_function(name: str) -> Callable:
 
     Both forms of the GELU are in use for the same weights: Google's code computes the tanh form, its first release and
     Hugging Face's port the erf form.
-
-    Raises:
-        ValueError: an unknown name.
     """
     if name not in _FUNCTIONS:
         raise ValueError(f"`activation` must be one of {tuple(_FUNCTIONS)}. Received: {name!r}")

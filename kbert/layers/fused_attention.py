@@ -28,11 +28,6 @@ def fused_attention(query, key, value, bias):
 
     Returns:
         float [B, S, A, D].
-
-    Example::
-
-        x = keras.random.normal((2, 5, 3, 8))
-        fused_attention(x, x, x, None)  # [2, 5, 3, 8]
     """
     if bias is not None:  # the kernel wants each query's own, in its type
         batch, length = ops.shape(query)[:2]

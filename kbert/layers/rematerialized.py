@@ -13,7 +13,6 @@ def rematerialized(block, x, bias):
     (`keras.RematScope` would draw again, hence give wrong gradients: Keras 3.15.)
 
     Args:
-        block: `kbert.layers.encoder_block.EncoderBlock`.
         x: float [B, S, H].
         bias: float [B, 1, 1 or S, S].
 

@@ -6,12 +6,7 @@ _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "to
 
 
 def check_inputs(model, inputs) -> None:
-    """Raises ValueError for strings and for keys that are missing or surplus; names Hugging Face's words for them.
-
-    Args:
-        model: a kbert model.
-        inputs: what it is called with.
-    """
+    """Raises ValueError for strings and for keys that are missing or surplus; names Hugging Face's words for them."""
     if any(map(_is_text, keras.tree.flatten(inputs))):
         raise ValueError(
             f"{type(model).__name__}: expected a batch of numbers with the keys {sorted(model.input)}. Received: "

@@ -17,13 +17,8 @@ def check_targets(model, inputs, labels, weights=None):
     not read class numbers is not checked.
 
     Args:
-        model: a compiled model of kbert.
         inputs: the batch, a dict of arrays; its S positions or C choices are the classes of some outputs.
         labels, weights: as `fit` takes them: arrays, or dicts of arrays by output.
-
-    Example::
-
-        check_targets(model, batch, {"logits": np.array([0, 2])})  # of 2 classes: ValueError
     """
     for name, values, weight, loss in _targets(model, labels, weights):
         if not isinstance(values, np.ndarray) and not keras.ops.is_tensor(values):
@@ -42,12 +37,7 @@ def check_targets(model, inputs, labels, weights=None):
 
 
 def lists_to_arrays(values):
-    """Lists of numbers as arrays, also in a dict: Keras reads a list as one entry for each output.
-
-    Example::
-
-        lists_to_arrays({"logits": [0, 2]})  # {"logits": np.array([0, 2])}
-    """
+    """Lists of numbers as arrays, also in a dict: Keras reads a list as one entry for each output."""
     if isinstance(values, dict):
         return {name: lists_to_arrays(value) for name, value in values.items()}
     is_plain = isinstance(values, list) and values and not any(hasattr(value, "shape") for value in values)

@@ -20,9 +20,6 @@ def feature_layers(mode, num_layers):
         mode: one of `FEATURE_MODES`.
         num_layers: L. For an encoder of fewer than four layers, "last four" means all.
 
-    Raises:
-        ValueError: another feature mode.
-
     Example::
 
         feature_layers("concat-last-four", 12)  # (9, 10, 11, 12)

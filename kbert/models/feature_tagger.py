@@ -18,7 +18,6 @@ def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropo
         mode: one of `FEATURE_MODES`: how the K layers of `feature_layers` become one vector per word: concatenated
             ("concat…") or as a learned weighted sum ("weighted-sum…").
         num_layers, hidden_dim: L and H of the encoder.
-        num_labels: N.
         units: of each LSTM, in each direction.
         dropout: rate before each LSTM and before the linear layer.
 
@@ -28,10 +27,6 @@ def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropo
 
     Source: Devlin et al. 2018, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the
     classification layer".
-
-    Example::
-
-        model = feature_tagger("concat-last-four", num_layers=6, hidden_dim=384, num_labels=9)
     """
     count = len(feature_layers(mode, num_layers))
     features = keras.Input((None, count, hidden_dim), name="features")

@@ -26,10 +26,6 @@ def losses_from_logits(losses):
 
     Raises:
         ValueError: a loss object with ``from_logits=False``, or a loss that has no form for logits.
-
-    Example::
-
-        losses_from_logits({"logits": "sparse_categorical_crossentropy"})
     """
     return _each(losses, lambda loss: _from_logits(loss, keras.losses))
 
@@ -40,9 +36,6 @@ def metrics_from_logits(metrics, outputs):
     Args:
         metrics: as `keras.Model.compile` takes them.
         outputs: the model's outputs, a dict of symbolic tensors.
-
-    Raises:
-        ValueError: as `losses_from_logits`.
     """
     one_logit = all(len(x.shape) > 1 and x.shape[-1] == 1 for x in keras.tree.flatten(outputs))
 

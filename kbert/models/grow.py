@@ -36,11 +36,6 @@ def grow(model, size, *, seed=0):
 
     Source: Chen, Goodfellow & Shlens 2016, "Net2Net: Accelerating learning via knowledge transfer"; Chen et al. 2022,
     "bert2BERT: Towards reusable pretrained language models".
-
-    Example::
-
-        small = BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=100))
-        grow(small, "mini").config.hidden_dim  # 256
     """
     if not isinstance(model, BertPretrainer):
         raise TypeError(f"grow: `model` must be a kbert.BertPretrainer. Received: {type(model).__name__}")

@@ -8,14 +8,7 @@ from kbert.layers.task_head import TaskHead
 
 
 def new_head(encoder, units, name, dropout=0.0) -> TaskHead:
-    """A new linear layer, initialised as the encoder.
-
-    Args:
-        encoder: a `BertEncoder`.
-        units: N.
-        name: of the layer.
-        dropout: rate on its inputs.
-    """
+    """A new linear layer, initialised as the encoder."""
     stddev = encoder.config.initializer_stddev
     return TaskHead(units, dropout, stddev, dtype=encoder.dtype_policy, name=name)
 

@@ -42,11 +42,7 @@ def lora_layers(model) -> dict[str, list]:
 
 
 def add_lora(model, layers: dict[str, list]) -> None:
-    """Gives a newly built model the low-rank matrices that `lora_layers` names; what is trainable does not change.
-
-    Raises:
-        ValueError: a layer that the model does not have.
-    """
+    """Gives a newly built model the low-rank matrices that `lora_layers` names; what is trainable does not change."""
     known = {layer.path: layer for layer in dense_layers(model)}
     for path, (rank, alpha) in layers.items():
         if path not in known:
@@ -65,12 +61,7 @@ def merge_lora(model) -> None:
 
 
 def merged(model):
-    """The model itself, or, of a model with LoRA, a copy in which it is merged.
-
-    Example::
-
-        merged(model).export("exported")  # no low-rank matrices in it
-    """
+    """The model itself, or, of a model with LoRA, a copy in which it is merged."""
     if not lora_layers(model):
         return model
     copy = type(model).from_config(model.get_config())

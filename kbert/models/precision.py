@@ -19,10 +19,6 @@ def in_precision(model, precision):
 
     Raises:
         ValueError: an unknown precision, or a quantised model.
-
-    Example::
-
-        in_precision(model, "bfloat16").count_params()  # as many, in half the space
     """
     if precision not in PRECISIONS:
         raise ValueError(f"`precision` must be one of {PRECISIONS}. Received: {precision!r}")

@@ -15,11 +15,7 @@ def quantized_layers(model) -> dict[str, str]:
 
 
 def quantize_layers(model, modes: dict[str, str]) -> None:
-    """Quantises the layers of a model that `quantized_layers` names.
-
-    Raises:
-        ValueError: a layer that the model does not have, or that cannot be quantised.
-    """
+    """Quantises the layers of a model that `quantized_layers` names."""
     layers = {layer.path: layer for layer in all_layers(model, include_self=False)}
     for path in modes:
         if not hasattr(layers.get(path), "quantization_mode"):

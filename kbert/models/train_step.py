@@ -23,7 +23,6 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     """One training step on TensorFlow, inside a replica: the metrics after it.
 
     Args:
-        model: a compiled kbert model.
         data: (inputs, labels, sample weights) of this replica.
         micro_batches: M; must divide B.
         compiled: whether XLA compiles the forward and the backward pass; the exchange between replicas and the
@@ -121,13 +120,7 @@ def total_weights(model, inputs, labels, weights):
 
 @contextlib.contextmanager
 def shares_of(model, totals, micro_batches):
-    """Within this context the losses of a micro-batch are shares of those of the whole batch.
-
-    Args:
-        model: a compiled kbert model.
-        totals: of `total_weights`.
-        micro_batches: M.
-    """
+    """Within this context the losses of a micro-batch are shares of those of the whole batch."""
     losses = {name: loss for name, loss in _losses(model).items() if name in totals}
     for name, loss in losses.items():
         loss.whole_batch = WholeBatch(totals[name], micro_batches, totals[""])

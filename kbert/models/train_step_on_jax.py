@@ -14,14 +14,10 @@ def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict,
     """One training step: the metrics after it, and the new state.
 
     Args:
-        model: a compiled kbert model.
         state: of Keras' JAX trainer: the values of the trainable, the other, the optimizer's and the metrics'
             variables.
         data: (inputs, labels, sample weights).
         micro_batches: M; must divide B.
-
-    Raises:
-        ValueError: `micro_batches` does not divide B.
     """
     import jax
 

@@ -32,11 +32,7 @@ def trainability(model) -> list[list]:
 
 
 def set_trainability(model, steps: list[list]) -> None:
-    """Makes a whole model trainable, then freezes and unfreezes what `trainability` says.
-
-    Raises:
-        ValueError: a path that the model does not have.
-    """
+    """Makes a whole model trainable, then freezes and unfreezes what `trainability` says."""
     set_trainable(model, True)
     layers = all_layers(model)
     parts = {v.path: v for layer in layers for v in layer_variables(layer)}

@@ -18,11 +18,6 @@ def write_saved_model(directory, endpoints) -> None:
         directory: path; must not exist, or be empty.
         endpoints: dict of name → (function, input signature: a list of tensor specs or of dicts of them); the first is
             ``serving_default`` as well.
-
-    Example::
-
-        spec = {"text": tf.TensorSpec([None], tf.string, name="text")}
-        write_saved_model("exported", {"serve": (pipeline, [spec])})
     """
     import tensorflow as tf
 

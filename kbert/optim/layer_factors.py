@@ -7,12 +7,7 @@ _EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
 
 
 def layer_factors(paths, layer_decay) -> list[float]:
-    """The factor of each variable's learning rate.
-
-    Args:
-        paths: of the variables.
-        layer_decay: see `kbert.AdamW`.
-    """
+    """The factor of each variable's learning rate."""
     if layer_decay is None:
         return [1.0] * len(paths)
     blocks = [found and int(found[1]) for found in map(_BLOCK.search, paths)]

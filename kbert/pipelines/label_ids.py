@@ -43,11 +43,7 @@ def label_ids(values, labels: Sequence[str] | None):
 
 
 def class_weight_ids(class_weight: Mapping[Any, float], labels: Sequence[str] | None):
-    """`class_weight` by class number, whether it is given by label or by number.
-
-    Raises:
-        ValueError: a string that is not one of the labels.
-    """
+    """`class_weight` by class number, whether it is given by label or by number."""
     strings = [key for key in class_weight if isinstance(key, str)]
     if strings:
         known = _known(labels, strings[0])

@@ -43,11 +43,7 @@ def task_names() -> tuple[str, ...]:
 
 
 def task_pipeline(word):
-    """The `TaskPipeline` of a task.
-
-    Raises:
-        ValueError: an unknown task.
-    """
+    """The `TaskPipeline` of a task."""
     return _module(word, "pipeline").PIPELINE
 
 

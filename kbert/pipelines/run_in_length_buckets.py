@@ -33,10 +33,6 @@ def run_in_length_buckets(model, batch, token_outputs=None):
 
     Returns:
         The model's outputs: dict of tensors with the shapes of ``model(batch)``.
-
-    Example::
-
-        run_in_length_buckets(encoder, preprocessor(["short", "a long text " * 50]))["sequence_output"]  # [2, S, H]
     """
     inputs = {name: batch[name] for name in model.input}
     if not _applies(model):

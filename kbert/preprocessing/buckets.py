@@ -65,12 +65,7 @@ def trim_padding(batch, padding="longest", also=()):
 
 
 def padding_for(model) -> str:
-    """The `padding` for a model's batches: one shape on a TPU, a few shapes if XLA compiles the model, otherwise any.
-
-    Example::
-
-        batch = trim_padding(batch, padding_for(model))
-    """
+    """The `padding` for a model's batches: one shape on a TPU, a few if XLA compiles the model, otherwise any."""
     if isinstance(getattr(model, "distribute_strategy", None), tf.distribute.TPUStrategy):
         return "full"
     return "bucket" if model.jit_compile else "longest"

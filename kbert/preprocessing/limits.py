@@ -13,14 +13,9 @@ def at_most(value, limit, what, advice, tensors):
 
     Args:
         value: integer scalar tensor.
-        limit: int.
         what: str, what is counted; the message says ``A request may hold at most <limit> <what>``.
         advice: str, what the sender or the operator of the server can do.
         tensors: a structure of tensors.
-
-    Example::
-
-        text = at_most(tf.size(text), 32, "texts", "Send fewer.", text)
     """
     value = tf.cast(value, tf.int64)
     received = tf.strings.as_string(value)
@@ -38,7 +33,6 @@ def limit_rows(tensors, rows, max_rows, sequence_length):
         tensors: a structure of tensors, of which the batch will be made.
         rows: integer scalar tensor, the rows of the model's batch: texts, or windows of long texts.
         max_rows: int; None: no limit.
-        sequence_length: S.
     """
     if max_rows is None:
         return tensors

@@ -12,7 +12,6 @@ def string_columns(inputs, names, owner, list_columns=()):
     Args:
         inputs: dict with (at least) these names, or, for a single name, the strings themselves: a tensor, a NumPy array
             or a list; [B], or [B, 1] as some readers of tables give them.
-        names: the columns to read.
         owner: str, the class that asks, for error messages.
         list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length are
             filled up with empty strings.

@@ -25,9 +25,6 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
         (window_row, window_start, window_length), int32 [W], ordered by text, then by position: the text, its first
         token in the window counted within the text, and how many tokens there are.
 
-    Raises:
-        ValueError: `doc_stride` is not a positive integer.
-
     Source: google-research/bert run_squad.py, ``convert_examples_to_features``; Devlin et al. 2018, section 4.2.
 
     Example::

@@ -9,14 +9,8 @@ def aligned_spans(length):
     A stand-in for entities where nothing marks them: what is masked is as long as they are, and next to it stand
     tokens that are not. The last span of a sentence may be shorter.
 
-    Args:
-        length: int, tokens of a span.
-
     Returns:
         Function: ragged token ids of sentences [n, None] → ids of spans of the same shape, counted from 1.
-
-    Raises:
-        ValueError: a length below 1.
 
     Source: Joshi et al. 2019 (SpanBERT), section 3.1, whose spans have random borders and a mean length of 3.8.
 

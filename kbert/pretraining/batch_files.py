@@ -61,10 +61,6 @@ class BatchFiles(keras.utils.PyDataset):
 
     Raises:
         ValueError: no such directory or a damaged one, too large a `start_step`; when a batch is read, a damaged file.
-
-    Example::
-
-        model.fit(BatchFiles("batches"), validation_data=BatchFiles("batches", evaluation=True))
     """
 
     def __init__(self, directory, start_step=0, evaluation=False):

@@ -25,11 +25,6 @@ class DataService:
 
     Raises:
         RuntimeError: a port is taken.
-
-    Example::
-
-        service = DataService(port=5050)
-        service.join()  # serves until the process is killed
     """
 
     def __init__(self, port=0, host=None):

@@ -17,8 +17,6 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
 
     Args:
         dataset: of (inputs, labels, sample_weight).
-        tokenizer: `kbert.BertTokenizer`.
-        batches: how many to read.
         left_to_right: whether the predictions are of next tokens: the three rates of masks are then None.
 
     Returns:
@@ -32,10 +30,6 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
 
     Raises:
         ValueError: the dataset gives no batch, or reads a damaged file.
-
-    Example::
-
-        print(format_report(dataset_statistics(dataset, tokenizer)))
     """
     counts, masks_of_rows, rate = collections.Counter(), [], {}
     iterator = dataset.as_numpy_iterator()

@@ -23,9 +23,7 @@ def add_further_parts(
     `LEAST_TOKENS` tokens with its masks still fits in. What is added is a function of the arguments alone.
 
     Args:
-        masking: `TokenMasking` or `NextTokens`.
         pool: `TokenPool`; its tokens are not read.
-        table: `PairTable`.
         rows: int32 [p], the row of each pair, of `kbert.pretraining.packed_rows.row_of_pairs`.
         key: int64 scalar, decides which pairs are added.
         sequence_length, num_parts, next_sentence, random_next_rate: of the rows and their pairs.

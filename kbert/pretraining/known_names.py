@@ -21,18 +21,12 @@ def known_names(names: Sequence[str], tokenizer):
     Args:
         names: of two words or more, such as those of `kbert.corpus.names.frequent_names`. Names of one token or of more
             than 12, and those with unknown tokens, are ignored.
-        tokenizer: `kbert.BertTokenizer`.
 
     Returns:
         Function: ragged token ids of sentences [n, None] → ids of entities of the same shape, 0 outside of names.
 
     Raises:
         ValueError: no name that can be found.
-
-    Example::
-
-        entity_ids = known_names(read_names("names.txt"), tokenizer)
-        dataset = pretraining_dataset("records", tokenizer, batch_size=32, entity_ids=entity_ids)
     """
     ids = tokenizer(tf.constant(list(names))).to_list()
     unknown = tokenizer.unk_id

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
+from kbert.checks import check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.stateless_random import fold_in, random_integers, uniform
 
@@ -189,8 +190,7 @@ class TokenMasking(keras.layers.Layer):
 
 
 def _check_rates(max_predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate):
-    if isinstance(max_predictions, bool) or not isinstance(max_predictions, int) or max_predictions < 1:
-        raise ValueError(f"TokenMasking: `max_predictions` must be a positive integer. Received: {max_predictions!r}")
+    check_positive("TokenMasking", max_predictions=max_predictions)
     if not 0.0 < mask_rate <= 1.0:
         raise ValueError(f"TokenMasking: `mask_rate` must be in (0, 1]. Received: {mask_rate!r}")
     shares = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}

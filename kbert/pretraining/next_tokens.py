@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, P predictions.
 
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.pretraining.masking import ascending_positions
 
 
@@ -22,16 +23,10 @@ class NextTokens:
         ValueError: `max_predictions` is not a positive integer.
 
     Source: Devlin et al. 2018, section 5.1, "LTR & No NSP".
-
-    Example::
-
-        batch = TextPreprocessor(tokenizer, sequence_length=16)(["the quick brown fox"])
-        inputs, token_ids, weights = NextTokens(tokenizer, max_predictions=14).call(batch)
     """
 
     def __init__(self, tokenizer, max_predictions):
-        if isinstance(max_predictions, bool) or not isinstance(max_predictions, int) or max_predictions < 1:
-            raise ValueError(f"NextTokens: `max_predictions` must be a positive integer. Received: {max_predictions!r}")
+        check_positive("NextTokens", max_predictions=max_predictions)
         self.tokenizer = tokenizer
         self.max_predictions = max_predictions
 

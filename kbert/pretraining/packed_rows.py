@@ -29,7 +29,6 @@ def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True,
 
     Args:
         masking, table, sequence_length, next_sentence: see `kbert.pretraining.plain_rows.plain_rows`.
-        num_parts: K.
         in_graph: bool, whether no Python may run; it takes longer.
     """
     lengths = part_lengths(table, next_sentence)
@@ -53,7 +52,6 @@ def arrange_in_rows(table, rows, key):
     """The pairs in the order of their rows, and the rows in a random order: with best fit the full ones come first.
 
     Args:
-        table: `PairTable`.
         rows: int32 [p], of `row_of_pairs`.
         key: int64 scalar, decides the order of the rows.
 
@@ -77,7 +75,6 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
         masking, values, sequence_length, next_sentence: see `kbert.pretraining.plain_rows.plain_rows`.
         table: `PairTable` in the order of the rows.
         splits: int32 [B + 1], see `arrange_in_rows`.
-        num_parts: K.
 
     Returns:
         (inputs, labels, weights), as `kbert.pretraining.dataset.pretraining_dataset` describes them for packed rows.

@@ -59,11 +59,7 @@ def special_tokens(next_sentence=True) -> int:
 
 
 def max_pair_tokens(sequence_length, next_sentence=True) -> int:
-    """The tokens of a row that are left for a pair, besides [CLS] and [SEP].
-
-    Raises:
-        ValueError: fewer than two.
-    """
+    """The tokens of a row that are left for a pair, besides [CLS] and [SEP]."""
     special = special_tokens(next_sentence)
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
@@ -85,25 +81,13 @@ def sentence_pairs(
     The random document is drawn from the pool, not from the whole corpus as in the original: memory stays bounded.
 
     Args:
-        pool: `TokenPool`.
         seed, epoch: ints or int64 scalars.
         max_tokens: int, of A and B together (sequence length - 3) or of the single segment (- 2); at least 2.
         short_sequence_rate, random_next_rate: floats, probabilities.
         next_sentence: bool; False: single segments, each a whole chunk.
 
-    Returns:
-        `PairTable`.
-
-    Raises:
-        ValueError: `max_tokens` below 2.
-
     Source: Devlin et al. 2018, appendix A.2; google-research/bert create_pretraining_data.py,
     ``create_instances_from_document``.
-
-    Example::
-
-        table = sentence_pairs(pool, seed=1, epoch=0, max_tokens=125)
-        first = pool.token_ids[table.a_start[0] : table.a_start[0] + table.a_length[0]]
     """
     if max_tokens < 2:
         raise ValueError(f"`max_tokens` must be at least 2, a token for each segment. Received: {max_tokens}")

@@ -9,16 +9,7 @@ _CLOSED = -1  # the space of a row that no part can join any more, or that does 
 
 
 def assign_rows_in_graph(lengths, masks, sequence_length, max_predictions, num_parts):
-    """What `kbert.pretraining.part_assignment.assign_rows` gives, row for row; it takes several times as long.
-
-    Args:
-        lengths: int32 [p].
-        masks: int32 [p].
-        sequence_length, max_predictions, num_parts: S, P and K, of a row.
-
-    Returns:
-        int32 [p].
-    """
+    """What `kbert.pretraining.part_assignment.assign_rows` gives, row for row; it takes several times as long."""
     parts = tf.size(lengths)
     order = tf.argsort(-lengths, stable=True)
     lengths, masks = tf.gather(lengths, order), tf.gather(masks, order)  # the longest first

@@ -12,10 +12,8 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
     """Lays out each pair in a row of its own, ``[CLS] A [SEP] B [SEP]``, and masks it.
 
     Args:
-        masking: `TokenMasking`.
         values: dict of a pool's columns with one value per token: ``token_ids``, and ``entity_ids`` if there are any.
         table: `PairTable` of B pairs.
-        sequence_length: S.
         next_sentence: bool; False: single segments, ``[CLS] A [SEP]``.
 
     Returns:

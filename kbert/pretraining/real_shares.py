@@ -21,11 +21,7 @@ _SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
 
 
 def first_pool(source, tokenizer, seed=0, held_out=0.01, format="auto", language="en"):
-    """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text.
-
-    Args:
-        source, tokenizer, seed, held_out, format, language: as of `kbert.pretraining.dataset.pretraining_dataset`.
-    """
+    """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
     if is_records(source):
         return Records(source).index(0)
     documents = text_documents(source, format, language, seed, 1, False, held_out)
@@ -61,13 +57,6 @@ def real_shares(
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
         are filled with further short pairs; all a function of the arguments alone.
-
-    Raises:
-        ValueError: as `pretraining_dataset`.
-
-    Example::
-
-        real_shares("records", tokenizer, sequence_length=512, max_predictions=80)["packed"]  # 0.99
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     pool = first_pool(source, tokenizer, seed, held_out, format, language)

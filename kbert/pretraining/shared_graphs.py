@@ -25,9 +25,6 @@ _KEPT = 16  # graphs of each kind
 def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentence):
     """`sentence_pairs` with these arguments.
 
-    Args:
-        max_tokens, short_sequence_rate, random_next_rate, next_sentence: of `kbert.pretraining.pairs.sentence_pairs`.
-
     Returns:
         A function (`TokenPool`, seed, epoch int64) -> `PairTable`.
     """
@@ -41,11 +38,6 @@ def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentenc
 
 def shared_rows(masking, element_spec, *, sequence_length, next_sentence, num_parts):
     """`packed_rows`, or without `num_parts` `plain_rows`, with these arguments.
-
-    Args:
-        masking, sequence_length, next_sentence: as of `kbert.pretraining.plain_rows.plain_rows`.
-        element_spec: of a dataset of (values, `PairTable`, splits int32 [B + 1]).
-        num_parts: int, or None.
 
     Returns:
         A function of such an element -> (inputs, labels, weights).

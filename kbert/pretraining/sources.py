@@ -20,9 +20,6 @@ _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python cont
 def text_documents(source, format, language, seed, epochs, evaluation, held_out):
     """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
 
-    Args:
-        source, format, language, seed, epochs, evaluation, held_out: see `pretraining_dataset`.
-
     Raises:
         ValueError: no or empty files, an invalid share, no document for training or evaluation.
     """
@@ -58,16 +55,12 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
     """The pools of records, from the one on that a row is in, without reading the tokens before it.
 
     Args:
-        records: `Records`.
         seed, epochs, evaluation: see `pretraining_dataset`.
         count_rows: function (pool without tokens, epoch) -> int scalar tensor, the rows that a pool gives.
         rows_before: int, the number of the row, over all pools.
 
     Returns:
         (tf.data.Dataset of (epoch int64, `TokenPool`), how many rows of its first pool come before that row).
-
-    Raises:
-        ValueError: no document for training or evaluation.
     """
     shards = len(records.held_out if evaluation else records.training)
     if not shards:

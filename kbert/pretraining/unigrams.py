@@ -14,18 +14,10 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01):
 
     Args:
         source, held_out: as for `kbert.pretraining.dataset.pretraining_dataset`.
-        tokenizer: `kbert.BertTokenizer`.
         max_tokens: where to stop; None: at the end of the corpus.
 
     Returns:
         NumPy int64 [V].
-
-    Raises:
-        ValueError: `max_tokens` below 1; otherwise as `pretraining_dataset`.
-
-    Example::
-
-        counts = token_counts("corpus/*.txt", tokenizer)
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, or None. Received: {max_tokens!r}")
@@ -50,13 +42,6 @@ def unigram_baseline(counts, evaluation):
         dict: `cross_entropy`, mean over the masked tokens, in nats, to compare with the MLM loss; `accuracy` of always
         predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number of
         masked tokens.
-
-    Raises:
-        ValueError: no masked token.
-
-    Example::
-
-        baseline = unigram_baseline(counts, pretraining_dataset(..., evaluation=True))["cross_entropy"]
     """
     probabilities = (counts + 1) / (counts.sum() + len(counts))
     surprise = -np.log(probabilities)

@@ -15,19 +15,8 @@ assert "kbert" not in sys.modules
 def ask_saved_model(saved_model, texts) -> str:
     """The answers of an exported classifier in a separate process, which does not import kbert.
 
-    Args:
-        saved_model: directory of the SavedModel's version.
-        texts: strings to classify.
-
     Returns:
         A line for each text: its label, the label's probability, the text.
-
-    Raises:
-        RuntimeError: the process failed.
-
-    Example::
-
-        print(ask_saved_model("saved_models/library/1", ["Returns the element-wise sine of the array."]))
     """
     command = [sys.executable, "-c", _PROGRAM, str(saved_model), *texts]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

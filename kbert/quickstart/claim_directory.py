@@ -12,17 +12,9 @@ _OWN |= {METRICS, "train_order.csv", "test_order.csv", "order"}
 def claim_directory(path, overwrite: bool = False) -> None:
     """Creates an empty directory; with `overwrite` it deletes what the quickstart wrote there earlier.
 
-    Args:
-        path: the directory; one that holds other files is never deleted.
-        overwrite: whether to delete the quickstart's.
-
     Raises:
         FileExistsError: a file, a directory that is not empty (without `overwrite`), or one with other files; the
             message names them.
-
-    Example::
-
-        claim_directory("runs/quickstart", overwrite=True)
     """
     path = pathlib.Path(path)
     if path.exists() and not path.is_dir():

@@ -8,12 +8,7 @@ from kbert.tasks.pretraining.table import describe_scores
 
 
 def describe_results(metrics: Mapping, output) -> str:
-    """The end of the quickstart, for printing.
-
-    Args:
-        metrics: content of its metrics.json.
-        output: its directory.
-    """
+    """The end of the quickstart, for printing."""
     output = pathlib.Path(output)
     which = "Which library is this sentence about?"
     lines = [f"\n{describe_scores(metrics['pretraining'])}\n"]

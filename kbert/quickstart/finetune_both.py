@@ -19,20 +19,11 @@ def finetune_both(
     Args:
         init, task, train, dev: see `kbert.finetune`.
         output: directory; each run has a folder, such as ``pre-trained-0`` and ``random-weights-0``.
-        name: of the model.
         seeds: of the fine-tunings.
         **options: further options of `kbert.finetune`.
 
     Returns:
         dict: name → the runs of all seeds.
-
-    Raises:
-        As `kbert.finetune`.
-
-    Example::
-
-        runs = finetune_both("saved_models/kbert-tiny", task, train, dev, "runs/both", epochs=3)
-        describe_accuracies("What is it about?", 0.5, accuracies(runs))
     """
     runs = {name: [], _RANDOM: []}
     for seed, (start, found) in itertools.product(seeds, runs.items()):

@@ -35,11 +35,6 @@ def installed_documents(libraries: tuple[str, ...], limit: int) -> Iterator[tupl
     Returns:
         Iterator of the library's name, the module's dotted name and its sentences in source order. Modules come in a
         shuffled order, the same on every call; a sentence that was yielded before (boilerplate) is skipped.
-
-    Example::
-
-        for library, module, sentences in installed_documents(("python", "numpy"), limit=1000):
-            print(library, module, sentences[0])
     """
     seen: set[str] = set()
     for library in libraries:

@@ -23,9 +23,6 @@ def write_library_sentences(output) -> float:
     The split is by module, not by sentence: every third module is for testing and is in no other file. The names of the
     libraries are removed from labelled sentences. A library that is not installed is skipped.
 
-    Args:
-        output: path of a directory.
-
     Returns:
         float, the accuracy of always answering the most frequent library of test.csv.
     """

@@ -20,9 +20,6 @@ def write_shuffled_sentences(output) -> None:
 
     The split is by module, not by sentence: every third module is for testing. The same installation gives the same
     files.
-
-    Args:
-        output: path of a directory.
     """
     parts, shuffled = {"train": set(), "test": set()}, random.Random(0)
     for number, (_, _, sentences) in enumerate(installed_documents(LIBRARIES, SENTENCES_OF_A_LIBRARY)):

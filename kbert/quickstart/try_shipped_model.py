@@ -21,11 +21,6 @@ OPTIONS = {"sequence_length": 48, "epochs": 8, "batch_size": 16, "learning_rate"
 def try_shipped_model(model, output, seeds: Sequence[int] = (0, 1, 2)) -> dict:
     """Fills masks, and learns from 400 sentences to tell whether their words are in order or shuffled.
 
-    Args:
-        model: path of a pre-trained model.
-        output: directory, receives the sentences, and the fine-tunings in ``order``.
-        seeds: of the fine-tunings.
-
     Returns:
         dict: ``filled``, text → the most probable tokens of its mask; ``accuracy``, {model: that of each seed} on other
         modules, where half of the sentences are shuffled.

@@ -12,7 +12,6 @@ def ask(client, rows: Sequence[Mapping[str, Any]], signature: str = "serving_def
     """The answers to some rows, one dict each; the curl line of the same request goes to standard error.
 
     Args:
-        client: `kbert.serving.client.ServingClient`.
         rows: dicts of column → string (choices: list of strings), all with the same columns.
         signature: to call; ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving requires.
     """

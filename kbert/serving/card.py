@@ -8,21 +8,7 @@ from kbert.versions import versions
 
 
 def model_card(name, version, pipeline, signatures, limits, report, metrics=None, made_by=None, *, frozen_weights):
-    """The content of card.json.
-
-    Args:
-        name, version: of the model, as a server knows it.
-        pipeline: `kbert.Pipeline`.
-        signatures: dict of `kbert.serving.signatures.ServingSignature`.
-        limits: `kbert.serving.limits.ServingLimits` that the signatures check.
-        report: `kbert.serving.audit.AuditReport` of the SavedModel.
-        metrics: dict of the model's metrics, or None.
-        made_by: dict of the settings that made the model, or None.
-        frozen_weights: bool, whether the weights are constants.
-
-    Returns:
-        JSON-able dict.
-    """
+    """The content of card.json."""
     settings = pipeline.settings()
     vocabulary = pipeline.tokenizer.vocabulary
     file = "".join(f"{token}\n" for token in vocabulary)  # vocab.txt, so that the hash is the one of manifest.json

@@ -18,7 +18,6 @@ class ExportedPipeline:
         directory: one version (``saved_models/reviews/1``), or a model's directory, of which the highest is taken.
 
     Attributes:
-        task: the model's task.
         parameters: how many the model has.
         input_names: of the string columns.
         signatures: the names of all signatures.
@@ -28,10 +27,6 @@ class ExportedPipeline:
     Raises:
         FileNotFoundError: no SavedModel there.
         ValueError: a SavedModel that `kbert.export` has not written.
-
-    Example::
-
-        ExportedPipeline("saved_models/reviews").predict_on_batch({"text": ["A charming journey."]})["label"]
     """
 
     def __init__(self, directory):

@@ -21,10 +21,6 @@ class FrozenWeights:
 
     Raises:
         ValueError: more bytes than a graph can hold.
-
-    Example::
-
-        FrozenWeights(pipeline.model.weights).freeze(pipeline)
     """
 
     def __init__(self, variables):

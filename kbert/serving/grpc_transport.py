@@ -20,11 +20,6 @@ _SERVICE = "/tensorflow.serving.PredictionService/"
 class GrpcTransport:
     """Calls of a PredictionService.
 
-    Args:
-        url: grpc://host:port, or grpcs://host:port for TLS.
-        root_certificates: PEM file of the certificates that sign the server's; None: those that grpcio ships.
-        client_certificate: None, or the files (certificate, key) that authenticate the client.
-
     Raises:
         ValueError: grpcio is not installed.
         OSError: a file of certificates that cannot be read.

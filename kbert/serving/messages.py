@@ -105,11 +105,7 @@ _CLASSES = _make_classes()
 
 
 def parse(name, data):
-    """Parses bytes as a message of one of the types above.
-
-    Raises:
-        ValueError: bytes that are not such a message.
-    """
+    """Parses bytes as a message of one of the types above."""
     try:
         return _CLASSES[name].FromString(data)
     except DecodeError as error:
@@ -184,11 +180,7 @@ def read_regression_response(data):
 
 
 def fill_tensor_proto(message, array):
-    """Sets a TensorProto to a NumPy array (str, bytes, float32, float64, int32, int64, bool), and returns it.
-
-    Raises:
-        TypeError: another dtype.
-    """
+    """Sets a TensorProto to a NumPy array (str, bytes, float32, float64, int32, int64, bool), and returns it."""
     array = np.asarray(array)
     message.tensor_shape.SetInParent()  # a scalar has a shape too
     for size in array.shape:

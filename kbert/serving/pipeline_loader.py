@@ -20,10 +20,6 @@ def pipeline_loader(source, precision="auto", **options) -> Callable:
 
     Raises:
         ValueError: a SavedModel with a `precision` or options.
-
-    Example::
-
-        pipeline_loader("saved_models/reviews")().predict_on_batch({"text": ["A charming journey."]})["label"]
     """
     if find_export(source) is None:
         return functools.partial(load_pipeline, source, precision, **options)

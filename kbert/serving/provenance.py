@@ -9,11 +9,7 @@ from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directo
 
 
 def provenance(source) -> dict[str, Any]:
-    """The name of the model, the hash of the weights of a kbert directory, and what is known about the run.
-
-    Args:
-        source: path of the model, or its name on the hub.
-    """
+    """The name of the model, the hash of the weights of a kbert directory, and what is known about the run."""
     path = pathlib.Path(source)
     made_by = {"model": path.resolve().name if path.exists() else str(source)}
     if is_kbert_directory(path):

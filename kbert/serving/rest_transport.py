@@ -22,11 +22,6 @@ class RestTransport:
     Redirects are not followed. `ServingClient` repeats requests, for both transports: ``urllib3.Retry`` cannot tell a
     slow server, which should not get the request again, from one that closed the connection.
 
-    Args:
-        url: http://host:port or https://host:port.
-        root_certificates: PEM file of the certificates that sign the server's; None: those that requests ships.
-        client_certificate: None, or the files (certificate, key) that authenticate the client.
-
     Source: tensorflow.org/tfx/serving/api_rest.
     """
 

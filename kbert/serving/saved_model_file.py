@@ -34,16 +34,9 @@ class Signature:
 class SavedModelFile:
     """The graph of a SavedModel: its ops, in all its functions, its signatures and its variables.
 
-    Args:
-        directory: one version, with saved_model.pb in it.
-
     Raises:
         FileNotFoundError: no SavedModel.
         ValueError: a damaged one, or one without a graph for serving.
-
-    Example::
-
-        SavedModelFile("saved_models/reviews/1").signatures["serving_default"].outputs["label"].dtype  # "string"
     """
 
     def __init__(self, directory):
@@ -118,12 +111,7 @@ def find_export(directory) -> pathlib.Path | None:
 
 
 def set_methods(directory, methods):
-    """Sets method names of signatures, which TensorFlow 2 always calls ``tensorflow/serving/predict``.
-
-    Args:
-        directory: one version.
-        methods: dict of signature → method name.
-    """
+    """Sets method names of signatures, which TensorFlow 2 always calls ``tensorflow/serving/predict``."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     path = pathlib.Path(directory) / "saved_model.pb"

@@ -51,7 +51,6 @@ def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature
     | span, tagging, multiple_choice | ``answer``; ``tag``, ``entities``; ``choose`` |
 
     Args:
-        pipeline: `kbert.Pipeline`.
         layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1 of them (0 =
             embeddings, -1 = last); None: the last four, or all if there are fewer.
         limits: `kbert.serving.limits.ServingLimits`, which every signature checks; None: the default ones.

@@ -17,10 +17,6 @@ def write_warmup(path, signatures):
     examples in turn, short and long ones, or only the first, short one if long ones exceed the limits: a server does
     not load a model that refuses one of its records.
 
-    Args:
-        path: pathlib.Path of the file.
-        signatures: dict of name → `kbert.serving.signatures.ServingSignature`.
-
     Raises:
         ValueError: a signature whose limits do not allow a single short text.
     """

@@ -49,15 +49,7 @@ def answered_rows(
 
 
 def write_answers(file, rows: Iterable[tuple], answers, suffix: str, header: bool) -> None:
-    """Writes answered rows to a text file.
-
-    Args:
-        file: opened for text, line ends as they are written.
-        rows: of `answered_rows`.
-        answers: the pipeline's `kbert.answers.answers.Answers`.
-        suffix: of the answer file, .jsonl or .csv.
-        header: whether a table begins here.
-    """
+    """Writes answered rows to a text file, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
     if suffix.lower() == ".jsonl":
         for row, result in rows:
             file.write(json.dumps(row | result, ensure_ascii=False) + "\n")

@@ -6,14 +6,7 @@ from kbert.tasks.task import Evaluation
 
 
 class DevScores:
-    """Scores the model of a fine-tuning on its dev set, and at the end on further ones.
-
-    Args:
-        task, pipeline, train, dev: of the `Finetuning`.
-        more_dev: {suffix: examples}, as for `Finetuning`.
-        batch_size: int.
-        static: bool, whether all batches have the same shape, as a TPU wants it.
-    """
+    """Scores the model of a fine-tuning on its dev set, and at the end on further ones."""
 
     def __init__(self, task, pipeline, train, dev, more_dev, batch_size, static):
         self._task, self._pipeline, self._train = task, pipeline, train
@@ -32,11 +25,7 @@ class DevScores:
         return self._constant
 
     def of_kept_weights(self, evaluation) -> tuple[Evaluation, dict[str, Any]]:
-        """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json.
-
-        Args:
-            evaluation: `kbert.training.dev_evaluation.DevEvaluation` of the run.
-        """
+        """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json."""
         evaluation.restore_kept(self._pipeline.model)
         done, result = evaluation.last
         if result is None or done != evaluation.kept_step:

@@ -17,18 +17,12 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
     gets the same batches as without the interruption.
 
     Args:
-        count: n.
-        batch_size, seed: the run's.
         start_step: number of the first batch.
         sizes: ints [n], the tokens of each row, to put rows of similar length into one batch
             (`kbert.preprocessing.buckets.grouped_by_length`). None: batches are drawn at random.
 
     Returns:
         tf.data.Dataset of int [B].
-
-    Example::
-
-        row_batches(3668, batch_size=32).map(lambda rows: tf.gather(token_ids, rows))
     """
 
     def rows_from(step):

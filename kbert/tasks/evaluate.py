@@ -61,15 +61,7 @@ def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int 
 
 
 def evaluate_dev_sets(pipeline: Pipeline, task: Task, dev_sets: Mapping[str, Examples], batch_size=32) -> Evaluation:
-    """What `evaluate_pipeline` gives for the first of several sets of examples, with the metrics of the others.
-
-    Args:
-        dev_sets: of `Task.dev_sets`: {suffix of the names of their metrics: examples}.
-
-    Example::
-
-        evaluate_dev_sets(pipeline, task := kbert.tasks.glue("MNLI"), task.dev_sets("glue")).scores["accuracy_mm"]
-    """
+    """What `evaluate_pipeline` gives for the first of several sets of examples, with the metrics of the others."""
     results = {suffix: evaluate_pipeline(pipeline, task, one, batch_size) for suffix, one in dev_sets.items()}
     scores = dict(results[""].scores)
     for suffix, result in results.items():
@@ -114,10 +106,6 @@ def load_ensemble(sources, **options) -> Pipeline:
 
     Raises:
         ValueError: a model that was not fine-tuned; models with other preprocessing, labels or vocabulary.
-
-    Example::
-
-        load_ensemble(["runs/squad-0", "runs/squad-1"])
     """
     alone = not isinstance(sources, Sequence) or isinstance(sources, str)
     sources = [sources] if alone else list(sources)

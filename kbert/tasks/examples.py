@@ -64,10 +64,6 @@ class Examples(abc.ABC):
         Args:
             held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents,
                 questions by contexts.
-            seed: int.
-
-        Returns:
-            (the others, those held out).
 
         Raises:
             ValueError: a share or number that leaves one side empty.

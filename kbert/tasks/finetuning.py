@@ -55,16 +55,9 @@ class Finetuning:
     Attributes:
         task, train, dev: as completed: labels as numbers, without examples that cannot be learned.
         pipeline: `kbert.Pipeline`, before its training.
-        hardware: `kbert.training.hardware.Hardware`.
 
     Raises:
         FileNotFoundError, ValueError, RuntimeError: as `kbert.finetune`.
-
-    Example::
-
-        finetuning = Finetuning("runs/tiny", task, train, dev, "runs/reviews", epochs=2.0)
-        finetuning.estimate()["seconds"]
-        finetuning.run().metrics["dev"]
     """
 
     def __init__(
@@ -129,11 +122,7 @@ class Finetuning:
         return named | self._given.to_dict() | self.options.to_dict() | self._more_settings
 
     def open(self):
-        """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before.
-
-        Raises:
-            FileExistsError, BlockingIOError, ValueError: as `kbert.training.run_directory.open_run`.
-        """
+        """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
         if self._run is None and self.output is not None:
             files = {name: one.path for name, one in self._examples.items() if one is not None and one.path}
             if files.get("dev") == files.get("train"):
@@ -165,11 +154,7 @@ class Finetuning:
         return {"examples": len(self.train), "windows": data.windows} | estimate
 
     def run(self) -> FinetunedRun:
-        """Trains, evaluates and saves; an unfinished run in the output is resumed.
-
-        Raises:
-            As `kbert.finetune`.
-        """
+        """Trains, evaluates and saves; an unfinished run in the output is resumed."""
         run = self.open()
         _LOGGER.info(self.hardware.describe())
         data = self._training_data()

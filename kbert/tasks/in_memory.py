@@ -24,10 +24,6 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     Raises:
         TypeError: none of these types.
         ValueError: a missing column, columns of different lengths, no rows; the message names the row.
-
-    Example::
-
-        read_columns([("good film", "pos"), ("bad film", "neg")], ["text", "label"])
     """
     if hasattr(data, "element_spec"):
         data = _rows_of_dataset(data)

@@ -32,10 +32,6 @@ def read_labelled_columns(
         FileNotFoundError: no such file.
         ValueError: no words, a line without such a column, a head that is not a word of the sentence, tags that break
             their scheme; the message names file and line.
-
-    Example::
-
-        read_labelled_columns("eng.train", {"pos": 1, "tags": -1})["pos"][0]  # ["NNP", "VBZ", …]
     """
     path = pathlib.Path(path)
     if path.suffix.lower() in TABLES:

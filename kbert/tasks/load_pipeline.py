@@ -13,13 +13,6 @@ def load_pipeline(source, precision="auto", **options):
         source: as for `kbert.load_pretrained`.
         precision: of the arithmetic, as for `kbert.training.hardware.choose_hardware`.
         **options: of `kbert.build_pipeline`, instead of those stored with the model.
-
-    Returns:
-        `kbert.Pipeline`.
-
-    Example::
-
-        load_pipeline("runs/reviews", sequence_length=64).predict(["A charming journey."])
     """
     with choose_hardware("one", precision).scope():
         model = load_pretrained(source)

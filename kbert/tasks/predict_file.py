@@ -40,7 +40,6 @@ def predict_file(
         output: .jsonl, or .csv if an answer is a row of a table.
         columns: input of the pipeline → column of the file; the inputs' own names by default.
         keep: columns of the input to copy to the output, in addition to the texts.
-        batch_size: rows per forward pass.
         overwrite: replace an existing `output`, or the unfinished one of another run.
         **reading: how the task's reader reads `source`.
 
@@ -51,10 +50,6 @@ def predict_file(
         FileExistsError: `output` exists, or is being written from other inputs, another model or other options.
         ValueError: no rows; columns that are missing or have the names of answers; answers that do not fit a table.
         OSError: the disk is full; the same call resumes.
-
-    Example::
-
-        predict_file(pipeline, "reviews.csv", "answers.jsonl", columns={"text": "review"}, keep=["id"])
     """
     source, output = pathlib.Path(source), pathlib.Path(output)
     check_output(pipeline, output, overwrite)

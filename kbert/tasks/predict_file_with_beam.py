@@ -61,11 +61,6 @@ def predict_file_with_beam(
         ValueError: as `predict_file`; an unknown runner.
         RuntimeError: Apache Beam is not installed, workers do not see `shared` or have another model, or the pipeline
             failed.
-
-    Example::
-
-        load = functools.partial(ExportedPipeline, "saved_models/reviews/1")
-        predict_file_with_beam(load, "reviews.csv", "answers.jsonl", runner="DirectRunner")
     """
     import_beam()
     source, output, pipeline = pathlib.Path(source), pathlib.Path(output), load()

@@ -22,7 +22,6 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
         model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
         preprocessor: the pipeline's, from strings to the model's batch.
         columns: {name: list of n strings, or of n equally long lists of strings}, as the preprocessor names them.
-        batch_size: rows per forward pass.
         static: keep every batch at the preprocessor's length, as a TPU needs it.
 
     Returns:
@@ -30,10 +29,6 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
 
     Raises:
         FloatingPointError: scores that are infinite or NaN.
-
-    Example::
-
-        predict_scores(pipeline.model, pipeline.preprocessor, {"text": ["fine", "dull"]})  # [[0.1, 0.9], [0.8, 0.2]]
     """
     order, place = longest_first(text_sizes(columns.values()))
     if not static:

@@ -31,11 +31,7 @@ class Rows(abc.ABC):
 
 
 class ColumnRows(Rows):
-    """Rows of columns in memory.
-
-    Args:
-        columns: name → list of n values.
-    """
+    """Rows of columns in memory."""
 
     def __init__(self, columns: Mapping[str, Sequence[Any]]):
         self.columns = dict(columns)
@@ -52,8 +48,6 @@ class TableRows(Rows):
     """Rows of a CSV, TSV or JSON-lines file, which is read once to check and count them, and then again.
 
     Args:
-        path: the file.
-        columns: names of the columns of text.
         keep: of the columns to copy, whose values in JSON lines stay as they are.
 
     Raises:
@@ -83,10 +77,6 @@ class LineRows(Rows):
     """A row for each line of a file: a text, or two separated by a tab. The file is not kept in memory.
 
     Bytes that are not UTF-8 become U+FFFD.
-
-    Args:
-        path: the file.
-        names: of the texts of a line, one or two.
 
     Raises:
         ValueError: other texts than these; while reading, a line that does not have exactly one tab, for two texts; the

@@ -9,17 +9,7 @@ from kbert.weights.load import load_pretrained
 
 
 def starting_pipeline(source, task, settings, options) -> Pipeline:
-    """Loads or builds the model of a task, with the preprocessing and the answers that the task wants.
-
-    Args:
-        source: see `kbert.finetune`.
-        task: the task object, as completed by its training examples.
-        settings: dict, what the task and its examples decide of a model.
-        options: `FinetuningOptions`.
-
-    Raises:
-        FileNotFoundError, ValueError: as `kbert.finetune`.
-    """
+    """Loads or builds the model of a task, with the preprocessing and the answers that the task wants."""
     length = {} if options.sequence_length is None else {"sequence_length": options.sequence_length}
     if isinstance(source, BertModel | Pipeline):
         model, tokenizer = _given(source, task.name, settings, options)

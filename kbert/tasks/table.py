@@ -56,7 +56,6 @@ def read_table(
     - jsonl: one JSON object per line; numbers keep their digits as written; true and false become strings.
 
     Args:
-        path: the file.
         columns: the names to read; others are ignored. None: all (jsonl: the keys of the first object).
         optional: with `columns`, further names, read if they exist; a jsonl object without one of them, or with null,
             has an empty cell.
@@ -65,18 +64,10 @@ def read_table(
         short_rows: how to treat a csv or tsv row with too few cells: "error"; "skip": it is skipped and counted in
             ``Table.skipped``; "fill": its missing cells are empty.
 
-    Returns:
-        A `Table`.
-
     Raises:
         FileNotFoundError: no such file.
         ValueError: unknown format, empty file, no rows, a missing column, a row with a different number of cells than
             the header, broken quoting, invalid UTF-8 or JSON; the message names file and line.
-
-    Example::
-
-        table = read_table("reviews.csv", ["text", "label"])
-        table["text"]  # ["It is a charming journey.", ...]
     """
     path = pathlib.Path(path)
     format = _format(path, format)
@@ -91,20 +82,7 @@ def read_table(
 
 
 def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does.
-
-    Args:
-        path: the file; the extension says what it is.
-        columns: the names to read; others are ignored.
-
-    Raises:
-        FileNotFoundError, ValueError: as `read_table`, when the row is reached.
-
-    Example::
-
-        for line, row in iterate_table("reviews.csv", ["text"]):
-            print(line, row["text"])
-    """
+    """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does."""
     path = pathlib.Path(path)
     format = _format(path, None)
     if format == "jsonl":

@@ -75,10 +75,6 @@ class Task(abc.ABC):
 
         Raises:
             ValueError: an option that this task does not have.
-
-        Example::
-
-            kbert.tasks.Tagging.from_options({"scheme": "bioes", "version": None})
         """
         given = {name: value for name, value in options.items() if value is not None}
         fields = [field.name for field in dataclasses.fields(cls)]
@@ -100,9 +96,6 @@ class Task(abc.ABC):
 
         Returns:
             {suffix of the names of their metrics: examples}, the first one's "".
-
-        Raises:
-            FileNotFoundError, ValueError: as `read`.
         """
         return {"": self.read(path)}
 
@@ -132,10 +125,6 @@ class Task(abc.ABC):
     def for_model(self, examples: Examples, settings) -> Examples:
         """The examples with the labels of a model.
 
-        Args:
-            examples: any examples of this task.
-            settings: the model's, dict of fields of `ModelSettings`.
-
         Raises:
             ValueError: a label that the model does not know; the message names file and line.
         """
@@ -158,7 +147,6 @@ class Task(abc.ABC):
         """The training data of `pipeline.model`.
 
         Args:
-            pipeline: `kbert.Pipeline`.
             train: the result of `for_training`, after `for_model`.
             batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks, and
                 ``class_weight`` where it was given and `check_class_weight` accepts it.

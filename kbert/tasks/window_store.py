@@ -17,11 +17,6 @@ class WindowStore:
 
     The number of windows varies between texts, so batches of windows cannot be drawn from texts on the fly by a
     training that has to resume at a step. Stored as ragged rows, 100,000 questions take about 100 MB.
-
-    Example::
-
-        store = WindowStore.from_examples(questions, preprocessor)
-        store.batch([5, 0])["token_ids"]  # [2, 384]
     """
 
     token_ids: np.ndarray  # int32 [T]
@@ -37,7 +32,6 @@ class WindowStore:
         """Preprocesses examples, some at a time, and keeps their windows in the order of the examples.
 
         Args:
-            examples: `kbert.tasks.examples.Examples`.
             preprocessor: one that cuts windows: ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S] and
                 ``window_row`` [W].
             on_batch: function of some examples and the preprocessor's batch of them, called for all in order.

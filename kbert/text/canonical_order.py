@@ -20,9 +20,6 @@ def order_marks(strings):
     NFD does the same, but ICU needs n² time for n marks that are out of order: minutes for half a megabyte of them.
     Marks in order take it no extra time. The normal form is the same with and without this step.
 
-    Args:
-        strings: strings [B], valid UTF-8.
-
     Source: the Unicode Standard, section 3.11, canonical ordering algorithm.
 
     Example::

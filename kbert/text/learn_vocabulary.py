@@ -54,11 +54,6 @@ def learn_vocabulary(
 
     Raises:
         ValueError: a size below 100, a single string for `lines`, or no word in the text.
-
-    Example::
-
-        tokens = learn_vocabulary(open("corpus.txt", encoding="utf-8"), size=8000)
-        tokenizer = BertTokenizer(tokens)
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < _SMALLEST:
         raise ValueError(f"`size` must be an integer of at least {_SMALLEST}. Received: {size!r}")

@@ -16,7 +16,6 @@ def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
     Args:
         segments: list of one or two ``tf.RaggedTensor`` int32 [B, None], without special tokens.
         sequence_length: S, int. At least 3 for one text, 5 for two.
-        cls_id, sep_id, pad_id: ids of the special tokens.
 
     Returns:
         dict of ``token_ids`` int32 [B, S], ``segment_ids`` int32 [B, S] (0 for [CLS], A and the first [SEP], 1 for B
@@ -55,10 +54,6 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
         values: integer tensor [t], t > 0: the tokens.
         a_start, a_length: integer tensors [B]: the first text is ``values[a_start : a_start + a_length]``.
         b_start, b_length: the second text, or None for single texts.
-        sequence_length, cls_id, sep_id, pad_id: as `pack`.
-
-    Returns:
-        As `pack`.
     """
     paired = b_start is not None
     index_type = a_start.dtype
@@ -84,11 +79,7 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
 
 
 def content_length(sequence_length, num_segments):
-    """Tokens of text that fit beside [CLS] and one [SEP] a segment.
-
-    Raises:
-        ValueError: less than a token for each text.
-    """
+    """Tokens of text that fit beside [CLS] and one [SEP] a segment."""
     budget = sequence_length - 1 - num_segments
     if budget < num_segments:
         raise ValueError(

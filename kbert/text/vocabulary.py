@@ -49,10 +49,6 @@ def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
 def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given") -> None:
     """Checks that `tokens` can be a BERT vocabulary.
 
-    Args:
-        tokens: the tokens, in the order of their ids.
-        source: where they come from, for the message.
-
     Raises:
         ValueError: an empty token, a line break inside one, a duplicate token, or a missing special token; the message
             names the source and the line (from 1, as editors count).

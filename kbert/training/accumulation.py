@@ -2,13 +2,7 @@
 
 
 def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
-    """Raises ValueError unless each replica can divide its share of such batches into `accumulate` micro-batches.
-
-    Args:
-        accumulate: of `kbert.pretrain` and `kbert.finetune`.
-        hardware: `kbert.training.hardware.Hardware`.
-        batch_sizes: ints, rows of an update, over all replicas.
-    """
+    """Raises ValueError unless each replica can divide its share of such batches into `accumulate` micro-batches."""
     if accumulate == 1:
         return
     if wrong := sorted(size for size in set(batch_sizes) if size % (accumulate * hardware.replicas)):

@@ -27,16 +27,10 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
     `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
 
     Args:
-        model: one of kbert's models; other models are not checked.
-        batch_size: B.
         sequence_length: S; None: unknown, 4 is used.
 
     Raises:
         OutOfMemory: names batch size, sequence length and both amounts of memory.
-
-    Example::
-
-        check_batch_memory(model, 32, 512)
     """
     config, available = getattr(model, "config", None), machine_memory()
     if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
@@ -68,13 +62,7 @@ def _layers_with_gradient(model):
 
 @contextlib.contextmanager
 def memory_errors(batch_size, sequence_length=None):
-    """Turns a failed allocation into an OutOfMemory that names batch size and sequence length.
-
-    Example::
-
-        with memory_errors(32, 512):
-            model.fit(dataset)
-    """
+    """Turns a failed allocation into an OutOfMemory that names batch size and sequence length."""
     try:
         yield
     except Exception as error:

@@ -29,9 +29,6 @@ class Checkpoints:
     another number of replicas.
 
     Args:
-        directory: path.
-        model: a compiled `keras.Model`.
-        keep: int, how many to keep.
         keep_every: int, steps: those of multiples of it are kept as well; None: none.
 
     Attributes:
@@ -39,12 +36,6 @@ class Checkpoints:
 
     Raises:
         ValueError: on `restore`, the variables there are not this model's.
-
-    Example::
-
-        checkpoints = Checkpoints("runs/tiny/checkpoints", model)
-        step = checkpoints.restore()  # 0 at the start
-        checkpoints.save(step + 100)
     """
 
     def __init__(self, directory, model, keep=2, keep_every=None):
@@ -57,12 +48,7 @@ class Checkpoints:
                 model.optimizer.build(model.trainable_variables)
 
     def save(self, step, facts=None):
-        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept.
-
-        Args:
-            step: int.
-            facts: dict that JSON can hold, stored with it.
-        """
+        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept."""
         variables = self._variables()
         manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
 

@@ -168,12 +168,8 @@ def evaluation_steps(total, every, epoch) -> list[int]:
     """The steps after which to evaluate: after each epoch or a number of steps, and always after the last.
 
     Args:
-        total: int, steps of the run.
         every: "epoch", an int, or None: only after the last.
         epoch: float, steps of an epoch.
-
-    Raises:
-        ValueError: something else.
 
     Example::
 

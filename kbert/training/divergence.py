@@ -37,7 +37,6 @@ def check_finite(model, start, end):
     """Raise unless every weight and every variable of the optimizer is finite.
 
     Args:
-        model: compiled `keras.Model`.
         start: int, a step after which all were finite.
         end: int, the step just done.
 

@@ -25,11 +25,6 @@ def estimate_training(model, dataset, steps) -> dict:
     Time is measured over a few steps on some rows of the first batch. This changes the weights, so do not use the model
     afterwards. Evaluation and saving are not counted.
 
-    Args:
-        model: a compiled kbert model.
-        dataset: of its training batches.
-        steps: int.
-
     Returns:
         dict: `parameters`, `trainable_parameters`, `batch_size`, `sequence_length`, `steps`, `tokens` (with
         padding), `memory_bytes` (a lower bound: weights, gradients, optimizer and the activations that the gradient
@@ -37,10 +32,6 @@ def estimate_training(model, dataset, steps) -> dict:
 
     Raises:
         ValueError: the dataset is empty or reads a damaged file; a batch that does not fit into memory.
-
-    Example::
-
-        estimate_training(model, pretraining_dataset("records", tokenizer, batch_size=32), steps=10_000)["seconds"]
     """
     with reading_errors():
         batch = next(iter(dataset), None)
@@ -84,16 +75,7 @@ def format_estimate(estimate) -> str:
 
 
 def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:
-    """Counts the rows of a finite dataset: (how many, whether it was read to its end within `seconds`).
-
-    Args:
-        dataset: of batches, one epoch.
-        seconds: float, when to stop.
-
-    Example::
-
-        count_sequences(pretraining_dataset("records", tokenizer, batch_size=32, epochs=1))
-    """
+    """Counts the rows of a finite dataset: (how many, whether it was read to its end within `seconds`)."""
     count, end = 0, time.perf_counter() + seconds
     with reading_errors():
         for batch in dataset:

@@ -12,12 +12,7 @@ def check_extension(run, there, now, done: int, steps_there: int, steps_now: int
     Args:
         run: path of the run, for the message.
         there, now: functions of steps (ints [n]) that give their learning rates: the schedules of both.
-        done: the step of the last checkpoint.
         steps_there, steps_now: of the run as it was started, and as it is requested.
-
-    Example::
-
-        check_extension("runs/tiny", WarmupStableDecay(1e-4, 100), WarmupStableDecay(1e-4, 100), 300, 300, 400)
     """
     wanted = f"{run} holds a run of {steps_there} steps, {done} of which are done: it cannot be given {steps_now} steps"
     if done > steps_now:

@@ -34,16 +34,7 @@ def training_flops_per_token(config, sequence_length, predictions):
     ``6 L (4H^2 + 2HF) + 12 L H S + 6 (P/S) (H^2 + HV)``, without recomputation.
 
     Args:
-        config: `BertConfig`.
-        sequence_length: S.
         predictions: P, positions per sequence that go through the masked-LM head; 0 for a model without it.
-
-    Returns:
-        float.
-
-    Example::
-
-        tokens_per_second * training_flops_per_token(BertConfig.from_size("base"), 128, 20)  # FLOP/s
     """
     head = config.hidden_dim**2 + config.hidden_dim * config.vocabulary_size
     return 3 * inference_flops_per_token(config, sequence_length) + 6 * predictions / sequence_length * head
@@ -62,10 +53,6 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
     Args:
         precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
         size: int, of the square matrices; default 1024 and 2048, on an accelerator 8192.
-        seconds: float, how long to try.
-
-    Returns:
-        float, FLOP/s.
     """
     sizes = (size,) if size else (1024, 2048) if device_name() == "CPU" else (8192,)
     return max(matmul_speed((n, n), (n, n), precision, seconds=seconds / len(sizes)) for n in sizes)
@@ -81,10 +68,6 @@ def nominal_peak(device: str, precision: str = "bfloat16"):
         precision: as for `matmul_peak`; peaks are known of bfloat16 and float16.
 
     Source: the makers' data sheets, without sparsity.
-
-    Example::
-
-        nominal_peak("NVIDIA A100-SXM4-80GB")  # 3.12e14
     """
     if precision.removeprefix("mixed_") not in ("bfloat16", "float16"):
         return None
@@ -92,12 +75,7 @@ def nominal_peak(device: str, precision: str = "bfloat16"):
 
 
 def device_name() -> str:
-    """The name of the first GPU or TPU of this process, else "CPU".
-
-    Example::
-
-        device_name()  # "NVIDIA H200"
-    """
+    """The name of the first GPU or TPU of this process, else "CPU"."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -117,10 +95,6 @@ def device_peak(model, measure=True):
         model: `keras.Model`, whose dtype policy decides which peak it is.
         measure: bool, whether a peak that is not known is measured, which takes about 0.3 seconds; otherwise it is
             None.
-
-    Example::
-
-        flops_per_second / device_peak(model)
     """
     device, precision = device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype
     peak = nominal_peak(device, precision)
@@ -143,10 +117,6 @@ def batch_flops(model, dataset):
     Args:
         model: one of kbert's models; None for others.
         dataset: with an `element_spec` of static shapes; None for others.
-
-    Example::
-
-        batch_flops(model, dataset) * batches_per_second  # FLOP/s
     """
     rows, length = batch_shape(dataset)
     if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):

@@ -15,7 +15,6 @@ class Forecast(keras.callbacks.Callback):
     """Logs once, from the time of the first steps, how many steps, tokens and epochs the time of a run is enough for.
 
     Args:
-        budget: `TimeBudget`.
         tokens: int, with padding, of an update.
         real_share: float, the share of tokens that are not padding.
         corpus_tokens: int, of an epoch; None: not known.

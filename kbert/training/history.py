@@ -22,11 +22,6 @@ class History:
 
     Attributes:
         records: list of dicts, each with "step" and the logs of a window.
-
-    Example::
-
-        history = History("runs/tiny/history.jsonl", step=200)
-        history.append({"step": 300, "loss": 5.1})
     """
 
     def __init__(self, path, step=0, writes=True):

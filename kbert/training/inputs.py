@@ -33,13 +33,6 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
     Returns:
         ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given. The files of a
         name on the hub are named by it and the commit that was found: ``owner/name@commit/config.json``.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-
-    Example::
-
-        identify_inputs({"train": "reviews.csv", "dev": None, "init": "runs/tiny"})
     """
     given = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
     files = {
@@ -54,13 +47,7 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
 
 
 def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
-    """Raises a ValueError that names the files, unless a run has the inputs that it was started with.
-
-    Args:
-        run: path of the run.
-        recorded, found: of `identify_inputs`, then and now.
-        since: when the inputs were recorded.
-    """
+    """Raises a ValueError that names the files, unless a run has the inputs that it was started with."""
     changes = []
     for argument in sorted(recorded.keys() | found.keys()):
         there, now = recorded.get(argument, {}), found.get(argument, {})
@@ -78,9 +65,6 @@ def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
 
 def describe_inputs(recorded: Mapping) -> dict:
     """The inputs of a run for its model's manifest: names, no paths.
-
-    Args:
-        recorded: of `identify_inputs`.
 
     Returns:
         ``{argument: {"name", "files", "bytes", "sha256"}}``; the hash of several files is that of the lines that

@@ -19,10 +19,6 @@ def choose_jax_devices(strategy: str, logical_cpus: int | None = None):
 
     Raises:
         ValueError: another backend than JAX, "multiworker", "tpu" without one, or `logical_cpus` after JAX has started.
-
-    Example::
-
-        choose_jax_devices("mirrored", logical_cpus=2)[:2]  # ("mirrored", 2)
     """
     backend = keras.backend.backend()
     if backend != "jax":

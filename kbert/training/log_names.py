@@ -9,17 +9,6 @@ def readable_logs(logs, model) -> dict:
     Keras prefixes a name with its output if there are several outputs, but not if there is one. Here "mlm_accuracy" has
     this name with and without the next-sentence head: it replaces "mlm_logits_accuracy", and the "accuracy" of a model
     whose only output is `mlm_logits`. "loss" is always the total loss; a single "logits" has no prefix.
-
-    Args:
-        logs: dict of name -> number, as passed to callbacks or returned by `evaluate(return_dict=True)`.
-        model: the model with its outputs in a dict.
-
-    Returns:
-        dict, in the same order.
-
-    Example::
-
-        readable_logs(model.evaluate(data, return_dict=True), model)  # {"loss": 9.1, "mlm_accuracy": 0.07, ...}
     """
     outputs = list(model.output) if isinstance(model.output, dict) else []
     prefix = ""
@@ -36,16 +25,7 @@ def readable_logs(logs, model) -> dict:
 
 
 def complete_logs(logs, model) -> dict:
-    """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`.
-
-    Args:
-        logs: dict of name -> number, as passed to `on_epoch_end`.
-        model: the compiled model.
-
-    Example::
-
-        complete_logs({"loss": 9.1}, model)  # {"step": 100, "loss": 9.1, "learning_rate": 1e-4, ...}
-    """
+    """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`."""
     if "step" in logs:
         return logs
     return {"step": updates_done(model.optimizer)} | readable_logs(logs, model) | optimizer_logs(model.optimizer)

@@ -45,11 +45,7 @@ def run_record(run) -> dict:
 
 
 def makers(inputs: Mapping[str, object]) -> dict:
-    """For arguments that are models with a known maker: what `describe_maker` says of them.
-
-    Args:
-        inputs: as for `identify_inputs`.
-    """
+    """For arguments that are models with a known maker: what `describe_maker` says of them."""
     found = {}
     for argument, value in inputs.items():
         for path in [] if value is None else as_list(value):

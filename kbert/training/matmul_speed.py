@@ -16,14 +16,6 @@ def matmul_speed(left, right, precision="float32", *, transpose=(False, False), 
         left, right: shapes of the factors as they are stored, [..., m, k] and [..., k, n].
         precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
         transpose: whether the left and whether the right factor is stored transposed, [..., k, m] and [..., n, k].
-        seconds: float, how long to try.
-
-    Returns:
-        float, FLOP/s.
-
-    Example::
-
-        matmul_speed((4096, 256), (256, 1024))  # 3e11
     """
     make = _jax_product if keras.backend.backend() == "jax" else _tensorflow_product
     multiply = make(left, right, precision.removeprefix("mixed_"), transpose)

@@ -16,10 +16,6 @@ class PredictionProgress(keras.callbacks.Callback):
         rows: int, all that are to be done.
         batch_size: int, rows a batch.
         before: int, rows that were done before, which say nothing of the speed.
-
-    Example::
-
-        model.predict(data, verbose=0, callbacks=[PredictionProgress(len(texts), 32)])
     """
 
     def __init__(self, rows, batch_size, before=0):

@@ -16,11 +16,6 @@ def quiet_tensorflow() -> None:
 
     Errors, and everything that is not a line of TensorFlow's C++ log, are still shown. If the environment variable
     ``TF_CPP_MIN_LOG_LEVEL`` is 0, everything is shown.
-
-    Example::
-
-        quiet_tensorflow()
-        import tensorflow as tf
     """
     logging.getLogger("tensorflow").addFilter(_is_no_retracing)
     if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "0" or "tensorflow" in sys.modules:

@@ -24,7 +24,6 @@ class RunDirectory:
     """The directory of one run, opened by `open_run`.
 
     Attributes:
-        path: `pathlib.Path`.
         resume: bool, whether there is an unfinished run with the same settings and inputs to resume.
         is_chief: bool, whether this process writes; of several workers the first does.
     """
@@ -89,17 +88,12 @@ def open_run(
     each checks that it reads the same inputs.
 
     Args:
-        output: path.
         settings: dict that JSON can hold: all that defines the run.
-        overwrite: bool.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
         inputs: dict, argument → path or paths of what the run reads, as for `identify_inputs`.
         recipe: str, the name of the recipe, for the manifest of the model.
         schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
         examples: dict, name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
-
-    Returns:
-        `RunDirectory`.
 
     Raises:
         FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
@@ -107,11 +101,6 @@ def open_run(
         BlockingIOError: another process has locked the directory.
         ValueError: inputs that have changed since the run was started; `overwrite` of a directory with more than a run
             in it (a home directory, a checkout).
-
-    Example::
-
-        run = open_run("runs/tiny", {"size": "tiny", "seed": 0}, inputs={"corpus": "corpus.txt"}, recipe="pretrain.py")
-        run.finish({"loss": 1.9})
     """
     path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
     inputs, examples = inputs or {}, examples or {}

@@ -10,7 +10,6 @@ class Interrupted(KeyboardInterrupt):
     """SIGINT or SIGTERM, raised in the main thread at a point where no work is incomplete.
 
     Args:
-        number: the signal.
         report: the line that says what was saved and how to resume; None: nothing was said yet.
 
     Attributes:

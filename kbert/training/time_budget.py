@@ -27,11 +27,6 @@ class TimeBudget:
 
     Raises:
         ValueError: `seconds` that are not a finite number above 0.
-
-    Example::
-
-        budget = TimeBudget(3600.0, lambda share: 1e-4 * (1 - share))
-        fit_steps(model, make_dataset, None, "runs/tiny", budget=budget)
     """
 
     FILE = "clock.txt"

@@ -92,12 +92,7 @@ def _answers(address):
 
 
 def message_of_first(strategy, message):
-    """Returns the message of worker 0 on every worker, after all have called it.
-
-    Args:
-        strategy: of several workers.
-        message: str; of the other workers it is ignored.
-    """
+    """Returns the message of worker 0 on every worker, after all have called it."""
     import tensorflow as tf
 
     encoded = message.encode()[:_MESSAGE_BYTES]

@@ -27,12 +27,7 @@ _NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "lora
 
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """What is needed to build a model again, without its weights.
-
-    Example::
-
-        ModelDescription.of(model).build()  # the same model, newly initialised
-    """
+    """What is needed to build a model again, without its weights."""
 
     task: str
     config: BertConfig

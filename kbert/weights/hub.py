@@ -30,9 +30,6 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
         revision: branch, tag or commit; None: the main branch.
         token: access token, for private repositories; None: the one that ``hf auth login`` stored.
 
-    Returns:
-        The directory with the files.
-
     Raises:
         FileNotFoundError: huggingface_hub is not installed, the hub cannot be reached, or has no such repository.
     """

@@ -9,13 +9,6 @@ _NAMES = {dict: "an object", list: "a list", bool: "true or false", int: "an int
 def entry(content: dict[str, Any], key: str, kind: type, source, default=None) -> Any:
     """An entry of an object; `default` if it is missing or null.
 
-    Args:
-        content: the object.
-        key: of the entry.
-        kind: dict, list, bool, int or str.
-        source: the file, for the message.
-        default: the value if it is missing.
-
     Raises:
         ValueError: an entry of another type; the message names file and entry.
     """

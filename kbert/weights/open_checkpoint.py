@@ -24,10 +24,6 @@ def open_checkpoint(
     Raises:
         FileNotFoundError: no such path, and no such name on the hub; or missing files.
         ValueError: a format that kbert does not recognise; damaged files.
-
-    Example::
-
-        open_checkpoint("google-bert/bert-base-uncased").description.config.num_layers  # 12
     """
     path = resolve_source(source, revision, token)
     if is_step_checkpoint(path):

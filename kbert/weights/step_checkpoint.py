@@ -65,9 +65,6 @@ class StepCheckpoint(Checkpoint):
 def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
     """The manifest and the values of a checkpoint: of the model's variables, then of the optimizer's.
 
-    Args:
-        path: of its directory.
-
     Raises:
         Exception: a damaged file; which one depends on where it is damaged.
     """
@@ -116,10 +113,7 @@ def write_description(checkpoints, model, settings, vocabulary) -> None:
     """Writes beside the checkpoints of a run what is needed, besides them, to use its model.
 
     Args:
-        checkpoints: path of the directory.
         model: one of kbert's models. Of one with LoRA nothing is written: its variables are not those of a model.
-        settings: `ModelSettings`.
-        vocabulary: the tokens.
     """
     if lora_layers(model):
         return

@@ -23,14 +23,7 @@ def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
         and all [SEP] get; ``next`` and ``previous``: the share that goes to the token after and before, of the tokens
         that have one.
 
-    Raises:
-        ValueError: not as many tokens as rows and columns.
-
     Source: Clark et al. 2019, "What Does BERT Look At?", sections 3.1 to 3.3.
-
-    Example::
-
-        attention_statistics(states.attention, states.tokens)["entropy"].shape  # (12, 12): layer, head
     """
     probs, count = np.asarray(probs, "float64"), len(tokens)
     if probs.ndim < 2 or probs.shape[-2:] != (count, count) or not count:
@@ -52,12 +45,7 @@ def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def mean_statistics(probs: Sequence, tokens: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-    """`attention_statistics` of several texts, each weighing as much as it has tokens.
-
-    Args:
-        probs: of each text [..., S, S].
-        tokens: of each text.
-    """
+    """`attention_statistics` of several texts, each weighing as much as it has tokens."""
     found = [attention_statistics(*one) for one in zip(probs, tokens, strict=True)]
     weights = [len(one) for one in tokens]
     return {name: np.average([one[name] for one in found], axis=0, weights=weights) for name in STATISTICS}

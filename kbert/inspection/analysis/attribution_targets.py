@@ -62,7 +62,6 @@ def choose_target(model, states, outputs, names=None) -> Target | None:
 
     Args:
         model: of one of the tasks of `ATTRIBUTED`.
-        states: `TextStates` of the text.
         outputs: the model's, as `head_outputs` gives them, NumPy arrays with n = 1.
         names: of the N labels; of a model with a masked-LM head the vocabulary.
 
@@ -141,7 +140,6 @@ def mask_positions(states, causal: bool = False) -> np.ndarray:
     """Where a model predicts the [MASK]s of a text, int32 [1, P]; position 0 where there is none.
 
     Args:
-        states: `TextStates`.
         causal: whether it is left-to-right: it predicts a token at the one before it.
     """
     places = [n - int(causal) for n, token in enumerate(states.tokens) if token == "[MASK]"]

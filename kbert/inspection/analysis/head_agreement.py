@@ -45,10 +45,6 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
         ValueError: a head that is not a word of its sentence; no word with a head.
 
     Source: Clark et al. 2019, section 4.2, with the baseline of its table 1.
-
-    Example::
-
-        head_accuracy([word_attention(states.attention, words)], [[1, -1, 1]])["to_head"].max()
     """
     to_head = from_head = 0.0
     words, offsets = 0, np.zeros(2 * _MAX_OFFSET + 1, int)
@@ -86,10 +82,6 @@ def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict
     Returns:
         dict: ``share`` [...], of the attention to other words; ``uniform``, what it would be if all other words got the
         same; ``words``, how many were counted (0: there is no such entity, and the shares are 0).
-
-    Example::
-
-        entity_attention([word_attention(states.attention, words)], [["B-PER", "I-PER", "O"]])["share"]
     """
     share, uniform, words = np.zeros(np.asarray(attention[0]).shape[:-2]), 0.0, 0
     for probs, given in zip(attention, tags, strict=True):

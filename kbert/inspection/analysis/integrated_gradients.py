@@ -55,10 +55,6 @@ def integrated_gradients(function: Callable, point, baseline, *, tolerance: floa
         `IntegratedGradients`; look at `is_complete`, which is False where 256 steps were too few.
 
     Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks"; proposition 1 is completeness.
-
-    Example::
-
-        integrated_gradients(lambda x: ((x**2).sum(axis=-1), 2 * x), np.array([3.0, 4.0]), np.zeros(2)).attributions
     """
     point, baseline = np.asarray(point), np.asarray(baseline)
     if point.shape != baseline.shape:

@@ -46,23 +46,14 @@ def fit_logistic_regression(
     Args:
         features: floats [M, D].
         labels: ints [M] from 0.
-        num_classes: N.
         dev: (features, labels) of others: training ends when their cross-entropy has not fallen for 10 iterations, and
             the weights with the lowest are kept. None: it ends at the minimum.
         l2: strength of the penalty.
-        max_iterations: where it ends at the latest.
-
-    Returns:
-        `LogisticRegression`.
 
     Raises:
         ValueError: no examples, features that are not finite, labels beyond `num_classes`.
 
     Source: Liu and Nocedal 1989 for L-BFGS.
-
-    Example::
-
-        probe = fit_logistic_regression(states[:, 6], labels, 5, dev=(dev_states[:, 6], dev_labels))
     """
     features, labels = np.asarray(features), np.asarray(labels)
     _check(features, labels, num_classes)

@@ -20,7 +20,6 @@ class LayerProbes:
 
     Attributes:
         name: of the property, such as "pos".
-        labels: the classes.
         accuracy, control_accuracy: on the test words; those of the control task are random labels by word type.
         macro_f1: mean of the F1 scores of the classes that occur in the test words.
         majority: accuracy of the most frequent label of the training words.
@@ -61,24 +60,15 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     and stopped early by the others: the result is the same every time.
 
     Args:
-        name: of the property.
         train, test: tuples of the states [M, K, H], the M labels and the M word types (the words; of texts the texts).
         seed: decides the control task's labels and the tenth that is held out.
         l2: the probes' penalty.
-
-    Returns:
-        `LayerProbes`.
 
     Raises:
         ValueError: fewer than two labels, or not as many labels and types as states.
 
     Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the label of a word type in
     the control task is drawn at random from the distribution of the labels.
-
-    Example::
-
-        probes = probe_layers("pos", (states, tags, words), (test_states, test_tags, test_words))
-        probes.accuracy[6], probes.selectivity[6]
     """
     for part, (states, some, types) in (("train", train), ("test", test)):
         if np.ndim(states) != 3 or not len(states) == len(some) == len(types) or not len(some):

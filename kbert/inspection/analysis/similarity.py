@@ -6,41 +6,21 @@ Shapes: M words (or texts), K layers, H hidden.
 import numpy as np
 
 
-def linear_cka(x, y) -> float:
-    """Linear centred kernel alignment of two representations of the same things.
-
-    Args:
-        x: [M, H] of one model.
-        y: [M, H'] of the other.
-
-    Returns:
-        A number in [0, 1]: 1 where one is the other up to rotation, scale and shift. 0 if one does not vary.
-
-    Raises:
-        ValueError: not two matrices of as many rows.
-
-    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", equation 3 with linear
-    kernels.
-
-    Example::
-
-        linear_cka(states_before[:, 12], states_after[:, 12])
-    """
-    return float(layer_similarity(_stacked(x, "x"), _stacked(y, "y"))[0, 0])
-
-
 def layer_similarity(x, y) -> np.ndarray:
-    """`linear_cka` of each layer of one model and each of another, on the same words.
+    """Linear centred kernel alignment of each layer of one model and each of another, on the same words.
 
     Args:
         x: [M, K, H] of one model.
         y: [M, K', H'] of the other.
 
     Returns:
-        float64 [K, K'].
+        float64 [K, K'] in [0, 1]: 1 where one is the other up to rotation, scale and shift. 0 if one does not vary.
 
     Raises:
         ValueError: other shapes, or not as many rows.
+
+    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", equation 3 with linear
+    kernels.
     """
     x, y = np.asarray(x, "float64"), np.asarray(y, "float64")
     if x.ndim != 3 or y.ndim != 3 or len(x) != len(y) or not len(x):
@@ -63,10 +43,3 @@ def _hsic(x, y):
     if len(x) < min(x.shape[1], y.shape[1]):
         return ((x @ x.T) * (y @ y.T)).sum()  # the same number, by matrices [M, M]
     return ((x.T @ y) ** 2).sum()
-
-
-def _stacked(x, name):
-    x = np.asarray(x)
-    if x.ndim != 2:
-        raise ValueError(f"linear_cka: `{name}` must be a matrix, a row for each word. Received: shape {x.shape}")
-    return x[:, np.newaxis]

@@ -53,18 +53,11 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
     """What an encoder makes of each text.
 
     Args:
-        encoder: `BertEncoder`.
-        tokenizer: `kbert.BertTokenizer` of its vocabulary.
         texts: strings, or tuples of two strings for pairs.
         sequence_length: tokens that are kept of a text, at most the encoder's.
 
     Returns:
         A `TextStates` for each text. Its numbers are the encoder's, one text at a time.
-
-    Example::
-
-        (states,) = text_states(model.encoder, model.pretrained.tokenizer, ["A charming journey."])
-        states.attention[0, 0].sum(axis=-1)  # ones: layer 0, head 0
     """
     encoder, found = encoder_with_attention(encoder), []
     length = min(sequence_length, encoder.config.max_sequence_length)
@@ -85,12 +78,7 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
 
 
 def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
-    """Hidden states float32 [L + 1, S, H] and attention float32 [L, A, S, S] of a batch of one row.
-
-    Args:
-        encoder: from `encoder_with_attention`.
-        batch: dict of arrays [1, S].
-    """
+    """Hidden states float32 [L + 1, S, H] and attention float32 [L, A, S, S] of a batch of one row."""
     outputs = encoder(batch, training=False)
     states, probs = (
         np.stack([keras.ops.convert_to_numpy(layer)[0].astype("float32") for layer in outputs[name]])

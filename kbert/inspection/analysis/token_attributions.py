@@ -34,7 +34,6 @@ class TokenAttributions:
         start, end: the number for the baseline and for the text.
         error: how far the attributions are from adding up to ``end - start``, as a share of it.
         is_complete: whether that is within the tolerance.
-        steps: of the integration.
     """
 
     tokens: list[str]
@@ -62,7 +61,6 @@ def token_attributions(
     Args:
         model: of one of the tasks of `ATTRIBUTED`: a classifier, regressor, span extractor, tagger, or one with a
             masked-LM or next-sentence head.
-        tokenizer: `kbert.BertTokenizer`.
         states: of the text, by `text_states`.
         labels: names of the model's labels.
         baseline: one of `BASELINES`.
@@ -74,11 +72,6 @@ def token_attributions(
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
         ValueError: another baseline, or a model of another task.
-
-    Example::
-
-        (states,) = text_states(model.encoder, tokenizer, ["A charming journey."])
-        token_attributions(model, tokenizer, states).attributions
     """
     if baseline not in BASELINES:
         raise ValueError(f"token_attributions: `baseline` must be one of {BASELINES}. Received: {baseline!r}")

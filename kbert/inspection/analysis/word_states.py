@@ -22,8 +22,6 @@ def word_states(
     """The hidden states of the first token of every word, as the paper's feature-based approach reads them.
 
     Args:
-        encoder: `BertEncoder`.
-        tokenizer: `kbert.BertTokenizer` of its vocabulary.
         sentences: lists of words; a sentence of any length, read in overlapping windows.
         sequence_length: tokens of a window, at most the encoder's.
         batch_size: windows a forward pass; the result does not depend on it but for rounding.
@@ -32,10 +30,6 @@ def word_states(
         float32 [M, L + 1, H], the words of all sentences in their order, the embeddings first.
 
     Source: Devlin et al. 2018, section 5.3.
-
-    Example::
-
-        word_states(encoder, tokenizer, [["EU", "rejects"], ["Peter", "Blackburn"]]).shape  # (4, 13, 768)
     """
     length = min(sequence_length, encoder.config.max_sequence_length)
     words = tf.ragged.constant([list(words) for words in sentences], dtype=tf.string, ragged_rank=1)
@@ -59,10 +53,6 @@ def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 1
 
     Returns:
         float32 [M, L + 1, H].
-
-    Example::
-
-        mean_states(encoder, tokenizer, ["A charming journey.", "Dull."]).shape  # (2, 13, 768)
     """
     length = min(sequence_length, encoder.config.max_sequence_length)
     pair = not isinstance(texts[0], str)

@@ -16,10 +16,6 @@ class AttentionEntropy:
         model: one of kbert's models; its weights are read anew with each call.
         inputs: dict of arrays, a batch for the model or one with more keys.
         rows: int, the number of rows that are looked at.
-
-    Example::
-
-        AttentionEntropy(model, inputs)()[0]  # of the first layer, nats
     """
 
     def __init__(self, model, inputs, rows=4):

@@ -22,17 +22,10 @@ class EventFile:
     of that step and later ones.
 
     Args:
-        directory: path of the run.
         start: int, the first step that this file may tell of.
 
     Raises:
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`; so do all methods.
-
-    Example::
-
-        file = EventFile("runs/tiny/logs/train", start=1)
-        file.write(100, [scalar("loss/loss", 2.5)])
-        file.close()
     """
 
     def __init__(self, directory, start=0):
@@ -47,12 +40,7 @@ class EventFile:
             self._add(event_pb2.Event(step=start, session_log=started))
 
     def write(self, step: int, values: Iterable) -> None:
-        """Adds values of a step.
-
-        Args:
-            step: int.
-            values: of `kbert.inspection.board.summaries`.
-        """
+        """Adds values of a step."""
         from tensorboard.compat.proto import event_pb2, summary_pb2
 
         with explain_full_disk(self._directory):
@@ -93,16 +81,8 @@ def remove_later_steps(log_dir, step: int) -> None:
     A file is cut before an event that is incomplete or damaged, where TensorBoard stops reading. The steps of
     `inspection` are a model's layers.
 
-    Args:
-        log_dir: path, of directories with a run each.
-        step: int, the last step that stays.
-
     Raises:
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`; each file is then as it was.
-
-    Example::
-
-        remove_later_steps("runs/tiny/logs", 500)
     """
     log_dir = pathlib.Path(log_dir)
     for directory in (

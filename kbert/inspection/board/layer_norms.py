@@ -13,9 +13,6 @@ _BLOCK = re.compile(r"(?:^|/)(encoder_block_\d+)/")
 def layer_of(path: str) -> str:
     """The layer that a variable belongs to, for grouping: a block of the encoder, or the first part of its path.
 
-    Args:
-        path: str, of a Keras variable.
-
     Example::
 
         layer_of("encoder_block_1/attention/query/kernel"), layer_of("pooler/dense/bias")  # "encoder_block_1", "pooler"
@@ -27,18 +24,10 @@ def layer_of(path: str) -> str:
 def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
     """Norms over the trainable weights of each layer.
 
-    Args:
-        model: compiled and built.
-        learning_rate: float, of the last update.
-
     Returns:
         dict of ``weight`` and, where the optimizer keeps them (`kbert.AdamW` and `Lamb`), ``gradient``, of the last
         update before clipping, and ``update_ratio``, the last update's norm over that of the weights: each a dict of
         layer → float.
-
-    Example::
-
-        layer_norms(model, 1e-4)["update_ratio"]["encoder_block_0"]
     """
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     variables = model.trainable_variables

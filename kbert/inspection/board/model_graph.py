@@ -54,14 +54,6 @@ def conceptual_graph(graph, model) -> dict:
 
     A layer that holds no other layers is a node. Of what a layer with layers in it does itself, such as a sum around
     them or the softmax of attention, every operation that computes is a node in it.
-
-    Args:
-        graph: of `trace_model`.
-        model: the model.
-
-    Example::
-
-        conceptual_graph(trace_model(model), model)["config"]["layers"][0]["config"]["name"]
     """
     names, layers = _names(graph, model), _layers(model)
     operations = graph.get_operations()

@@ -27,16 +27,7 @@ def profiled_steps(steps) -> tuple[int, int]:
 
 
 class Profiler:
-    """Records where the time of some steps of a run goes: device, host and input pipeline.
-
-    Args:
-        log_dir: path of the run's event files.
-        steps: of `profiled_steps`.
-
-    Example::
-
-        profiler = Profiler("runs/tiny/logs/train", "20:25")
-    """
+    """Records where the time of some steps of a run goes: device, host and input pipeline."""
 
     def __init__(self, log_dir, steps):
         self.log_dir, (self.first, self.last) = str(log_dir), profiled_steps(steps)

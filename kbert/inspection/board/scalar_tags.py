@@ -52,9 +52,6 @@ LAYOUT = {
 def scalar_tag(name: str) -> str:
     """The tag of a number of the logs: its group, and its name as in history.jsonl.
 
-    Args:
-        name: str, without "val_".
-
     Example::
 
         scalar_tag("mlm_accuracy"), scalar_tag("learning_rate")  # "accuracy/mlm_accuracy", "optimizer/learning_rate"

@@ -15,12 +15,7 @@ def scalar(tag: str, value: float, description: str = ""):
 
     Args:
         tag: str; curves of several runs with one tag share a chart, and its first part is the chart's group.
-        value: float.
         description: str, Markdown; shown with the chart.
-
-    Example::
-
-        file.write(100, [scalar("loss/mlm_loss", 2.5)])
     """
     from tensorboard.plugins.scalar import metadata
 
@@ -28,12 +23,7 @@ def scalar(tag: str, value: float, description: str = ""):
 
 
 def histogram(tag: str, values: np.ndarray, description: str = ""):
-    """The distribution of the finite ones among some numbers, in 30 buckets.
-
-    Args:
-        tag, description: see `scalar`.
-        values: array of any shape.
-    """
+    """The distribution of the finite ones among some numbers, in 30 buckets."""
     from tensorboard.plugins.histogram import metadata
 
     values = np.asarray(values, "float64").ravel()
@@ -77,11 +67,7 @@ def image(tag: str, pixels: np.ndarray, description: str = ""):
 
 
 def layer_graph(model: dict):
-    """A conceptual graph: the JSON of a Keras model, as TensorBoard's Graphs tab takes it.
-
-    Args:
-        model: of `kbert.inspection.board.model_graph.conceptual_graph`.
-    """
+    """A conceptual graph: the JSON of a Keras model, as TensorBoard's Graphs tab takes it."""
     from tensorboard.compat.proto import summary_pb2
     from tensorboard.plugins.graph import metadata
 
@@ -90,11 +76,7 @@ def layer_graph(model: dict):
 
 
 def session_start(settings: dict):
-    """The row of a run in the HParams tab.
-
-    Args:
-        settings: dict of name → bool, number or string.
-    """
+    """The row of a run in the HParams tab."""
     from tensorboard.plugins.hparams import plugin_data_pb2
 
     info = plugin_data_pb2.SessionStartInfo(start_time_secs=time.time())
@@ -144,9 +126,6 @@ def custom_scalars(layout: dict[str, dict[str, list[str]]]):
 
 def session_settings(settings: dict) -> dict:
     """Settings as the HParams tab can hold them: numbers, bools and strings; those that are not given left out.
-
-    Args:
-        settings: dict of name → anything.
 
     Example::
 

@@ -11,15 +11,8 @@ _MOST = 2**16  # values of a variable
 def weight_samples(model) -> dict[str, np.ndarray]:
     """Values of every trainable matrix of a model: all of them, or 65,536 that are spread over rows and columns.
 
-    Args:
-        model: built.
-
     Returns:
         dict of the variable's path → float32 [values].
-
-    Example::
-
-        weight_samples(model)["encoder_block_0/attention/query/kernel"].std()
     """
     return {
         variable.path: np.asarray(_spread(variable), "float32")

@@ -23,10 +23,6 @@ class Calibration:
         accuracy: float64 [K], the share of them that is right, NaN for an empty bin.
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
-
-    Example::
-
-        Calibration.of(confidence=[0.9, 0.9, 0.6], is_right=[True, False, True]).error  # 0.4
     """
 
     counts: np.ndarray
@@ -65,7 +61,6 @@ class Calibration:
         """The reliability diagram: accuracy as bars, the gap to the confidence as a line, and the counts below.
 
         Args:
-            title: the first line.
             of: whose probability it is.
             share: what the bars show, in one or two words.
 

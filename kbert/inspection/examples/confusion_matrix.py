@@ -27,10 +27,6 @@ class ConfusionMatrix:
         counts: int64 [M, M], a row for each gold label, a column for each predicted one.
         names: M strings.
         shown: numbers of the labels that have a row of their own.
-
-    Example::
-
-        ConfusionMatrix.of([0, 0, 1], [0, 1, 1], ["neg", "pos"]).counts  # [[1, 1], [0, 1]]
     """
 
     counts: np.ndarray

@@ -17,11 +17,6 @@ class LabelScores:
 
     Args:
         right, given, predicted: int64 [N].
-
-    Example::
-
-        scores = LabelScores.of([0, 0, 1], [0, 1, 1], num_labels=2)
-        scores.precision, scores.recall  # [1.0, 0.5], [0.5, 1.0]
     """
 
     right: np.ndarray

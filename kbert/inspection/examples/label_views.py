@@ -27,15 +27,10 @@ def label_views(
         probabilities: float [n, N].
         labels: ints [n], the gold labels.
         names: of the N labels.
-        header: the columns that show an example.
         cells: function of the number of an example that returns Markdown for these columns.
 
     Returns:
         list of `View`: texts, pictures, and the expected calibration error as a number.
-
-    Example::
-
-        label_views(probabilities, labels, ["neg", "pos"], ["text"], lambda row: [escape(texts[row], 300)])
     """
     probabilities, labels = np.asarray(probabilities, "float64"), np.asarray(labels)
     predictions = probabilities.argmax(axis=1)

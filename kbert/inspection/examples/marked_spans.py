@@ -10,7 +10,6 @@ def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> s
     """The text around two spans as Markdown: the gold one bold in ⟦ ⟧, the predicted one in italics in ❮ ❯.
 
     Args:
-        text: the context.
         gold, predicted: (start, end), code points, end exclusive; None: there is none.
         around: int, the characters before and after a span; the rest becomes "…".
 

@@ -34,15 +34,10 @@ def multi_label_views(
         labels: [n, N], 1 where a label is on.
         names: of the N labels.
         thresholds: a label is predicted above it; a number, or N of them.
-        header: the columns that show an example.
         cells: function of the number of an example that returns Markdown for these columns.
 
     Returns:
         list of `View`: texts, a picture, and the calibration error as a number.
-
-    Example::
-
-        multi_label_views(probabilities, labels, ["a", "b"], 0.5, ["text"], lambda row: [escape(texts[row], 300)])
     """
     probabilities, gold = np.asarray(probabilities, "float64"), np.asarray(labels, bool)
     predicted = probabilities > np.asarray(thresholds)

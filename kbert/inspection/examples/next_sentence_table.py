@@ -20,10 +20,6 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
         weights: float, as the labels; pairs of weight 0 are not there. None: all are.
         logits: float [B, 2] or [B, K, 2].
         piece: function of a token id that returns Markdown.
-
-    Example::
-
-        next_sentence_table(inputs, labels["nsp_logits"], None, outputs["nsp_logits"], callback.piece)
     """
     token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
     size = len(token_ids)

@@ -18,12 +18,7 @@ def number_views(predictions, labels, header: Sequence[str], cells: Callable[[in
 
     Args:
         predictions, labels: float [n]; the labels are gold.
-        header: the columns that show an example.
         cells: function of the number of an example that returns Markdown for these columns.
-
-    Example::
-
-        number_views(scores, labels, ["text"], lambda row: [escape(texts[row], 300)])
     """
     numbers = PredictedNumbers(np.asarray(labels, "float64"), np.asarray(predictions, "float64"))
     rows = np.argsort(-np.abs(numbers.residuals), kind="stable")[:MOST_EXAMPLES]

@@ -22,11 +22,6 @@ class PredictedNumbers:
 
     Args:
         labels, predictions: float64 [n].
-
-    Example::
-
-        numbers = PredictedNumbers(np.array([1.0, 2.0]), np.array([1.5, 1.5]))
-        numbers.table(), numbers.scatter_picture(), numbers.residual_picture()
     """
 
     labels: np.ndarray

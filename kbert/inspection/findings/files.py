@@ -34,14 +34,10 @@ def write_files(
     """Writes ``figures.json``, ``report.html`` and ``pictures/*.png``, atomically.
 
     Args:
-        found: the result of `kbert.inspect`.
-        directory: where to.
-        overwrite: whether an inspection that is there may be replaced.
         drawn: `pictures(found)`, where that is there already.
 
     Raises:
         FileExistsError: there is one, or there are other things.
-        FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
     """
     check_output(directory, overwrite)
     write_directory(directory, lambda place: _write(found, place, pictures(found) if drawn is None else drawn))

@@ -1,6 +1,6 @@
 """Pictures of attention, layers and attributions.
 
-Shapes: A heads, S sequence, K layers, R rows, C columns.
+Shapes: A heads, S sequence, K layers, R rows, C columns. Every picture is uint8 [height, width, 3].
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,6 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
     Args:
         probs: [A, S, S].
         tokens: S names; of more than `MOST_TOKENS` the first are drawn, and the title says so.
-        title: the picture's first line.
-
-    Returns:
-        uint8 [height, width, 3].
-
-    Example::
-
-        attention_picture(states.attention[0], states.tokens, "layer 1")
     """
     shown = min(len(tokens), MOST_TOKENS)
     if shown < len(tokens):
@@ -60,16 +52,7 @@ def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, hi
 
     Args:
         values: [R, C].
-        rows, columns: their names.
-        title: the picture's first line.
         high: what is darkest, as 0 is white; None: the highest value.
-
-    Returns:
-        uint8 [height, width, 3].
-
-    Example::
-
-        heat_map(layer_similarity(before, after), names, names, "CKA", high=1.0)
     """
     values, high = np.asarray(values, "float64"), float(np.max(values)) if high is None else high
     rows, columns = picture_names(rows), picture_names(columns)
@@ -94,15 +77,7 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
 
     Args:
         series: name → K numbers from 0 to 1.
-        title: the picture's first line.
         dashed: names of lines that are not the finding itself, such as baselines.
-
-    Returns:
-        uint8 [height, width, 3].
-
-    Example::
-
-        layer_chart({"accuracy": [0.7, 0.9], "control task": [0.6, 0.5]}, "part of speech", ["control task"])
     """
     left, top, side, height = 48, 44, 420, 240
     last = max(len(values) for values in series.values()) - 1
@@ -136,14 +111,6 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
     Args:
         tokens: S names; of more than `MOST_BARS` those with the longest bars are drawn, and the title says so.
         attributions: S numbers.
-        title: the picture's first line.
-
-    Returns:
-        uint8 [height, width, 3].
-
-    Example::
-
-        attribution_picture(found.tokens, found.attributions, found.target)
     """
     row, left, side, top = 16, 120, 160, 62
     names, attributions = picture_names(tokens), np.asarray(attributions, "float64")

@@ -52,13 +52,6 @@ def write_projector(directory, embeddings: Sequence[Embeddings]) -> None:
     Args:
         directory: of the run, in TensorBoard's log directory; it is made.
         embeddings: of different names.
-
-    Raises:
-        ValueError: two of one name.
-
-    Example::
-
-        write_projector("runs/tiny/logs/inspection", [Embeddings("words", table, {"token": tokens, "id": range(100)})])
     """
     from google.protobuf import text_format
     from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig

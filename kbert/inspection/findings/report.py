@@ -21,13 +21,6 @@ def report_html(found: Inspection) -> str:
 
     It asks for nothing from anywhere: its policy allows its own script and style alone, by their hashes. Texts and
     tokens are data of the script, which shows them as text.
-
-    Args:
-        found: the result of `kbert.inspect`.
-
-    Example::
-
-        pathlib.Path("report.html").write_text(report_html(found), encoding="utf-8")
     """
     style, script = ((_PARTS / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     policy = (

@@ -22,19 +22,10 @@ def write_tensorboard(found: Inspection, log_dir, drawn: Mapping[str, np.ndarray
     In Scalars and Histograms the step is the layer, 0 the embeddings.
 
     Args:
-        found: the result of `kbert.inspect`.
-        log_dir: TensorBoard's log directory.
         drawn: `pictures(found)`, where that is there already.
 
     Returns:
         The directory of the run.
-
-    Raises:
-        FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
-
-    Example::
-
-        write_tensorboard(kbert.inspect("runs/tiny"), "runs/tiny/logs")
     """
     run = pathlib.Path(log_dir) / RUN
     write_directory(run, lambda directory: _write(found, directory, pictures(found) if drawn is None else drawn))

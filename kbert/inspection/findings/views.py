@@ -25,10 +25,6 @@ def pictures(found: Inspection) -> dict[str, np.ndarray]:
 
     Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first `DRAWN_ATTRIBUTIONS`; the report
     shows those of all.
-
-    Example::
-
-        pictures(found)["attention/text 1, layer 1"].shape
     """
     layers, heads = (
         names_of(word, count) for word, count in (("layer", found.model["layers"]), ("head", found.model["heads"]))

@@ -26,10 +26,6 @@ _CANDIDATES = 10  # answers to a question that are listed
 def fill_mask(models, fields) -> dict:
     """What a masked language model proposes for each [MASK].
 
-    Args:
-        models: `PlaygroundModels`.
-        fields: `RequestFields` of `FILL_MASK_FIELDS`.
-
     Returns:
         ``tokens``, ``fills``, ``texts``; of a SavedModel no tokens, and each position is None.
     """
@@ -73,10 +69,6 @@ def _tokens_around_masks(preprocessor, batch, text):
 def question_answering(models, fields) -> dict:
     """The answer to a question: a span of the context.
 
-    Args:
-        models: `PlaygroundModels`.
-        fields: `RequestFields` of `QUESTION_ANSWERING_FIELDS`.
-
     Returns:
         ``answer, score, start, end, null_score`` and ``candidates``, the best spans with their places; of a SavedModel
         only the best one has a place.
@@ -118,10 +110,6 @@ def _listed_candidates(row):
 def entities(models, fields) -> dict:
     """The tag of each word, and the entities that the tags make.
 
-    Args:
-        models: `PlaygroundModels`.
-        fields: `RequestFields` of `ENTITIES_FIELDS`.
-
     Returns:
         ``words``, ``tags``, ``entities``.
     """
@@ -149,10 +137,6 @@ def entities(models, fields) -> dict:
 
 def classification(models, fields) -> dict:
     """The label of a text or pair with the probability of each, or the score of a regressor.
-
-    Args:
-        models: `PlaygroundModels`.
-        fields: `RequestFields` of `CLASSIFICATION_FIELDS`.
 
     Returns:
         ``label`` and ``probabilities``, most probable first (of a multi-label classifier ``label`` names all that are

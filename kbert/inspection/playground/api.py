@@ -22,15 +22,7 @@ _VIEWS = {
 
 
 class PlaygroundApi:
-    """What `PlaygroundApp` serves below ``api/``.
-
-    Args:
-        models: `PlaygroundModels`.
-
-    Example::
-
-        PlaygroundApi(PlaygroundModels(["runs/tiny"])).ask("fill_mask", {"model": "tiny", "text": "a [MASK]"})["fills"]
-    """
+    """What `PlaygroundApp` serves below ``api/``."""
 
     views = tuple(_VIEWS)
 
@@ -43,10 +35,6 @@ class PlaygroundApi:
 
     def ask(self, view: str, question: Any) -> dict[str, Any]:
         """The answer of a view.
-
-        Args:
-            view: one of `views`.
-            question: what was sent, parsed.
 
         Raises:
             BadRequest, ValueError: what was expected of the question, or of the model's files.

@@ -18,7 +18,6 @@ def attention(models, fields) -> dict:
     """The attention probabilities and hidden states of a text or pair, as the encoder computes them.
 
     Args:
-        models: `PlaygroundModels`.
         fields: `RequestFields` of `FIELDS`; without a layer or head the mean over all of them is given.
 
     Returns:

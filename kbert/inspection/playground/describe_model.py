@@ -20,11 +20,7 @@ _OF_TASK = {
 
 
 def describe(source: ModelSource) -> dict[str, Any]:
-    """Kind, task, sizes, views and a note, as JSON; no weights are read.
-
-    Raises:
-        FileNotFoundError, ValueError: see `kbert.weights.open_checkpoint.open_checkpoint`; a damaged card.
-    """
+    """Kind, task, sizes, views and a note, as JSON; no weights are read."""
     if source.is_saved_model:
         return _describe_saved_model(source)
     stored = open_checkpoint(source.path)

@@ -10,9 +10,6 @@ class ExportedModel:
     Args:
         directory: of a version, or of the model.
 
-    Attributes:
-        exported: `kbert.serving.exported_pipeline.ExportedPipeline`.
-
     Raises:
         FileNotFoundError: no SavedModel there.
         ValueError: a SavedModel that `kbert.export` has not written.

@@ -16,10 +16,6 @@ FIELDS = ("text", "text_pair", "position")
 def input_representation(models, fields) -> dict:
     """The tokens of a text or pair, and at one position what the encoder's `EmbeddingBlock` adds up.
 
-    Args:
-        models: `PlaygroundModels`.
-        fields: `RequestFields` of `FIELDS`.
-
     Returns:
         ``tokens``, ``vectors_available``, ``truncated``; with a position also ``vectors`` and ``norms`` of ``token``,
         ``segment``, ``position``, their ``sum`` and ``normalized``, what enters the first layer.
@@ -43,7 +39,6 @@ def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
     """What an `EmbeddingBlock` computes without dropout, step by step, float32 [S, H] each.
 
     Args:
-        block: `kbert.layers.embedding_block.EmbeddingBlock`.
         token_ids, segment_ids: int32 [1, S].
     """
     positions = tf.range(token_ids.shape[1])[tf.newaxis]

@@ -35,10 +35,6 @@ def masking(models, fields) -> dict:
 
     A token that was replaced by a random one which happens to be itself counts as kept, as the model sees it.
 
-    Args:
-        models: `PlaygroundModels`.
-        fields: `RequestFields` of `FIELDS`.
-
     Returns:
         ``tokens``, ``counts``, ``loss``, ``truncated`` and ``note``: why a model that predicts tokens does not predict
         these, or None.

@@ -40,7 +40,6 @@ def next_sentence(models, fields) -> dict:
     """Makes the first pair of a document with the functions of the training data.
 
     Args:
-        models: `PlaygroundModels`.
         fields: `RequestFields` of `FIELDS`. The sequence length is at most the model's.
 
     Returns:
@@ -71,11 +70,6 @@ def next_sentence(models, fields) -> dict:
 
 def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float) -> Drawn:
     """The first pair of the first of two texts.
-
-    Args:
-        tokenizer: `kbert.BertTokenizer`.
-        texts: two strings of prose.
-        seed, max_tokens, short_rate: see `kbert.pretraining.pairs.sentence_pairs`, in epoch 0.
 
     Raises:
         BadRequest: a text without a sentence.

@@ -2,14 +2,7 @@
 
 
 def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
-    """The steps of `kbert.pretraining.pairs.sentence_pairs` for one pair, as they happened.
-
-    Args:
-        drawn: `kbert.inspection.playground.next_sentence.Drawn`.
-        pair: the ``pair`` of the view's answer.
-        size: tokens of a row.
-        short_rate: probability of a shorter pair.
-    """
+    """The steps of `kbert.pretraining.pairs.sentence_pairs` for one pair, as they happened."""
     room, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
     steps = [
         f"A row has {size} tokens: {room} for the pair, besides [CLS] and two [SEP].",

@@ -28,15 +28,10 @@ class PlaygroundModel:
     Nothing here changes when it is used, so that any number of threads may ask at once.
 
     Args:
-        tokenizer: `kbert.BertTokenizer`.
         model: one of kbert's models; None: what needs no model can be shown.
 
     Attributes:
         exported: None; an `ExportedModel` has its SavedModel there.
-
-    Example::
-
-        PlaygroundModel.load("runs/tiny").max_length  # 512
     """
 
     exported = None
@@ -84,11 +79,7 @@ class PlaygroundModel:
 
     @property
     def encoder(self):
-        """`kbert.BertEncoder` for plain rows with ``hidden_states`` and ``attention_probs``.
-
-        Raises:
-            BadRequest: there is no model.
-        """
+        """`kbert.BertEncoder` for plain rows with ``hidden_states`` and ``attention_probs``."""
         if self.model is None:
             raise BadRequest("Expected a model. Received: none; choose one to see what it computes")
         return self._once("encoder", lambda: encoder_with_attention(self.model.encoder))
@@ -112,7 +103,6 @@ class PlaygroundModel:
         """The model's outputs on a batch, as it is called in training but without dropout.
 
         Args:
-            batch: dict of tensors.
             **more: inputs for a batch that lacks them, such as ``mask_positions``.
         """
         batch = {**more, **batch}
@@ -144,7 +134,6 @@ class PlaygroundModel:
         """Batch and outputs for one row of strings, as `kbert.Pipeline` computes them.
 
         Args:
-            preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`.
             columns: dict of column → string.
             name: of the column that may be long, for the message.
 

@@ -30,10 +30,6 @@ class PlaygroundModels:
 
     Raises:
         ValueError: Keras' backend is not TensorFlow, which reads strings.
-
-    Example::
-
-        PlaygroundModels(["runs/tiny"]).describe()[0]["layers"]  # 2
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None):
@@ -54,11 +50,7 @@ class PlaygroundModels:
         self._known = {}  # name → source, as of the last time that all were listed
 
     def check(self) -> None:
-        """Opens what was given by name, so that a wrong path is known at once.
-
-        Raises:
-            FileNotFoundError, ValueError: see `kbert.weights.open_checkpoint.open_checkpoint`, and for a vocabulary.
-        """
+        """Opens what was given by name, so that a wrong path is known at once."""
         for source in self._named:
             describe(source)
         if not self.learns_vocabulary:

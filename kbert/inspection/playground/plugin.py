@@ -14,11 +14,7 @@ _PREFIX = f"/data/plugin/{_NAME}"
 
 
 class PlaygroundPlugin(base_plugin.TBPlugin):
-    """The tab: models are those below the log directories and those that ``--kbert_models`` names.
-
-    Args:
-        context: `tensorboard.plugins.base_plugin.TBContext`; its `logdir` and `flags` are used.
-    """
+    """The tab: models are those below the log directories and those that ``--kbert_models`` names."""
 
     plugin_name = _NAME
 

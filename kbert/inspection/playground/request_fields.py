@@ -16,7 +16,6 @@ class RequestFields:
     """The JSON object of a question.
 
     Args:
-        values: what was sent.
         known: the fields that the view has, besides ``model``.
 
     Raises:

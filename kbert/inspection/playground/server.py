@@ -13,8 +13,6 @@ class PlaygroundServer:
     """Serves a WSGI application, each request in a thread of its own.
 
     Args:
-        app: the application, such as a `PlaygroundApp`.
-        host: the address to listen on.
         port: 0: one that is free.
 
     Attributes:
@@ -22,12 +20,6 @@ class PlaygroundServer:
 
     Raises:
         OSError: the port is taken, or no such address; the message names it.
-
-    Example::
-
-        server = PlaygroundServer(PlaygroundApp(), port=6007)
-        print(server.address)
-        server.serve()
     """
 
     def __init__(self, app, host="127.0.0.1", port=0):

@@ -35,12 +35,7 @@ class ModelSource:
 
 
 def named_sources(paths: Iterable[str | os.PathLike]) -> list[ModelSource]:
-    """The sources that were given by name: each is called by the last part of its path that says something.
-
-    Example::
-
-        named_sources(["runs/tiny/model", "runs/tiny@2000"])  # "tiny" and "tiny@2000"
-    """
+    """The sources that were given by name: each is called by the last part of its path that says something."""
     paths = list(dict.fromkeys(str(path) for path in paths))
     names = [_name(path) for path in paths]
     return [ModelSource(n if names.count(n) == 1 else path, path) for n, path in zip(names, paths, strict=True)]

@@ -15,7 +15,6 @@ def read_row(model, text: str, text_pair: str | None, longest: int | None = None
     """The row of a text or pair, without padding.
 
     Args:
-        model: `PlaygroundModel`.
         text, text_pair: strings; None: a single text.
         longest: tokens that are kept; None: as many as the model can read.
 

@@ -35,8 +35,6 @@ def training_dataset(
     Args:
         examples: what to learn; `LabelledText`, or `LabelledChoices` for multiple choice.
         preprocessor: the pipeline's, for the columns that the examples have.
-        batch_size, seed: the run's.
-        start_step: number of the first batch.
         num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
         padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`); it affects only the time of a
             step. S is static only with "full", which a TPU needs.
@@ -48,11 +46,6 @@ def training_dataset(
         tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
         [B, S]; labels ``{"logits": int32 [B]}``, of several labels a text [B, N], or for regression ``{"score": float32
         [B]}``; weights under the same key.
-
-    Example::
-
-        data = training_dataset(examples, TextPreprocessor(tokenizer), batch_size=32)
-        model.fit(data, steps_per_epoch=training_steps(len(examples), 32, epochs=3))
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)

@@ -21,17 +21,11 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
 
     Args:
         examples: what to learn, single texts.
-        preprocessor: `DocumentPreprocessor`.
         num_labels: N of the model. If given, labels outside [0, N) are an error.
 
     Returns:
         (`WindowStore`, {"logits": int32 [W], of several labels a text [W, N]} or, for regression, {"score": float32
         [W]}), for `kbert.tasks.span.dataset.window_dataset`.
-
-    Example::
-
-        store, labels = document_windows(examples, DocumentPreprocessor(tokenizer))
-        model.fit(window_dataset(store, labels, batch_size=32), steps_per_epoch=1000)
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
@@ -42,13 +36,7 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
 def evaluate_documents(
     pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32
 ) -> tuple[dict, np.ndarray]:
-    """`evaluate` for whole texts, by the answers that the pipeline pools over their windows.
-
-    Args:
-        pipeline: with ``windows``.
-        examples, metrics: as `evaluate`.
-        batch_size: texts a time.
-    """
+    """`evaluate` for whole texts, by the answers that the pipeline pools over their windows."""
     order, place = longest_first(text_sizes([examples.texts]))
     progress = PredictionProgress(len(order), batch_size)
     texts = [examples.texts[i] for i in order]

@@ -58,9 +58,6 @@ def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], 
         metrics: names of `kbert.tasks.classification.metrics.METRICS`.
         thresholds: where a text may have several labels, floats [N] that the probability of one that is on exceeds;
             None: 0.5.
-
-    Raises:
-        ValueError: a label that is not in [0, N).
     """
     labels = examples.labels
     if examples.regression:

@@ -9,13 +9,7 @@ _MOST_CHARACTERS = 300
 
 
 def example_columns(examples: LabelledText) -> tuple[list[str], Callable[[int], list[str]]]:
-    """(names of columns, function of a row that returns Markdown for them): the texts, and the place in their file.
-
-    Example::
-
-        header, cells = example_columns(dev)
-        header, cells(0)  # ["text", "from"], ["A charming journey&#46;", "reviews&#46;csv&#44; line 17"]
-    """
+    """(names of columns, function of a row that returns Markdown for them): the texts, and the place in their file."""
     columns = examples.columns
 
     def cells(row):

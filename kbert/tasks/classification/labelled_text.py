@@ -18,11 +18,6 @@ class LabelledText(Examples):
 
     Raises:
         ValueError: different numbers of texts and labels, no texts, an invalid label.
-
-    Example::
-
-        examples = LabelledText(["good", "bad"], np.array([1, 0], "int32"), label_names=("neg", "pos"))
-        train, dev = examples.split(1, seed=0)
     """
 
     texts: Sequence[str]

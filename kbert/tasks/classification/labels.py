@@ -13,10 +13,6 @@ def distinct_labels(values: Iterable[str]) -> list[str]:
 
     Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label are
     not part of it.
-
-    Example::
-
-        distinct_labels(["pos", "neg", "pos"])  # ["neg", "pos"]
     """
     labels = sorted({value.strip() for value in values})
     try:

@@ -14,14 +14,7 @@ def encoder_layers(encoder, layers=None):
         layers: indices into the L + 1 hidden states: 0 the embeddings, -1 the last block's. None: the last four, or
             all where there are fewer.
 
-    Raises:
-        ValueError: a layer that the encoder does not have, or no layers.
-
     Source: Devlin et al. 2018, section 5.3 (the feature-based approach); Google's ``extract_features.py``.
-
-    Example::
-
-        encoder_layers(encoder, [-1, -2, -3, -4])(batch)["features"]  # [B, S, 4, H]
     """
     states = [_tensor(layer.output) for layer in (encoder.embeddings, *encoder.blocks)]
     if layers is None:

@@ -31,16 +31,7 @@ class EncoderPipeline(TaskPipeline):
         return EmbeddingAnswers()
 
     def signatures(self, pipeline, *, layers=None):
-        """The signatures of an encoder.
-
-        Args:
-            pipeline: `kbert.Pipeline`.
-            layers: which hidden states ``features`` gives, as indices into the L + 1 of them (0 = embeddings,
-                -1 = last); None: the last four, or all where there are fewer.
-
-        Raises:
-            ValueError: layers that the encoder does not have.
-        """
+        """The signatures of an encoder."""
         return {
             "embed": self._embed(pipeline),
             "tokenize": TaskSignature(lambda batch, inputs: token_list(pipeline.preprocessor, inputs)),

@@ -21,11 +21,7 @@ def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def sts_b_file(directory) -> pathlib.Path:
-    """The dev set of STS-B, in the GLUE directory or its own.
-
-    Raises:
-        FileNotFoundError: it is in neither place.
-    """
+    """The dev set of STS-B, in the GLUE directory or its own."""
     directory = pathlib.Path(directory)
     path = next((p for p in (directory / "STS-B/dev.tsv", directory / "dev.tsv") if p.is_file()), None)
     if path is None:
@@ -58,7 +54,6 @@ def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, nor
 
     Args:
         model: `kbert.BertEncoder`, loaded with its tokenizer, or a source for `kbert.load_pretrained`.
-        sentences: strings.
         sequence_length: tokens of a sentence; None: those of the longest one, up to the model's limit.
         pooling, normalize: see `kbert.build_pipeline`.
     """

@@ -14,10 +14,6 @@ _NONE = -1
 def token_list(preprocessor, inputs):
     """The tokens of a `TextPreprocessor`'s batch, in readable form.
 
-    Args:
-        preprocessor: `kbert.preprocessing.text_preprocessor.TextPreprocessor`.
-        inputs: dict of string columns [B].
-
     Returns:
         dict of ``token_ids``, ``segment_ids`` int32 [B, S]; ``tokens`` string [B, S], as in the vocabulary; ``starts``,
         ``ends`` int32 [B, S], code points of the text that a token is from (of ``text_pair`` where the segment is 1),

@@ -17,16 +17,10 @@ class FeatureSentences:
 
     Args:
         path: of the file that `write_word_features` wrote for this text, float16 [M, L, H].
-        tagged: the text.
-        tags: the tagger's labels.
         columns: which layers of the file to use, K of them.
 
     Raises:
         ValueError: the file holds another number of words.
-
-    Example::
-
-        FeatureSentences("features/dev.npy", dev, tags, [5, 6]).batch(np.array([0, 3]))["features"].shape
     """
 
     def __init__(self, path, tagged: TaggedText, tags: Sequence[str], columns: Sequence[int]):

@@ -19,19 +19,9 @@ from kbert.tasks.task import Evaluation
 def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *, batch_size: int = 32) -> Evaluation:
     """Tags every word and scores the tags.
 
-    Args:
-        model: `kbert.models.feature_tagger.feature_tagger`.
-        sentences: with their gold tags.
-        tags: the model's N labels.
-        batch_size: sentences of a forward pass; scores do not depend on it.
-
     Returns:
         `Evaluation`: scores are ``loss``, the mean over the words, and those of `entity_scores`; predictions are the
         tags of each sentence.
-
-    Example::
-
-        evaluate_features(model, dev, tags).scores["f1"]
     """
     predicted, losses = [[] for _ in range(len(sentences))], []
     order = np.argsort(-sentences.lengths, kind="stable")

@@ -21,11 +21,7 @@ ALIGNMENTS = ("tokens", "words")
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
-    """Layers as numbers from 0 (the embeddings) to `num_layers`; negative ones count from the end, -1 is the last.
-
-    Raises:
-        ValueError: no such layer.
-    """
+    """Layers as numbers from 0 (the embeddings) to `num_layers`; negative ones count from the end, -1 is the last."""
     count = num_layers + 1
     wrong = [layer for layer in layers if not -count <= layer < count]
     if wrong or not layers:
@@ -39,8 +35,6 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
     Args:
         encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
         batch: dict with ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S], NumPy arrays.
-        layers: numbers of hidden states.
-        batch_size: windows a forward pass.
 
     Yields:
         (number of the first window, float32 [up to batch_size, S', K, H]); S' is what the longest of them needs.
@@ -64,13 +58,8 @@ def text_features(
     The features of a token are from the window in which it has the most context, so texts may be of any length.
 
     Args:
-        encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
-        preprocessor: `TaggingPreprocessor`.
-        texts: strings.
-        layers: numbers of hidden states.
         align: "tokens": all word pieces, with the [CLS] of the text's first window and the [SEP] of its last; "words":
             the words as taggers split them, each with the features of its first token.
-        batch_size: texts read and windows run at a time.
 
     Yields:
         (tokens or words, float32 [M, K, H]).
@@ -123,12 +112,7 @@ def write_word_features(
 
     Args:
         path: the file; an existing one is not changed.
-        encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
-        preprocessor: `TaggingPreprocessor`.
-        tagged: the words, in their order.
-        layers: numbers of hidden states.
         context: "document" or "sentence": the unit that is read together.
-        batch_size: windows a forward pass.
     """
     path = pathlib.Path(path)
     if path.exists():

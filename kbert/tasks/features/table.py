@@ -8,15 +8,7 @@ PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=Tru
 
 
 def describe_scores(metrics: Mapping[str, dict]) -> str:
-    """F1 on dev in percent of each feature mode, and the minutes it took, beside the paper's figures, for printing.
-
-    Args:
-        metrics: {mode: metrics} of the modes that are finished, as `train_feature_taggers` returns them.
-
-    Example::
-
-        print(describe_scores(train_feature_taggers(encoder, texts, tags, "runs/features")))
-    """
+    """F1 on dev in percent of each feature mode, and the minutes it took, beside the paper's figures, for printing."""
     lines = [f"{'F1 on dev, feature-based':<28}{'paper, BERT-base':>18}{'this run':>12}{'minutes':>10}"]
     for mode, published in PAPER.items():
         ours = f"{100 * metrics[mode]['dev']['f1']:.1f}" if mode in metrics else "-"

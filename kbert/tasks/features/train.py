@@ -71,7 +71,6 @@ def train_feature_taggers(
     Args:
         encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
         texts: {"train", "dev"}.
-        tags: the labels.
         directory: receives ``features/`` and a folder for each mode, a run that resumes.
         modes: the modes of the table to train now.
         sequence_length: tokens of a window that the encoder reads.

@@ -27,7 +27,6 @@ def present_tasks(directory, name: str, tests: bool = False) -> list[GlueTask]:
     """The tasks to train; all of their files exist.
 
     Args:
-        directory: the GLUE files.
         name: of a task, or "all": those whose folder exists.
         tests: whether the test files must exist and be readable, too.
 
@@ -58,8 +57,6 @@ class GlueGrid:
 
     Args:
         source: what `kbert.load_pretrained` takes.
-        directory: the GLUE files.
-        output: directory of all runs.
         name: of a task, or "all".
         rates, seeds: the learning rates and the seeds to try.
         train_examples: int, train on that many, the same ones for every seed; None: on all.
@@ -69,18 +66,11 @@ class GlueGrid:
         **options: the other options of `kbert.finetune`.
 
     Attributes:
-        hardware: of every run.
         is_trained: bool, whether the runs in `output` are finished without a submission, so that only the test files
             remain to be answered.
 
     Raises:
         FileNotFoundError, ValueError: as `present_tasks`, `GlueTask.read` and `kbert.finetune`.
-
-    Example::
-
-        grid = GlueGrid("runs/tiny", "glue", "runs/mrpc", "MRPC", rates=[5e-5, 3e-5], seeds=[0, 1])
-        grid.open()
-        grid.run()["best"]
     """
 
     def __init__(
@@ -165,7 +155,6 @@ class GlueGrid:
 
         Raises:
             BlockingIOError: another process holds it.
-            FileNotFoundError, ValueError: as `kbert.tasks.glue_benchmark.submission.submit`.
         """
         if self.hardware.is_chief:
             lock_directory(self.output)
@@ -266,7 +255,6 @@ def summarise(scores, best, columns) -> dict:
     Args:
         scores: {(rate, seed): metrics of that run}.
         best: (rate, seed) of the best.
-        columns: names of the metrics.
     """
     rate, seed = best
     each = {r: [one["dev"] for (of, _), one in scores.items() if of == r] for r, _ in scores}

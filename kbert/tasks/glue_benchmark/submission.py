@@ -24,17 +24,8 @@ _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers give the same zip
 def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: int = 32) -> dict[str, list[str]]:
     """The answers to a task's test files, of one model or of the mean of several.
 
-    Args:
-        pipelines: `kbert.Pipeline`s of models of this task, with its labels.
-        task: an entry of `GLUE_TASKS`.
-        directory: the GLUE files.
-        batch_size: texts per forward pass.
-
     Returns:
         {submission file, such as "MNLI-mm": lines "index<tab>prediction", in the order of the test file}.
-
-    Raises:
-        FileNotFoundError, ValueError: as `GlueTask.read_test`.
     """
     answers = {}
     for file in task.tests:
@@ -98,9 +89,6 @@ def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, o
     Args:
         models: {task: sources of its models, whose mean answers}.
         constant: names of tasks that are answered with the most frequent label of their training file.
-        directory: the GLUE files.
-        output: directory for the answers.
-        batch_size: texts per forward pass.
 
     Returns:
         What was written and what the server still requires, for printing.
@@ -147,15 +135,8 @@ def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
 def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[pathlib.Path, list[str]]:
     """Writes ``<file>.tsv`` for each file, and all of them as ``submission.zip``, ready to upload.
 
-    Args:
-        directory: created if needed.
-        answers: {submission file: lines}, as `answer_tests` gives them.
-
     Returns:
         The path of the zip, and the names of the files that the server requires and that are not in it.
-
-    Raises:
-        ValueError: a file that the server does not know.
     """
     if unknown := sorted(set(answers) - set(SUBMISSION_FILES)):
         raise ValueError(f"A submission has the files {list(SUBMISSION_FILES)}. Received: {unknown}")

@@ -6,12 +6,7 @@ from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, GlueTask
 
 
 def describe_all(name: str, scores: Mapping) -> str:
-    """The tables of one task, or of all that were learnt and their average beside the paper's, for printing.
-
-    Args:
-        name: of a task, or "all".
-        scores: what metrics.json holds of the run.
-    """
+    """The tables of one task, or of all that were learnt and their average beside the paper's, for printing."""
     tables = scores["tasks"] if name == "all" else {name: scores}
     parts = [describe_scores(GLUE_TASKS[task], one) for task, one in tables.items()]
     if scores.get("average") is not None:
@@ -21,16 +16,7 @@ def describe_all(name: str, scores: Mapping) -> str:
 
 
 def describe_scores(task: GlueTask, scores) -> str:
-    """The rows of the paper, of a constant answer and of this run, in percent, for printing.
-
-    Args:
-        task: an entry of `GLUE_TASKS`.
-        scores: the content of metrics.json, of one run or of a grid.
-
-    Example::
-
-        print(describe_scores(GLUE_TASKS["MRPC"], read_json("runs/mrpc/metrics.json")))
-    """
+    """The rows of the paper, of a constant answer and of this run, in percent, for printing."""
     lines = [f"{task.name:<42}" + "".join(f"{name:>14}" for name in task.columns)]
 
     def row(name, values, deviations=None):

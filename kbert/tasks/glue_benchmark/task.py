@@ -17,9 +17,6 @@ class _Glue:
         Args:
             path: the GLUE directory, the task's own folder in it, or a file of it.
             split: of a directory: "train", "dev", or "dev_mm" of MNLI.
-
-        Raises:
-            FileNotFoundError, ValueError: as `kbert.tasks.glue_benchmark.tasks.GlueTask.read`.
         """
         definition = GLUE_TASKS[self.glue_name]
         return definition.read_file(path) if pathlib.Path(path).is_file() else definition.read(path, split)

@@ -22,12 +22,6 @@ class GlueTask:
 
     Its files are tab separated without quoting, in the layout of the official download. A new task is one entry in
     `GLUE_TASKS`.
-
-    Example::
-
-        task = GLUE_TASKS["SST-2"]
-        train = task.read("glue", "train")  # of glue/SST-2/train.tsv
-        task.read_test("glue", "SST-2").columns["text"]  # of glue/SST-2/test.tsv
     """
 
     name: str  # also the folder's name
@@ -107,12 +101,7 @@ class GlueTask:
         return _find(directory, self.tests[file])
 
     def read_test(self, directory, file: str) -> UnlabelledTexts:
-        """The test texts for one file of the submission, such as "MNLI-mm". Every row is kept, as the server requires.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file is not in the official layout; the message names file and line.
-        """
+        """The test texts for one file of the submission, such as "MNLI-mm": every row, as the server requires."""
         path = self.test_path(directory, file)
         short_rows = "fill" if self.skip_short else "error"
         wanted = {"text": self.text} | ({"text_pair": self.text_pair} if self.pair else {})

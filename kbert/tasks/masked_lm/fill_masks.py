@@ -9,17 +9,9 @@ MASK = "[MASK]"
 def fill_masks(pipeline, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The proposals of a masked language model for every [MASK].
 
-    Args:
-        pipeline: of a masked-LM or pre-trained model.
-        texts: strings with ``[MASK]`` in them.
-
     Yields:
         A dict for each text: ``text``, and ``masks``, a list for each mask of dicts of ``token``, ``probability`` and
         ``text``, in which the token replaces the mask; most probable first.
-
-    Example::
-
-        next(fill_masks(pipeline, ["Paris is the [MASK] of France."]))["masks"][0][0]["token"]  # "capital"
     """
     answers = pipeline.predict(list(texts), verbose=0)
     for text, row in zip(texts, pipeline.answers.to_dicts(answers), strict=True):

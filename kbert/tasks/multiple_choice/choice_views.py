@@ -14,12 +14,7 @@ _MOST_CHARACTERS = 200
 
 
 def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[View]:
-    """As of a classifier, with the numbers of the choices as labels, which shows whether a place is preferred.
-
-    Args:
-        examples: with n labels.
-        probabilities: float [n, C].
-    """
+    """As of a classifier, with the numbers of the choices as labels, which shows whether a place is preferred."""
 
     def cells(row):
         label, chosen, lines = int(examples.labels[row]), int(np.argmax(probabilities[row])), []

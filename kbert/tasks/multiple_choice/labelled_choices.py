@@ -13,12 +13,7 @@ from kbert.tasks.examples import Examples
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LabelledChoices(Examples):
-    """Prompts, their choices, and the number of the right one. Questions may differ in how many choices they have.
-
-    Example::
-
-        examples = LabelledChoices(["A drum line"], [["passes by.", "is asleep."]], np.array([0], "int32"))
-    """
+    """Prompts, their choices, and the number of the right one. Questions may differ in how many choices they have."""
 
     prompts: Sequence[str]  # n
     choices: Sequence[Sequence[str]]  # n lists of at most C strings each; an empty string is not a choice

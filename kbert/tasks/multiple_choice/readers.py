@@ -38,10 +38,6 @@ def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choice
         FileNotFoundError: no such file.
         ValueError: as `read_table`; fewer than two choices, a blank one, a label that is not a choice; the message
             names file and line.
-
-    Example::
-
-        read_choices("quiz.csv", "question", ["a", "b", "c"], "right")
     """
     prompts, lists, labels, places = _read(path, prompt, choices, label)
     return LabelledChoices(prompts, lists, _numbers(lists, labels, places), path=str(path))
@@ -66,11 +62,7 @@ def read_questions(path, format="table", prompt="prompt", choices=("choices",), 
 
 
 def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
-    """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0.
-
-    Raises:
-        ValueError: as `read_choices`; the message names the row.
-    """
+    """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0."""
     places = [f"row {row}" for row in range(len(prompts))]
     for where, texts in zip(places, choices, strict=True):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

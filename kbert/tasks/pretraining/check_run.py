@@ -7,14 +7,7 @@ from kbert.training.jax_devices import check_divides
 
 
 def check_run(settings, hardware, log_every, data_service) -> None:
-    """Raises ValueError if the hardware, the intervals or the data service do not go with the settings.
-
-    Args:
-        settings: `PretrainingSettings`.
-        hardware: `kbert.training.hardware.Hardware`.
-        log_every: int, steps.
-        data_service: of `kbert.pretrain`, or None.
-    """
+    """Raises ValueError if the hardware, the intervals or the data service do not go with the settings."""
     if settings.hours is not None and hardware.name == "multiworker":
         raise ValueError("pretrain: `hours` works on one machine only, as the clocks of several differ. Give `steps`.")
     if settings.hours is not None and keras.backend.backend() != "tensorflow":

@@ -10,8 +10,6 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
     """Lines on the size of the model and of the run, for printing.
 
     Args:
-        settings: `PretrainingSettings`.
-        model: `kbert.BertPretrainer`.
         real_shares: floats, for every phase the share of tokens that are not padding.
         corpus_tokens: int, tokens of an epoch; None: not known.
     """
@@ -34,11 +32,7 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
 
 
 def count_epochs(settings, real_shares, corpus_tokens) -> float | None:
-    """About how many epochs a run of `steps` takes; None where the clock ends it or the corpus was not counted.
-
-    Args:
-        settings, real_shares, corpus_tokens: see `describe_plan`.
-    """
+    """About how many epochs a run of `steps` takes; None where the clock ends it or the corpus was not counted."""
     if settings.hours is not None or not corpus_tokens:
         return None
     rows = zip(settings.stages(), stage_steps(settings), strict=True)
@@ -59,12 +53,6 @@ def stage_steps(settings) -> list[int | None]:
 
 def estimate_pretraining(settings, tokenizer, model, hardware) -> dict:
     """The metrics of a dry run; the weights of the model are useless afterwards.
-
-    Args:
-        settings: `PretrainingSettings`.
-        tokenizer: `kbert.BertTokenizer`.
-        model: `kbert.BertPretrainer`, not compiled.
-        hardware: `kbert.training.hardware.Hardware`.
 
     Returns:
         dict: `sequences_per_epoch` of the first phase, and `sequences_are_all`, whether all were counted in time; the

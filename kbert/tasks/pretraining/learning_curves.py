@@ -65,10 +65,6 @@ def read_points(run) -> list[Point]:
 def read_curve(run, name: str = "val_mlm_cross_entropy") -> list[tuple[float, float]]:
     """[(hours of training, score)] of a run; the time of evaluations is not counted.
 
-    Args:
-        run: as of `read_points`.
-        name: of a score in its history.jsonl.
-
     Raises:
         FileNotFoundError, ValueError: as `read_points`; a history without this score.
     """
@@ -79,16 +75,7 @@ def read_curve(run, name: str = "val_mlm_cross_entropy") -> list[tuple[float, fl
 
 
 def comparison_table(curves: Mapping[str, Sequence[tuple[float, float]]], rows: int = 8) -> str:
-    """A Markdown table: a row for each of some times, a column for each run with its last score until then.
-
-    Args:
-        curves: name → result of `read_curve`.
-        rows: int, the number of times, evenly spaced up to the end of the longest run.
-
-    Example::
-
-        comparison_table({"paper": read_curve("runs/paper"), "small": read_curve("runs/small")})
-    """
+    """A Markdown table: a row for each of some times, a column for each run with its last score until then."""
     end = max(curve[-1][0] for curve in curves.values())
     lines = ["| hours | " + " | ".join(curves) + " |", "|---" * (len(curves) + 1) + "|"]
     for hours in (end * number / rows for number in range(1, rows + 1)):
@@ -97,12 +84,7 @@ def comparison_table(curves: Mapping[str, Sequence[tuple[float, float]]], rows: 
 
 
 def comparison_plot(curves: Mapping[str, Sequence[tuple[float, float]]], title: str) -> str:
-    """SVG text: one panel with the curves against hours.
-
-    Args:
-        curves: name → result of `read_curve`.
-        title: str, of the score.
-    """
+    """SVG text: one panel with the curves against hours."""
     colours = _colours(curves)
     lines = [(colours[name], 2.2, 1, curve) for name, curve in curves.items()]
     return _svg(_WIDTH, _TOP + _HEIGHT, colours, [_group(0, _TOP, _panel(title, lines, _HOURS))])
@@ -150,12 +132,7 @@ def describe_plateau(name: str, points: Sequence[Point]) -> str:
 
 
 def curves_table(runs: Mapping[str, Sequence[Point]], rows: int = 10) -> str:
-    """A Markdown table of held-out scores: some evaluations of each run, closer together at its beginning.
-
-    Args:
-        runs: name → result of `read_points`.
-        rows: of each run at most.
-    """
+    """A Markdown table of held-out scores: some evaluations of each run, closer together at its beginning."""
     lines = ["| run | step | million tokens | hours | " + " | ".join(title for title, _ in SCORES.values()) + " |"]
     lines.append("|---" * (4 + len(SCORES)) + "|")
     for name, points in runs.items():
@@ -172,9 +149,6 @@ def curves_plot(runs: Mapping[str, Sequence[Point]]) -> str:
     """SVG text: a row of panels for each score, against tokens and against hours; plateaus are shaded.
 
     Thick lines are held-out scores, thin ones those of training.
-
-    Args:
-        runs: name → result of `read_points`.
     """
     colours, width = _colours(runs), 2 * _WIDTH
     plateaus = {name: found for name, points in runs.items() if (found := find_plateau(points))}

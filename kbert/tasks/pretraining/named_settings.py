@@ -45,9 +45,6 @@ def complete_settings(name, given: dict) -> dict:
         given: name → value. A value also stands for those that it excludes: `phases` for `sequence_length`,
             `warmup_steps` for `warmup_share`.
 
-    Raises:
-        ValueError: an unknown name.
-
     Example::
 
         complete_settings("small-budget", {"batch_size": 8, "learning_rate": None})["learning_rate"]  # 1e-3

@@ -45,10 +45,6 @@ def read_phases(
 
     Raises:
         ValueError: something else, numbers out of range, or shares whose sum is not 1.
-
-    Example::
-
-        read_phases(["128:0.9", "512:0.1:64"], batch_size=256)
     """
     given = list(given)
     phases = tuple(_read_phase(one, batch_size, max_predictions, default) for one in given)
@@ -58,11 +54,7 @@ def read_phases(
 
 
 def read_ramp(given) -> tuple[int, float] | None:
-    """A batch-size ramp, (first batch size, share of the run) or "8:0.3", or None.
-
-    Raises:
-        ValueError: something else.
-    """
+    """A batch-size ramp, (first batch size, share of the run) or "8:0.3", or None."""
     if given is None:
         return None
     try:

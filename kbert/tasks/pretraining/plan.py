@@ -13,7 +13,6 @@ class PlannedStage:
     Attributes:
         end: float, where it ends, as a share of the run.
         number: int, of the phase it belongs to.
-        phase: `Phase`.
         batch_size: int, rows of an update.
     """
 
@@ -28,10 +27,6 @@ def plan_stages(phases, ramp=None) -> list[PlannedStage]:
 
     With a ramp the batch size doubles from the first one on, in equal parts of the share of the run that the ramp
     takes, until it is that of the phase.
-
-    Args:
-        phases: `Phase`s.
-        ramp: (first batch size, share of the run), or None.
 
     Example::
 
@@ -51,13 +46,7 @@ def plan_stages(phases, ramp=None) -> list[PlannedStage]:
 
 
 def first_row(stages, starts, step) -> int:
-    """The first row that a step reads, of those of its phase.
-
-    Args:
-        stages: of `plan_stages`.
-        starts: ints, the first steps of the stages up to that of the step.
-        step: int.
-    """
+    """The first row that a step reads, of those of its phase."""
     current = stages[len(starts) - 1]
     ends = [*starts[1:], step]
     spans = zip(stages, starts, ends, strict=False)

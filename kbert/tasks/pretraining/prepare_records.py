@@ -42,14 +42,11 @@ def prepare_records(
 
     Args:
         corpus: path(s) or glob pattern(s) of text.
-        vocabulary: path of a vocab.txt.
-        output: path of a directory.
         lowercase: bool; False for cased text.
         format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
         held_out, shard_tokens, shuffle_shards: see `write_records`.
         sequence_length: int, of the report.
         seed: int, of the order of the documents.
-        overwrite: bool, delete another run in `output`.
         runner: None: this process; otherwise an Apache Beam runner, which tokenises the files on its workers: see
             `kbert.corpus.write_records_with_beam.write_records_with_beam`, also for the same records.
         beam_flags, shared: with a runner, its flags, and a directory that its workers share.
@@ -61,10 +58,6 @@ def prepare_records(
     Raises:
         ValueError: damaged or empty files, an invalid rate or size, inputs that changed since the run was started.
         FileExistsError: `output` holds finished records, a run with other settings, or other files.
-
-    Example::
-
-        prepare_records("wiki/*.gz", "vocab.txt", "records")["documents"]
     """
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     if sequence_length < 5:

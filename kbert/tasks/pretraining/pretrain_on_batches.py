@@ -88,10 +88,6 @@ def pretrain_on_batches(
         FloatingPointError: the training diverged.
 
     Source: Devlin et al. 2018, section 3.1 and appendix A.2.
-
-    Example::
-
-        pretrain_on_batches("batches", size="base", precision="mixed_bfloat16", output="runs/base").metrics["loss"]
     """
     if init is not None and size is not None:
         raise ValueError(f"pretrain_on_batches: `init` has an architecture of its own. Received: size={size!r} as well")

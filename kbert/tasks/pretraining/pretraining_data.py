@@ -26,7 +26,6 @@ def make_dataset(settings, tokenizer, stage=None, **which):
 
     Args:
         settings: `PretrainingSettings` with `packed` decided.
-        tokenizer: `kbert.BertTokenizer`.
         stage: `PlannedStage`; None: the first.
         **which: further arguments of `pretraining_dataset`; by default a batch has the rows of a step.
     """
@@ -83,11 +82,6 @@ def make_evaluations(settings, tokenizer):
 def describe_data(settings, tokenizer, evaluation):
     """What is said of the data before the training.
 
-    Args:
-        settings: `PretrainingSettings`.
-        tokenizer: `kbert.BertTokenizer`.
-        evaluation: held-out batches.
-
     Returns:
         (list of the statistics of the training batches of each phase, scores of token frequencies alone on the held-out
         batches, the number of tokens of the training documents or None if it is not known).
@@ -109,15 +103,7 @@ def describe_data(settings, tokenizer, evaluation):
 
 
 def baseline_curves(unigram) -> dict:
-    """What token frequencies alone, and always the more frequent next sentence label, reach: names as in the logs.
-
-    Args:
-        unigram: of `describe_data`.
-
-    Example::
-
-        TensorBoard("runs/tiny/logs", baseline=baseline_curves(unigram))
-    """
+    """What token frequencies alone, and always the more frequent next sentence label, reach: names as in the logs."""
     loss = unigram["cross_entropy"]
     curves = {"mlm_loss": loss, "mlm_cross_entropy": loss, "mlm_perplexity": float(np.exp(loss))}
     curves |= {"mlm_accuracy": unigram["accuracy"], "loss": loss}

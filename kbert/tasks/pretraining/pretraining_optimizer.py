@@ -11,11 +11,7 @@ _DECAY_SHARE = 0.2  # of a run with a stable rate: the end, in which it falls to
 
 
 def make_schedule(settings):
-    """The learning rate schedule of these settings: that of appendix A.2, or with a constant rate after the warm-up.
-
-    Args:
-        settings: dict, as in settings.json, of a run of a number of steps.
-    """
+    """The learning rate schedule of these settings: that of appendix A.2, or with a constant rate after the warm-up."""
     peak, warmup, steps = (settings[name] for name in ("learning_rate", "warmup_steps", "steps"))
     if settings["schedule"] == "linear":
         return WarmupLinearDecay(peak, warmup, steps)
@@ -25,11 +21,7 @@ def make_schedule(settings):
 
 
 def make_clock_rate(settings):
-    """The same as a function of the share of a run's time: warm-up and decay are shares of it.
-
-    Args:
-        settings: dict, as in settings.json, of a run of a number of hours.
-    """
+    """The same as a function of the share of a run's time: warm-up and decay are shares of it."""
     peak, warmup = settings["learning_rate"], settings["warmup_share"]
     decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_SHARE, 1.0 - warmup))
 
@@ -42,14 +34,7 @@ def make_clock_rate(settings):
 
 
 def compile_models(trained, model, settings, hardware, steps_per_execution=None):
-    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
-
-    Args:
-        trained, model: see `compile_with`.
-        settings: `PretrainingSettings`.
-        hardware: `kbert.training.hardware.Hardware`.
-        steps_per_execution: int, instead of that of the settings.
-    """
+    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for."""
     named = vars(settings)
     options = {"layer_decay": settings.layer_decay}
     with hardware.scope():
@@ -72,10 +57,8 @@ def compile_with(optimizer, trained, model, **arguments):
     """Compiles the model to train, and that of the run with the same optimizer: each continues where the other ends.
 
     Args:
-        optimizer: `keras.optimizers.Optimizer`.
         trained: `kbert.BertPretrainer`, the model itself or a view of it for packed rows.
         model: `kbert.BertPretrainer`, for plain rows.
-        **arguments: of `compile`.
     """
     trained.compile(optimizer, **arguments)
     if model is not trained:

@@ -22,11 +22,6 @@ class PretrainingRun:
         tokenizer: `kbert.BertTokenizer`.
         settings: `ModelSettings`.
         path: `pathlib.Path` of the output directory; None without one.
-
-    Example::
-
-        run = kbert.pretrain("records", size="tiny", steps=10_000)
-        run.pipeline.predict(["The capital of France is [MASK]."])["tokens"]
     """
 
     metrics: dict[str, Any]
@@ -48,8 +43,6 @@ def measure_run(trained, evaluation, history, steps, board, about_data=None) -> 
     """The metrics of a run whose steps are done: scores on the held-out batches, what it took, and what else is known.
 
     Args:
-        trained: `kbert.BertPretrainer`, compiled.
-        evaluation: held-out batches.
         history: list of dicts of `fit_steps`, empty but on the chief. A record of step 0 becomes ``before``.
         steps: int; None: those of the history.
         board: list of the run's `TensorBoard`, if it has one, which is told the scores.

@@ -9,15 +9,7 @@ _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within 
 
 
 def choose_packing(settings, tokenizer):
-    """The settings with `packed` decided: if nothing was given, by `packing_pays`; rows that are filled are packed.
-
-    Args:
-        settings: `PretrainingSettings`.
-        tokenizer: `kbert.BertTokenizer`.
-
-    Raises:
-        ValueError: as `pretraining_dataset`.
-    """
+    """The settings with `packed` decided: if nothing was given, by `packing_pays`; rows that are filled are packed."""
     if settings.packed is not None:
         return settings
     if settings.fill_rows:
@@ -41,14 +33,6 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
 
     By the lengths of the pairs of the first shard of records, or of the first pool of text: a function of the arguments
     and the corpus, so that a run that is resumed decides the same.
-
-    Args:
-        source, tokenizer: see `real_shares`.
-        phases: `Phase`s.
-        **options: further arguments of `real_shares`.
-
-    Raises:
-        ValueError: as `pretraining_dataset`.
     """
     plain, packed, total = 0.0, 0.0, 0.0
     for phase in phases:
@@ -67,11 +51,6 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
 
 
 def model_of_rows(model, settings):
-    """The `BertPretrainer` to train on the rows of these settings: the model itself, or a view that shares its layers.
-
-    Args:
-        model: `BertPretrainer`.
-        settings: `PretrainingSettings` with `packed` decided.
-    """
+    """The `BertPretrainer` to train on the rows of these settings: the model, or a view that shares its layers."""
     wanted = settings.num_parts if settings.packed else None
     return model if model.encoder.num_parts == wanted else model.with_parts(wanted)

@@ -47,16 +47,7 @@ def run_pretraining(
     overwrite,
     dry_run,
 ) -> PretrainingRun:
-    """Trains as the settings say; `kbert.pretrain` explains the arguments.
-
-    Args:
-        settings: `PretrainingSettings`.
-        checkpoint_every, keep_every, log_every, callbacks, log_dir, profile, data_service, output, overwrite, dry_run:
-            of `kbert.pretrain`.
-
-    Raises:
-        As `kbert.pretrain`.
-    """
+    """Trains as the settings say; `kbert.pretrain` explains the arguments."""
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)

@@ -17,10 +17,6 @@ from kbert.weights.load import load_pretrained
 def starting_model(settings, hardware):
     """The model that a pre-training starts from, uncompiled, and its tokenizer.
 
-    Args:
-        settings: `PretrainingSettings`.
-        hardware: `Hardware`.
-
     Returns:
         (`BertPretrainer`, `BertTokenizer`); the weights are new, loaded, or those of the model given.
 

@@ -6,15 +6,7 @@ from kbert.training.dry_run import format_estimate
 
 
 def describe_scores(metrics: Mapping) -> str:
-    """Loss and accuracy of masked tokens, and of next sentences where the run had them, for printing.
-
-    Args:
-        metrics: what metrics.json holds of a pre-training.
-
-    Example::
-
-        print(describe_scores(kbert.pretrain("records", size="tiny", steps=10_000).metrics))
-    """
+    """Loss and accuracy of masked tokens, and of next sentences where the run had them, for printing."""
     unigram = metrics["unigram"]
     lines = [
         f"held-out masked tokens: loss {metrics['mlm_cross_entropy']:.3f} (token frequencies alone: "

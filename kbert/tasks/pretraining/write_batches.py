@@ -48,7 +48,6 @@ def write_batches(
         steps: int, batches.
         batch_size, sequence_length, max_predictions, seed, packed, fill_rows: see `kbert.pretrain`.
         evaluation_batches: int, of the held-out documents.
-        batches_per_file: int.
         overwrite: bool, replace another directory of batches.
         **options: further arguments of `pretraining_dataset`: next_sentence, whole_word, mask_rate ...
 
@@ -58,10 +57,6 @@ def write_batches(
     Raises:
         FileExistsError: `directory` holds something else.
         ValueError: no records, or damaged ones; a number below 1; `left_to_right`.
-
-    Example::
-
-        write_batches("records", "batches", steps=10_000, batch_size=256)
     """
     if options.get("left_to_right"):
         raise ValueError(

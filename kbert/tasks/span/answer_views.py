@@ -16,12 +16,7 @@ _MARKS = "⟦**gold**⟧ and ❮*answer*❯ in the context"
 
 
 def answer_views(result, version: str) -> list[View]:
-    """Questions with the answer beside the gold one and both marked in the context, and the surest wrong answers.
-
-    Args:
-        result: `kbert.tasks.span.evaluation.SpanEvaluation`.
-        version: "1.1" or "2.0", of the rules for exact match and F1.
-    """
+    """Questions with the answer beside the gold one and both marked in the context, and the surest wrong answers."""
     questions, answers = result.questions, [str(answer) for answer in result.answers]
     exact, f1 = raw_scores(questions.answers, answers, version)
     shares = np.array([_probability(answer, result, row) for row, answer in enumerate(answers)])

@@ -29,21 +29,12 @@ def window_dataset(
     Batch n depends only on the windows, `batch_size`, `seed`, `group_by_length` and n.
 
     Args:
-        store: the windows.
         labels: {output: integers [W] or [W, ...]}.
-        batch_size, seed: the run's.
-        start_step: number of the first batch.
-        padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.
         weights: floats [W], the loss factor of each window; None: 1 for all.
 
     Returns:
         tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S] and the rows of the labels. With `weights`, also
         these, under the keys of the labels.
-
-    Example::
-
-        store, labels = span_windows(questions, preprocessor)
-        model.fit(window_dataset(store, labels, batch_size=16), steps_per_epoch=1000)
     """
     labels = {name: tf.constant(values) for name, values in labels.items()}
     factors = None if weights is None else tf.constant(weights, "float32")
@@ -65,7 +56,6 @@ def span_windows(questions: Questions, preprocessor):
     Args:
         questions: the training examples; none of them lost (`Questions.is_lost`), since these would teach the model
             that there is no answer.
-        preprocessor: `SpanPreprocessor`.
 
     Returns:
         (`WindowStore`, {"start_logits", "end_logits"}): int32 [W, 2], the answer's first or last token and the length

@@ -21,14 +21,7 @@ _NEVER_NULL = 1e30  # a threshold that no odds reach: "no answer" is listed, but
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SpanEvaluation:
-    """A model's answers to questions without a threshold, and their scores with one.
-
-    Example::
-
-        result = evaluate_questions(pipeline, dev, version="2.0", threshold="best")
-        result.scores["f1"], result.threshold
-        result.write("runs/squad")
-    """
+    """A model's answers to questions without a threshold, and their scores with one."""
 
     questions: Questions
     best_answers: np.ndarray  # str [Q], the best span, as if there were no "no answer"
@@ -65,13 +58,6 @@ def evaluate_questions(
         threshold: of "no answer"; None: every question is answered; "best": the one with the best F1 on these
             questions, for a dev set.
         batch_size: questions at a time.
-
-    Returns:
-        `SpanEvaluation`.
-
-    Example::
-
-        evaluate_questions(pipeline, read_squad("dev-v1.1.json"), version="1.1").scores["f1"]
     """
     best, places, odds, n_best = _answer(pipeline, questions, batch_size, with_null=threshold is not None)
     if threshold == "best":

@@ -13,7 +13,6 @@ def span_positions(batch, answer_starts, answer_ends):
     a question without an answer, has 0 and 0: [CLS] means "not here".
 
     Args:
-        batch: the batch of `SpanPreprocessor`.
         answer_starts, answer_ends: int32 [B], code points of the context, half-open; -1 and -1 for no answer.
 
     Returns:

@@ -15,15 +15,8 @@ def write_squad_files(directory, questions: Questions, answers, odds, n_best) ->
     ``--na-prob-thresh`` with the threshold of the run: its default is 1.0, but odds are differences of logits.
 
     Args:
-        directory: made if needed.
-        questions: the questions.
-        answers: strings [questions].
         odds: floats [questions], ``null_score - score``.
         n_best: (texts [questions, N], probabilities [questions, N]), "" and 0 for unused entries.
-
-    Example::
-
-        write_squad_files("runs/squad", dev, answers, odds, (texts, probabilities))
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -75,7 +75,6 @@ def locate(context: str, answer: str, start: int | None) -> int:
     """The position of the answer in its context: `start`, else the nearest occurrence; -1 if there is none.
 
     Args:
-        context, answer: strings.
         start: code points, the start of the answer according to the file; None: unknown. Then it is the first
             occurrence that is not part of a longer word ("art" in "Bart likes art"), else the first.
     """

@@ -42,10 +42,6 @@ def read_questions(path) -> Questions:
         FileNotFoundError: no such file.
         ValueError: missing columns, an ``answer_start`` outside the context, duplicate ids, and the errors of
             `read_squad` and `kbert.tasks.table.read_table`; the message names file and line.
-
-    Example::
-
-        train = read_questions("questions.csv")
     """
     if pathlib.Path(path).suffix.lower() == ".json":
         return read_squad(path)
@@ -53,11 +49,7 @@ def read_questions(path) -> Questions:
 
 
 def questions_from_table(table: Table) -> Questions:
-    """The questions of a table's columns, as in `read_questions`.
-
-    Raises:
-        ValueError: as `read_questions`.
-    """
+    """The questions of a table's columns, as in `read_questions`."""
     rows = range(len(table.lines))
     ids = [given or str(row + 1) for row, given in zip(rows, table.get("id", [""] * len(rows)), strict=True)]
     _check_ids(ids, table.where)
@@ -105,7 +97,6 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
     is marked as lost (`Questions.is_lost`): it counts in scores, but cannot be learned.
 
     Args:
-        path: the file.
         labelled: whether each question must have ``answers`` (or ``is_impossible``); without, they may be missing.
 
     Raises:
@@ -114,10 +105,6 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
             duplicate ids, no questions; the message names the file and the position in it.
 
     Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
-
-    Example::
-
-        dev = read_squad("dev-v2.0.json")
     """
     rows = list(_squad_rows(path, read_json(path, object), labelled))
     if not rows:

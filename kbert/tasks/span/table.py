@@ -7,13 +7,7 @@ def describe_scores(metrics, version: str, with_paper: bool = True) -> str:
     """Exact match and F1 of a run, their split, and the paper's rows, for printing.
 
     Args:
-        metrics: the content of metrics.json of a fine-tuning.
-        version: "1.1" or "2.0".
         with_paper: whether the dev set is SQuAD's.
-
-    Example::
-
-        print(describe_scores(run.metrics, "2.0"))
     """
     dev = metrics["dev"]
     name = f"this run, SQuAD {version}, dev" if with_paper else "this run, dev"

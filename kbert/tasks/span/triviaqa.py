@@ -30,10 +30,6 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
         ValueError: not TriviaQA's JSON.
 
     Source: Devlin et al. 2018, section 4.2, footnote 5; Joshi et al. 2017 for the layout.
-
-    Example::
-
-        articles = list(triviaqa_questions("triviaqa/qa/wikipedia-train.json", "triviaqa/evidence"))
     """
     path, evidence = pathlib.Path(questions), pathlib.Path(evidence)
     content = read_json(path, object)

@@ -18,13 +18,7 @@ INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedWindows:
-    """All windows of tagged texts, tokenised once.
-
-    Example::
-
-        windows = TaggedWindows.of(tagged, pipeline.preprocessor, tags)
-        len(windows), windows.labels.shape  # (4512, (4512, 128))
-    """
+    """All windows of tagged texts, tokenised once."""
 
     batch: Mapping[str, np.ndarray]  # the result of `TaggingPreprocessor.windows` for all texts at once
     labels: np.ndarray  # int32 [W, S]; 0 if there is none
@@ -79,19 +73,9 @@ def tagging_dataset(
     Batch n depends only on the windows, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the same
     batches as without the interruption. Batches may span two epochs.
 
-    Args:
-        windows: the training examples.
-        batch_size, seed: the run's.
-        start_step: number of the first batch.
-        padding, group_by_length: as for `kbert.tasks.classification.dataset.training_dataset`.
-
     Returns:
         tf.data.Dataset of ``(inputs, labels, sample_weight)``: inputs a batch dict [B, S]; labels ``{"logits": int32
         [B, S]}``, weights ``{"logits": float32 [B, S]}``.
-
-    Example::
-
-        model.fit(tagging_dataset(windows, batch_size=32), steps_per_epoch=training_steps(len(windows), 32, epochs=2))
     """
     columns = {name: windows.batch[name] for name in INPUTS} | {"labels": windows.labels, "weights": windows.weights}
     with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph

@@ -15,13 +15,7 @@ MOST_SENTENCES = 10  # of a table
 
 
 def entity_views(tagged: TaggedText, predicted: Sequence[Sequence[str]], scores: Mapping[str, Any]) -> list[View]:
-    """Precision and recall by type, sentences with their entities, and those with the most errors.
-
-    Args:
-        tagged: the gold tags.
-        predicted: tags of every sentence.
-        scores: of `kbert.tasks.tagging.metrics.entity_scores`.
-    """
+    """Precision and recall by type, sentences with their entities, and those with the most errors."""
     pairs = [(entity_chunks(gold), entity_chunks(tags)) for gold, tags in zip(tagged.tags, predicted, strict=True)]
     errors = np.array([len(set(gold) ^ set(tags)) for gold, tags in pairs])
     with_entities = np.flatnonzero([bool(gold) for gold, _ in pairs])

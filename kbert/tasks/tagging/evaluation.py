@@ -26,21 +26,12 @@ def evaluate_tagger(
     """Tags every word of `tagged` and scores the tags.
 
     Args:
-        model: `BertTagger`.
-        preprocessor: the pipeline's `TaggingPreprocessor`.
         tagged: words with their tags, IOB2.
-        tags: the model's N labels.
         context: "document" or "sentence": the unit that is read together.
-        batch_size: windows per forward pass; scores do not depend on it.
 
     Returns:
         ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted BIOES or
         BILOU tags are converted to B- and I-, and labels that are only a type get I-, so that they can be scored.
-
-    Example::
-
-        scores, predicted = evaluate_tagger(model, pipeline.preprocessor, dev, labels)
-        scores["f1"], scores["types"]["PER"]["f1"]
     """
     windows = TaggedWindows.of(tagged, preprocessor, tags, context)
     logits = _logits(model, windows, batch_size)

@@ -42,9 +42,6 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     An entity is right if its first and last word and its type are. Undefined values (nothing predicted, no entities)
     are 0, as in conlleval. Entities do not cross sentence borders.
 
-    Args:
-        gold, predicted: a list of tags for each sentence.
-
     Returns:
         ``{"precision", "recall", "f1", "accuracy", "entities", "predicted_entities", "types": {type: {"precision",
         "recall", "f1", "entities", "predicted_entities"}}}``; shares in [0, 1].
@@ -53,10 +50,6 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
         ValueError: different numbers of sentences or words, no words, unknown tags.
 
     Source: Tjong Kim Sang and Buchholz 2000, the script conlleval.
-
-    Example::
-
-        entity_scores([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])["f1"]  # 0.0
     """
     if len(gold) != len(predicted) or any(len(a) != len(b) for a, b in zip(gold, predicted, strict=True)):
         raise ValueError(

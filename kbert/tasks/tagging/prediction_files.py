@@ -14,18 +14,6 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
     Columns are separated by a space, sentences by an empty line, documents of several sentences by a -DOCSTART- line;
     tags are IOB2. White space inside a word or type, which columns cannot hold, becomes "_". The file appears
     atomically.
-
-    Args:
-        path: the file to write.
-        tagged: the tagged text.
-        predicted: a list of tags for each sentence.
-
-    Raises:
-        ValueError: not a tag for each word.
-
-    Example::
-
-        write_predictions("predictions.txt", tagged, predicted)  # "EU B-ORG B-ORG\\nrejects O O\\n…"
     """
     path = pathlib.Path(path)
     has_documents = len(tagged.texts("document")) < len(tagged)

@@ -33,9 +33,6 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
         tag_column: index of the tag's column; negative from the end.
         scheme: "iob1", "iob2", "bioes" or "bilou". None: recognised from the whole file.
 
-    Returns:
-        `TaggedText`.
-
     Raises:
         FileNotFoundError: no such file.
         ValueError: no words, invalid UTF-8, a carriage return inside a line, a line with a different number of columns
@@ -65,11 +62,7 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
 
 
 def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -> TaggedText:
-    """Sentences in memory: lists of words and of tags, and the document of each; None: each is its own document.
-
-    Raises:
-        ValueError: as `read_conll`; the message names the sentence.
-    """
+    """Sentences in memory: lists of words and of tags, and the document of each; None: each is its own document."""
     for row, (some, their) in enumerate(zip(words, tags, strict=True)):
         are_lists = isinstance(some, list) and isinstance(their, list) and len(some) == len(their) > 0
         if not are_lists or not all(isinstance(text, str) for text in (*some, *their)):

@@ -16,12 +16,6 @@ def read_span_lines(path) -> TaggedText:
     inside a word, so that every span consists of whole words. Each line is a document; other keys are ignored; empty
     lines are skipped. Overlapping spans cannot be written as tags and are an error.
 
-    Args:
-        path: the file, UTF-8, LF or CRLF.
-
-    Returns:
-        `TaggedText`, a sentence for each line.
-
     Raises:
         FileNotFoundError: no such file.
         ValueError: invalid JSON, a missing key, a text without words, a span that is empty, outside the text or without
@@ -47,11 +41,7 @@ def read_span_lines(path) -> TaggedText:
 
 
 def spans_from_memory(texts, spans) -> TaggedText:
-    """Texts in memory and of each its spans, as `read_span_lines` reads them from a file.
-
-    Raises:
-        ValueError: as `read_span_lines`; the message names the row.
-    """
+    """Texts in memory and of each its spans, as `read_span_lines` reads them from a file."""
     places = [f"row {row}" for row in range(len(texts))]
     for where, text, found in zip(places, texts, spans, strict=True):
         if not isinstance(text, str) or not isinstance(found, list):

@@ -8,15 +8,7 @@ PAPER = {  # Table 7, fine-tuning: F1 on CoNLL-2003's dev and test
 
 
 def describe_scores(metrics) -> str:
-    """F1 in percent, for each type and in total, followed by the paper's figures, for printing.
-
-    Args:
-        metrics: the content of metrics.json of a fine-tuning.
-
-    Example::
-
-        print(describe_scores(run.metrics))
-    """
+    """F1 in percent, for each type and in total, followed by the paper's figures, for printing."""
     dev = metrics["dev"]
     lines = [f"{'':<40}{'precision':>10}{'recall':>8}{'F1':>8}{'entities':>10}"]
     for name, one in [*dev["types"].items(), ("all", dev)]:

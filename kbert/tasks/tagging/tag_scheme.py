@@ -98,11 +98,7 @@ def convert_sentences(places, sentences, scheme: str | None = None) -> list[list
 
     Args:
         places: where each tag of each sentence is, for messages.
-        sentences: tags of each.
         scheme: of `to_iob2`; None: recognised from all of them.
-
-    Raises:
-        ValueError: as `to_iob2`; the message names the place.
     """
     for where, tags in zip(places, sentences, strict=True):
         for place, tag in zip(where, tags, strict=True):

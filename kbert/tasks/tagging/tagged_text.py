@@ -65,9 +65,6 @@ class TaggedText(Examples):
 
         Args:
             context: "document" (the paper's maximal document context) or "sentence".
-
-        Raises:
-            ValueError: an unknown context.
         """
         if context not in CONTEXTS:
             raise ValueError(f"`context` must be one of {CONTEXTS}. Received: {context!r}")

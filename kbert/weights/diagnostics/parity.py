@@ -88,10 +88,6 @@ def measure_parity(model, path) -> ParityReport:
 def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
     """Compares a model, and the files written from it, with the libraries of both formats.
 
-    Args:
-        model: what `kbert.load_pretrained` returned.
-        output: where `kbert.save_pretrained` wrote it.
-
     Returns:
         (JSON-able dict with ``read`` and ``written``, each with every variable's names and the parity; its lines to
         print).

@@ -15,15 +15,10 @@ def cast_h5(path, dtype: str) -> None:
     Values are rounded to the nearest. Loading converts them back to float32, which is exact.
 
     Args:
-        path: the file.
         dtype: "float16" or "bfloat16".
 
     Raises:
         ValueError: a number beyond the largest of that type; the file is left unchanged.
-
-    Example::
-
-        cast_h5("model/model.weights.h5", "bfloat16")
     """
     import h5py
 

@@ -25,7 +25,6 @@ class H5File:
     """Keras' `.weights.h5` files as one `kbert.weights.files.tensor_file.TensorFile`, by the paths of the variables.
 
     Args:
-        paths: the files.
         layer_variables: names of the variables of each layer to look for (see `NameTable.layer_variables`).
 
     Attributes:
@@ -34,11 +33,6 @@ class H5File:
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file that `check_h5` refuses.
-
-    Example::
-
-        file = H5File(["model/model.weights.h5"], {"pooler/dense": ["kernel", "bias"]})
-        file.tensors["pooler/dense/bias"].shape  # (768,)
     """
 
     def __init__(self, paths: Iterable, layer_variables: Mapping[str, list[str]]):

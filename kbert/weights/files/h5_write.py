@@ -14,11 +14,6 @@ def h5_errors_raised(path):
 
     Raises:
         OSError: h5py could not write the file; the message names it.
-
-    Example::
-
-        with h5_errors_raised("model.weights.h5"):
-            model.save_weights("model.weights.h5")
     """
     printed, hooks = [], (sys.excepthook, sys.unraisablehook)
     sys.excepthook = lambda kind, error, trace: printed.append(error)  # Cython calls both

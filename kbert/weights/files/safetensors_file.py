@@ -93,13 +93,8 @@ def write_safetensors(
     """Writes float32 tensors to a `.safetensors` file, one in memory at a time.
 
     Args:
-        path: the file to write.
         tensors: name → (shape, function that returns the values).
         **metadata: strings for the file's header.
-
-    Example::
-
-        write_safetensors("model.safetensors", {"pooler.dense.bias": ((12,), lambda: np.zeros(12))}, format="pt")
     """
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     for name, (shape, _) in tensors.items():

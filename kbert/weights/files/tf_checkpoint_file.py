@@ -21,10 +21,6 @@ class TFCheckpointFile:
     Raises:
         FileNotFoundError: the index or a data file is missing.
         ValueError: truncated or corrupted files.
-
-    Example::
-
-        TFCheckpointFile("uncased_L-2_H-128_A-2/bert_model.ckpt").read("bert/pooler/dense/bias")
     """
 
     def __init__(self, prefix: str | os.PathLike):

@@ -48,10 +48,6 @@ class TorchPickleFile:
         FileNotFoundError: no such file.
         ValueError: the pickle names something that does not describe tensors (the message says what), or the file is
             truncated, of another kind, compressed (torch never does that), or describes tensors beyond its data.
-
-    Example::
-
-        TorchPickleFile("pytorch_model.bin").read("bert.pooler.dense.bias")
     """
 
     def __init__(self, path: str | os.PathLike):

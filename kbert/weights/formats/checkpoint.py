@@ -14,8 +14,6 @@ class Checkpoint(ABC):
     """What `Format.read` returns.
 
     Attributes:
-        format: the name of its format.
-        path: its path.
         description: the model that it holds.
         settings: labels, tokenizer settings and lengths, as far as the format has them.
         vocabulary: the tokens, or None if the checkpoint has none.
@@ -39,7 +37,6 @@ class Checkpoint(ABC):
         """`load_into` for weights that only a model as described can read: another one takes them from such a model.
 
         Args:
-            model: see `load_into`.
             is_described: whether `model` itself can read them.
             load: function of a model that reads them into it.
         """

@@ -31,7 +31,6 @@ class ConfigNames:
     config that the format cannot hold.
 
     Attributes:
-        format: the name of the format.
         fields: kbert's field → the format's name for it, for the fields that the format has.
         fixed: kbert's field → the constant in the format's code, for fields that cannot be chosen there.
         fixed_reason: why they cannot be chosen, for messages.
@@ -53,7 +52,6 @@ class ConfigNames:
         """The `BertConfig` that a config describes; the readers handle entries that are not about the architecture.
 
         Args:
-            content: the format's config.
             source: the file, for messages.
 
         Raises:

@@ -27,11 +27,7 @@ def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], 
 
 
 def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
-    """Path of each variable → the tensor that holds it in the format.
-
-    Raises:
-        ValueError: as `export_tensors`.
-    """
+    """Path of each variable → the tensor that holds it in the format."""
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
     found = {variable.path: names.find(variable.path) for variable in model.weights}
@@ -46,11 +42,7 @@ def _float32(variable):
 
 
 def check_pooler(format: str, model, needed: bool, reason: str) -> None:
-    """Refuses a model whose encoder lacks a pooler that the format's model has, or the reverse.
-
-    Raises:
-        ValueError: with the reason.
-    """
+    """Refuses a model whose encoder lacks a pooler that the format's model has, or the reverse."""
     if (model.encoder.pooler is not None) == needed:
         return
     if needed:
@@ -66,11 +58,7 @@ def check_pooler(format: str, model, needed: bool, reason: str) -> None:
 
 
 def check_single_label(format: str, model) -> None:
-    """Refuses a multi-label classifier for a format that cannot mark it as one, and would read it as another kind.
-
-    Raises:
-        ValueError: with the reason.
-    """
+    """Refuses a multi-label classifier for a format that cannot mark it as one, and would read it as another kind."""
     if getattr(model, "multi_label", False):
         raise ValueError(
             f'format="{format}" cannot hold a multi-label classifier: it would be read as one that gives one label of '
@@ -82,12 +70,7 @@ def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> 
     """Refuses a masked-LM head that computes something different from the format's.
 
     Args:
-        format: its name, for the message.
-        model: what is to be written.
         activation, layer_norm_epsilon: those of the format's head; None: as in the encoder.
-
-    Raises:
-        ValueError: with both.
     """
     if not getattr(model, "masked_lm", False):
         return

@@ -42,7 +42,6 @@ class NameTable:
     """The names of one format, each in the format's own folder.
 
     Args:
-        format: the name of the format.
         names: kbert's path of a variable → `TensorName`, or just the name of a tensor of the same shape. The format
             cannot hold variables that are missing here.
         block: the prefix of the names of a block's tensors, with ``{i}`` for its number.

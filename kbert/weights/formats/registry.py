@@ -38,11 +38,7 @@ def format_names() -> tuple[str, ...]:
 
 
 def get_format(name: str) -> Format:
-    """The format with this name.
-
-    Raises:
-        ValueError: an unknown name.
-    """
+    """The format with this name."""
     if name not in _MODULES:
         raise ValueError(f"`format` must be one of {format_names()}. Received: {name!r}")
     return _imported(_MODULES[name])

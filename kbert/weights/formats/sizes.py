@@ -43,7 +43,6 @@ def check_sizes(
 
     Args:
         description: the model described by the config.
-        names: the format's `NameTable`.
         shapes: of the tensors in the file, by the format's standard names.
         fields: kbert's name of a size → its name in the config.
         source: the config's file, for messages.
@@ -82,13 +81,9 @@ def check_variables(
     Args:
         description: after `check_sizes`.
         pooler: whether the encoder has one.
-        names: as for `check_sizes`.
         tensors: standard name → `TensorInfo`.
         source: the file of weights, for messages.
         heads: whether the heads must be there too.
-
-    Raises:
-        ValueError: a variable is missing, has another shape or is not floating-point.
     """
     sizes = sizes_of(description.config, description.arguments.get("num_labels"))
     encoder = dict.fromkeys(encoder_variables(description.config, pooler))

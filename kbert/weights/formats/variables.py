@@ -77,11 +77,7 @@ def all_variables() -> dict[str, str]:
 
 
 def variable_shape(variable: str, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The shape of a variable, given its path and `sizes_of` its model.
-
-    Raises:
-        KeyError: a variable that no model of kbert's tasks has.
-    """
+    """The shape of a variable, given its path and `sizes_of` its model."""
     path, _ = numbered(variable)
     return tuple(sizes[letter] for letter in VARIABLES.get(path) or all_variables()[path])
 

@@ -29,10 +29,6 @@ class HuggingFaceTokenizer:
 def read_huggingface_tokenizer(directory, vocabulary=None) -> HuggingFaceTokenizer:
     """Reads `vocab.txt` or, without it, `tokenizer.json`; settings from `tokenizer_config.json`, then `tokenizer.json`.
 
-    Args:
-        directory: where the files are.
-        vocabulary: path of a vocabulary to use instead.
-
     Raises:
         ValueError: damaged files, a vocabulary that BERT cannot have, special tokens with other names.
 

@@ -67,7 +67,6 @@ class ShardedFile:
 
     Args:
         path: the index, whose ``weight_map`` says which tensor is in which file.
-        reader: class that reads a shard.
     """
 
     def __init__(self, path, reader):

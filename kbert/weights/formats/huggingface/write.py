@@ -23,10 +23,7 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
     """Writes ``config.json``, ``model.safetensors`` and the tokenizer's files into a directory.
 
     Args:
-        directory: an existing directory.
-        model: of any task.
         settings: the format has labels and tokenizer settings; the rest goes into a file beside it.
-        vocabulary: the tokens, or None.
 
     Raises:
         ValueError: what the format cannot hold, with the reason.

@@ -20,10 +20,6 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
     """Writes the four files into a directory.
 
     Args:
-        directory: an existing directory.
-        model: of any task.
-        settings: goes into ``config.json``.
-        vocabulary: the tokens.
         made_by: JSON-able dict for the manifest.
         storage_dtype: one of `STORAGE_DTYPES`: the type of the weights on disk.
 

@@ -44,7 +44,6 @@ def read_kerashub_preset(path, vocabulary=None) -> TensorCheckpoint:
     """Reads and checks everything but the values.
 
     Args:
-        path: the preset's directory.
         vocabulary: path of a vocabulary, in place of the preset's own.
 
     Raises:

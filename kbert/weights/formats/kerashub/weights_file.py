@@ -23,7 +23,6 @@ def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task
     KerasHub into its own model, which takes memory for the weights a second time.
 
     Args:
-        path: the preset's directory.
         fields: the arguments of BertBackbone, as in the preset's config.
         config: the same as a `BertConfig`.
         task, num_classes: of the model in the preset.
@@ -94,9 +93,6 @@ def kerashub_model(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
         fields: the arguments of BertBackbone; its name and dtype are ignored.
         task: encoder, masked_lm, classification or regression (a classifier of one class).
         num_classes, preprocessor, dropout: of the task's model.
-
-    Raises:
-        ImportError: keras_hub is not installed.
     """
     try:
         import keras_hub

@@ -14,5 +14,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "BertSpanExtractor": "span_extractor",
         "BertTagger": "tagger",
         "average_models": "average",
+        "grow_model": "grow",
     },
 )

@@ -13,7 +13,7 @@ from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 
 
-def grow(model, size, *, seed=0):
+def grow_model(model, size, *, seed=0):
     """A wider and deeper copy of a pre-training model, to continue from instead of new weights.
 
     Widening keeps the function: each unit is copied r times, and what is added to the weights by which the copies are
@@ -38,7 +38,7 @@ def grow(model, size, *, seed=0):
     "bert2BERT: Towards reusable pretrained language models".
     """
     if not isinstance(model, BertPretrainer):
-        raise TypeError(f"grow: `model` must be a kbert.BertPretrainer. Received: {type(model).__name__}")
+        raise TypeError(f"grow_model: `model` must be a kbert.BertPretrainer. Received: {type(model).__name__}")
     config = _grown_config(model.config, size)
     grown = BertPretrainer(config, **{name: getattr(model, name) for name in model.own_arguments})
     factor = config.hidden_dim // model.config.hidden_dim
@@ -82,20 +82,23 @@ def _grown_config(old, size):
     for name in (*widths, "num_layers"):
         if getattr(new, name) % getattr(old, name):
             raise ValueError(
-                f"grow: `{name}` must be a multiple of the model's {getattr(old, name)}. Received: {getattr(new, name)}"
+                f"grow_model: `{name}` must be a multiple of the model's {getattr(old, name)}. "
+                f"Received: {getattr(new, name)}"
             )
     factors = {name: getattr(new, name) // getattr(old, name) for name in widths}
     if len(set(factors.values())) > 1:
-        raise ValueError(f"grow: {widths} must grow by the same factor. Received: {factors}")
+        raise ValueError(f"grow_model: {widths} must grow by the same factor. Received: {factors}")
     if old.position_embedding != "learned":
         raise ValueError(
-            f'grow: `position_embedding` of the model must be "learned": no copies of sines and cosines are those of a '
-            f"wider model. Received: {old.position_embedding!r}"
+            'grow_model: `position_embedding` of the model must be "learned": no copies of sines and cosines are those '
+            f"of a wider model. Received: {old.position_embedding!r}"
         )
     may_differ = {*widths, "num_layers", "hidden_dropout", "attention_dropout", "initializer_stddev"}
     others = [name for name, value in new.to_dict().items() if value != old.to_dict()[name] and name not in may_differ]
     if others:
-        raise ValueError(f"grow: the config must be the model's except for its sizes. Received others in: {others}")
+        raise ValueError(
+            f"grow_model: the config must be the model's except for its sizes. Received others in: {others}"
+        )
     return new
 
 

@@ -1,4 +1,4 @@
-"""`kbert.models.grow`: a larger model that begins with what a smaller one has learned."""
+"""`kbert.models.grow_model`: a larger model that begins with what a smaller one has learned."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ import pytest
 from helpers.batches import config, pretraining_batch
 
 from kbert.models.encoder import BertEncoder
-from kbert.models.grow import grow
+from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 
 WIDER = {"hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32}
@@ -36,7 +36,7 @@ def outputs(model):
 def test_a_wider_model_computes_the_same(options, factor):
     model = trained(**options)
     sizes = {name: factor * value // 2 for name, value in WIDER.items()}
-    wider = grow(model, dataclasses.replace(model.config, **sizes))
+    wider = grow_model(model, dataclasses.replace(model.config, **sizes))
     assert wider.config.hidden_dim == 8 * factor and wider.encoder.blocks[1].count_params() > 0
     expected, found = outputs(model), outputs(wider)
     assert found.keys() == expected.keys()
@@ -46,7 +46,7 @@ def test_a_wider_model_computes_the_same(options, factor):
 
 def test_training_makes_the_copies_of_a_unit_different():
     model = trained()
-    wider = grow(model, dataclasses.replace(model.config, **WIDER))
+    wider = grow_model(model, dataclasses.replace(model.config, **WIDER))
 
     def difference(name):
         value = next(np.array(weight) for weight in wider.weights if weight.path.endswith(name))
@@ -71,15 +71,15 @@ def test_a_deeper_model_computes_almost_the_same():
             weight.assign(np.full(8, rng.normal()))
     expected = outputs(model)
     for layers in (4, 6):
-        found = outputs(grow(model, dataclasses.replace(model.config, num_layers=layers)))
+        found = outputs(grow_model(model, dataclasses.replace(model.config, num_layers=layers)))
         for name, values in expected.items():
             np.testing.assert_allclose(found[name], values, atol=1e-4 * np.abs(values).max())
-    whole = grow(model, dataclasses.replace(model.config, num_layers=4, **WIDER), seed=3)
+    whole = grow_model(model, dataclasses.replace(model.config, num_layers=4, **WIDER), seed=3)
     kernels = {weight.path: np.array(weight) for weight in whole.weights}
     assert not kernels["encoder_block_1/feed_forward/output/kernel"].any()
     assert kernels["encoder_block_1/feed_forward/intermediate/kernel"].any()
-    again = grow(model, dataclasses.replace(model.config, num_layers=4, **WIDER), seed=3)
-    other = grow(model, dataclasses.replace(model.config, num_layers=4, **WIDER), seed=4)
+    again = grow_model(model, dataclasses.replace(model.config, num_layers=4, **WIDER), seed=3)
+    other = grow_model(model, dataclasses.replace(model.config, num_layers=4, **WIDER), seed=4)
     name = "encoder_block_2/attention/query/kernel"
     for weight in again.weights:
         np.testing.assert_array_equal(kernels[weight.path], np.array(weight))
@@ -88,7 +88,7 @@ def test_a_deeper_model_computes_almost_the_same():
 
 def test_a_named_size():
     model = BertPretrainer(dataclasses.replace(small_config(), hidden_dim=128, num_heads=2, intermediate_dim=512))
-    found = grow(model, "mini").config
+    found = grow_model(model, "mini").config
     assert (found.num_layers, found.hidden_dim, found.num_heads, found.intermediate_dim) == (4, 256, 4, 1024)
     assert found.vocabulary_size == model.config.vocabulary_size
     assert found.initializer_stddev == pytest.approx(model.config.initializer_stddev / 2**0.5)
@@ -103,9 +103,9 @@ def test_what_cannot_grow():
         ({"vocabulary_size": 999}, r"except for its sizes. Received others in: \['vocabulary_size'\]"),
     ):
         with pytest.raises(ValueError, match=message):
-            grow(model, dataclasses.replace(model.config, **change))
+            grow_model(model, dataclasses.replace(model.config, **change))
     with pytest.raises(TypeError, match="must be a kbert.BertPretrainer. Received: BertEncoder"):
-        grow(BertEncoder(small_config()), "mini")
+        grow_model(BertEncoder(small_config()), "mini")
     with pytest.raises(ValueError, match='`position_embedding` of the model must be "learned"'):
         waves = BertPretrainer(small_config(position_embedding="sinusoidal"))
-        grow(waves, dataclasses.replace(waves.config, **WIDER))
+        grow_model(waves, dataclasses.replace(waves.config, **WIDER))

@@ -80,7 +80,7 @@ def pretrain(
             their own.
         lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.
         size: str, the size of a new model, "tiny" to "large"; "tiny" by default. With an `init` that is loaded: the
-            larger size to which that model is grown first (`kbert.models.grow`).
+            larger size to which that model is grown first (`kbert.models.grow_model`).
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
             `kbert.BertPretrainer` or its pipeline, which is then trained itself. The held-out scores before the first
             step are then `metrics["before"]`.

@@ -8,7 +8,7 @@ import keras
 from kbert.config import BertConfig
 from kbert.corpus.records import Records
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
-from kbert.models.grow import grow
+from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.load import load_pretrained
@@ -57,7 +57,7 @@ def _model_and_tokenizer(settings, hardware):
     if isinstance(settings.init, str | os.PathLike):
         with hardware.scope():
             model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **overrides)
-            larger = model if settings.size is None else grow(model, settings.size, seed=settings.seed)
+            larger = model if settings.size is None else grow_model(model, settings.size, seed=settings.seed)
         return larger, model.pretrained.tokenizer
     tokenizer = source_tokenizer(settings)
     if settings.init is not None:

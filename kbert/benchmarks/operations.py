@@ -1,7 +1,6 @@
 """Where the time of a forward pass goes: TensorFlow's operations by type."""
 
 import collections
-import glob
 import pathlib
 import statistics
 import tempfile
@@ -64,8 +63,8 @@ def _operations(directory, calls):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     space = xplane_pb2.XSpace()
-    (path,) = glob.glob(f"{directory}/**/*.xplane.pb", recursive=True)
-    space.ParseFromString(pathlib.Path(path).read_bytes())
+    (path,) = pathlib.Path(directory).rglob("*.xplane.pb")
+    space.ParseFromString(path.read_bytes())
     picoseconds, numbers = collections.Counter(), collections.Counter()
     for plane in (plane for plane in space.planes if "CPU" in plane.name):
         for event in (event for line in plane.lines for event in line.events):

@@ -120,8 +120,8 @@ def _check_equal(systems, precision="float32"):
 def _take_turns(systems, settings):
     """name → figures. The systems alternate, so that varying load affects all of them alike.
 
-    They do after some seconds, not after each request: the first request of a turn, which is not counted, finds the
-    weights of another system in the processor's caches, as those of a server that is at work are not.
+    They do after some seconds, not after each request, as a server answers many requests in a row; the first one of a
+    turn is not counted.
     """
     texts = mixed_texts(settings.batch_size)
     timings = {}

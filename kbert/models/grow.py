@@ -103,7 +103,7 @@ def _grown_config(old, size):
 
 
 def _widened(value, shape, stddev, generator):
-    """The weight of the wider model: outputs copied; inputs, which come in copies, shared among r weights."""
+    """The weight of the wider model, of `shape`: outputs copied; inputs, which come in copies, share their weight."""
     is_kernel = value.ndim == 2 and value.shape[0] != shape[0]
     value = np.tile(value, [1] * (value.ndim - 1) + [shape[-1] // value.shape[-1]])
     if not is_kernel:

@@ -9,14 +9,16 @@ import time
 import tensorflow as tf
 
 from kbert.benchmarks.encoding import encoder_inputs, forward_pass
-from kbert.benchmarks.serving import SHORT, export_encoder, saved_model
+from kbert.benchmarks.serving import LONG, SHORT, export_encoder, saved_model
 from kbert.models.encoder import BertEncoder
 
 _SHOWN = 12  # operations
 
 
 def operations(settings):
-    """The time in each type of operation, of encoding a batch or, with `settings.model`, of answering one short text.
+    """The time in each type of operation: of encoding a batch or, with `settings.model`, of answering two texts.
+
+    The texts are a short and a long one.
 
     Times are those of all threads, and an operation that calls others (a function, a loop) is not counted itself. With
     `frozen_weights` the weights are constants.
@@ -26,22 +28,23 @@ def operations(settings):
 
     Returns:
         dict of `milliseconds` for a call without the profiler (the median), `operations`: type → milliseconds and
-        number in one call, the twelve longest, and the settings.
+        number in one call, the twelve longest, and the settings. With a model these are a short text's, and
+        `long_text_milliseconds` and `long_text_operations` a long one's.
     """
     if settings.model is None:
         settings.hardware()
         model = BertEncoder(settings.config())
         call = forward_pass(model, encoder_inputs(settings), frozen_weights=settings.frozen_weights)
-        milliseconds, found = _measure(call, settings.seconds)
-        about = settings.of_model()
+        found, about = _measure(call, settings.seconds), settings.of_model()
     else:
         with tempfile.TemporaryDirectory() as directory:
             path = export_encoder(settings, f"{directory}/model")
             answer = saved_model(path)
-            milliseconds, found = _measure(lambda: answer([SHORT]), settings.seconds)
+            found = _measure(lambda: answer([SHORT]), settings.seconds)
+            long_text = _measure(lambda: answer([LONG]), settings.seconds)
+        found |= {f"long_text_{name}": value for name, value in long_text.items()}
         about = {"model": pathlib.Path(settings.model).name, "precision": settings.precision}
-    longest = dict(list(found.items())[:_SHOWN])
-    return {"milliseconds": milliseconds, "operations": longest} | about | {"frozen_weights": settings.frozen_weights}
+    return found | about | {"frozen_weights": settings.frozen_weights}
 
 
 def _measure(call, seconds):
@@ -56,7 +59,7 @@ def _measure(call, seconds):
         with tf.profiler.experimental.Profile(directory):
             for _ in times:
                 call()
-        return 1000 * statistics.median(times), _operations(directory, len(times))
+        return {"milliseconds": 1000 * statistics.median(times), "operations": _operations(directory, len(times))}
 
 
 def _operations(directory, calls):
@@ -74,5 +77,5 @@ def _operations(directory, calls):
                 numbers[kind] += 1
     return {
         kind: {"milliseconds": total / 1e9 / calls, "number": numbers[kind] / calls}
-        for kind, total in picoseconds.most_common()
+        for kind, total in picoseconds.most_common(_SHOWN)
     }

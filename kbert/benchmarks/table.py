@@ -58,13 +58,15 @@ def table_lines(table) -> list[str]:
 
 def result_lines(result) -> list[str]:
     """The result of one benchmark, a line for each of its figures."""
-    operations = {
-        kind: f"{one['milliseconds']:,.4g} ms in {one['number']:,.4g} calls"
-        for kind, one in result.get("operations", {}).items()
-    }
-    flat = {name: value for name, value in result.items() if name != "operations"} | operations
-    shown = {name: f"{value:,.4g}" if isinstance(value, float) else value for name, value in flat.items()}
-    return [f"{name:30s} {value}" for name, value in shown.items()]
+    lines = []
+    for name, value in result.items():
+        if name.endswith("operations"):
+            lines.append(name)
+            for kind, one in value.items():
+                lines.append(f"  {kind:28s} {one['milliseconds']:,.4g} ms in {one['number']:,.4g} calls")
+        else:
+            lines.append(f"{name:30s} {value:,.4g}" if isinstance(value, float) else f"{name:30s} {value}")
+    return lines
 
 
 def peer_lines(result) -> list[str]:

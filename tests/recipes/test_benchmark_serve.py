@@ -42,6 +42,7 @@ def test_the_operations_of_encoding_and_of_serving(model, capsys):
         found = result["operations"]
         products = sum(one["number"] for kind, one in found.items() if kind.endswith("MatMul"))
         assert products == 6 * blocks + 1
+        assert ("long_text_operations" in result) == ("--model" in more)
         total = sum(one["milliseconds"] for one in found.values())
         assert 0 < total and list(found) == sorted(found, key=lambda kind: -found[kind]["milliseconds"])
     benchmark.main(["operations", *common, "--size", "tiny"])

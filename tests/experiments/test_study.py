@@ -31,6 +31,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TOY = (
     *as_flags(steps=5, held_out=0.2, pretraining_batch_size=64, pretraining_length=16, tasks="SST-2", train_examples=8),
     *as_flags(epochs=1, batch_size=8, sequence_length=16, restarts=1, learning_rate="1e-3"),
+    *as_flags(pretraining_precision="float32"),
 )
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
 

@@ -108,7 +108,7 @@ def eagerly():
         yield
 
 
-_GROWTH = 500 * 2**20  # bytes
+_GROWTH = 2**30  # bytes
 _trimmed_at = [0]  # bytes of memory after freed memory was last given back
 
 

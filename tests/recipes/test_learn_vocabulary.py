@@ -41,7 +41,11 @@ def test_the_order_of_files_changes_nothing(corpus):
     (corpus / "z.txt").write_bytes((corpus / "a.txt").read_bytes())
     second = learn(corpus, "--corpus", corpus / "b.txt.gz", corpus / "z.txt", "--size", 105, output="2.txt")
     assert first == second
-    # Python's hashes differ from process to process.
+
+
+@pytest.mark.slow  # a process of its own
+def test_the_hashes_of_python_change_nothing(corpus):
+    learn(corpus, "--corpus", corpus / "a.txt", corpus / "b.txt.gz", "--size", 105, output="1.txt")
     run_recipe_alone(
         "learn_vocabulary",
         *as_flags(corpus=[corpus / "a.txt", corpus / "b.txt.gz"], size=105, output=corpus / "3.txt"),

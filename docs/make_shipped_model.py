@@ -59,8 +59,7 @@ def ship(runs, records, name, *, results=ROOT / "results", directory=ROOT / "sav
         kbert.save_pretrained(model, partial / "model", storage_dtype="float16", made_by=made_by)
         (partial / "curves.svg").write_text(curves_plot(points), encoding="utf-8")
         (partial / "history.jsonl").write_text("".join(_lines(points)), encoding="utf-8")
-        settings = {run: made_by.get("settings", {}) for run, made_by in makers.items()}
-        card = _card(name, pipeline, points, settings, records, pathlib.Path(results))
+        card = _card(name, pipeline, points, makers, records, pathlib.Path(results))
         (partial / "README.md").write_text(card, encoding="utf-8")
         shutil.rmtree(directory / name, ignore_errors=True)
         partial.rename(directory / name)
@@ -93,13 +92,14 @@ def _lines(points):
             yield json.dumps(place | scores) + "\n"
 
 
-def _card(name, pipeline, points, settings, records, results):
+def _card(name, pipeline, points, makers, records, results):
     model, config = pipeline.model, pipeline.model.config
     text, ends = read_json(pathlib.Path(records) / "metrics.json"), [curve[-1] for curve in points.values()]
     filled = pipeline.predict(list(PROMPTS), verbose=0)["tokens"]
     scores = results / f"finetuning-{name}.json"
     return TEMPLATE.read_text(encoding="utf-8").format(
         name=name,
+        origin=_origin(list(makers.values())[0]),
         layers=config.num_layers,
         width=config.hidden_dim,
         heads=config.num_heads,
@@ -111,7 +111,7 @@ def _card(name, pipeline, points, settings, records, results):
         steps=sum(end.step for end in ends),
         tokens=sum(end.tokens for end in ends) / 1e6,
         hours=sum(end.hours for end in ends),
-        settings="\n".join(f"- **Settings** of {run}: {_settings_line(given)}." for run, given in settings.items()),
+        settings="\n".join(f"- **Settings** of {run}: {_settings_line(made_by)}." for run, made_by in makers.items()),
         curves=curves_table(points),
         plateaus="\n".join(f"- {describe_plateau(run, curve)}" for run, curve in points.items()),
         scores=_held_out(list(points.values())[-1]),
@@ -122,8 +122,16 @@ def _card(name, pipeline, points, settings, records, results):
     )
 
 
-def _settings_line(settings):
-    given = {key: value for key, value in settings.items() if isinstance(value, str | int | float)}
+def _origin(made_by):
+    """What the first run started from: new weights, or one of these models, grown."""
+    if (init := made_by.get("inputs", {}).get("init")) is None:
+        return "random weights"
+    other = init["name"].removesuffix("/model")
+    return f"[{other}](../{other}/README.md), which was widened and deepened to this size,"
+
+
+def _settings_line(made_by):
+    given = {key: value for key, value in made_by.get("settings", {}).items() if isinstance(value, str | int | float)}
     return describe_options({key: value for key, value in given.items() if value is not False}) or "unknown"
 
 

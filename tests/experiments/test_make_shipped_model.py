@@ -90,6 +90,12 @@ def test_the_card(home, shipped):
         assert str(home) not in (shipped / name).read_text(encoding="utf-8")
 
 
+def test_a_grown_model_names_the_one_it_began_as(make, shipped):
+    assert "kbert from random weights with both" in (shipped / "README.md").read_text(encoding="utf-8")
+    grown = make._origin({"inputs": {"init": {"name": "kbert-tiny/model"}}})
+    assert grown.startswith("[kbert-tiny](../kbert-tiny/README.md)")
+
+
 def test_the_history_of_a_long_run_is_thinned(make):
     class Point:
         step, tokens, hours = 1, 2.0, 3.0

@@ -149,6 +149,7 @@ def study(home, source="records", **options):
         train_examples=8,
     )
     pretraining = {"size": "tiny", "steps": 5, "held_out": 0.2, "seed": 0, "batch_size": 64, "sequence_length": 16}
+    pretraining |= {"precision": "float32", "packed": False}  # as TOY, and what its runs decide
     finetuning = {"epochs": 1.0, "batch_size": 8, "sequence_length": 16, "dropout": None, "bias_correction": False}
     shared = {"pretraining": pretraining, "finetuning": finetuning, "feature_training": FEATURES}
     return Study(home / source, home / "runs", tasks, **shared | options)
@@ -185,7 +186,7 @@ def test_what_decides_a_run_is_its_text_not_its_path(home, tmp_path):
 def test_all_rows_are_packed_or_none(home, monkeypatch):
     decided = []
     monkeypatch.setattr(pretrained_rows, "decide_packing", lambda *arguments: decided.append(arguments) or True)
-    toy = study(home)
+    toy = study(home, pretraining={"steps": 5})
     assert (
         all(toy.pretrainings.identity(row)["pretraining"]["packed"] for row in paper_table("masking").rows)
         and len(decided) == 1

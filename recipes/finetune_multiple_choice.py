@@ -2,7 +2,7 @@
 prompt, one new vector scores the rows, and the loss is on the softmax over the choices of a question.
 
     python recipes/finetune_multiple_choice.py --format swag --train swag/train.csv --dev swag/val.csv \\
-        --init saved_models/kbert-tiny --output runs/swag --batch-size 16 --learning-rate 2e-5
+        --init saved_models/kbert-tiny --output runs/swag --batch-size 16 --learning-rate 3e-4
     python recipes/finetune_multiple_choice.py --format dream --train dream_train.json --dev dream_dev.json \\
         --init saved_models/kbert-tiny --output runs/dream
     python recipes/finetune_multiple_choice.py --train quiz.csv --prompt-column question --choice-columns a b c \\

@@ -1,7 +1,8 @@
 """Find names of several words in a cased text, which pretrain.py --names masks as a whole.
 
     python recipes/learn_names.py --corpus 'wiki/*.gz' --output names.txt
-    python recipes/pretrain.py --records records --names names.txt --steps 10000 --output runs/names
+    python recipes/pretrain.py --records records --names names.txt --settings small-budget \\
+        --steps 40000 --output runs/names
 
 A name consists of two or more consecutive words that are capitalised within a sentence, possibly with words such as
 "of" between them, and occurs at least --least times. For an uncased model, give the cased text from which its records

@@ -52,7 +52,7 @@ def main(argv=None):
     print(f"Pre-training examples at sequence length {arguments['sequence_length']}:")
     print(format_report(metrics["pipeline"]))
     if metrics["held_out_shards"]:
-        options = "--size tiny --steps 10000 --learning-rate 1e-3 --output runs/tiny"
+        options = "--size tiny --settings small-budget --steps 40000 --output runs/tiny"
         print(f"Next: python recipes/pretrain.py --records {output} {options}")
     if as_json:
         print(json.dumps(metrics))

@@ -1,7 +1,7 @@
 """Pre-train BERT on text: masked language model and next sentence prediction, as in sections 3.1 and A.2 of the paper.
 
     python recipes/learn_vocabulary.py --corpus 'corpus/*.txt' --size 30522 --output vocab.txt
-    python recipes/pretrain.py --corpus 'corpus/*.txt' --vocab vocab.txt --steps 10000 --learning-rate 1e-3 \\
+    python recipes/pretrain.py --corpus 'corpus/*.txt' --vocab vocab.txt --settings small-budget --steps 40000 \\
         --output runs/tiny
 
 Instead of --corpus and --vocab, --records DIR reads text that was tokenised once (recipes/prepare_records.py).

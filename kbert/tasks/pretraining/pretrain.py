@@ -167,7 +167,7 @@ def pretrain(
 
     Example::
 
-        run = kbert.pretrain("corpus/*.txt", vocabulary="vocab.txt", size="tiny", steps=10_000, output="runs/tiny")
+        run = kbert.pretrain("records", size="tiny", settings="small-budget", steps=40_000, output="runs/tiny")
         run.metrics["mlm_accuracy"], run.pipeline.predict(["A [MASK] day."])["tokens"]
     """
     given = locals()  # all arguments by name

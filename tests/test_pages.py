@@ -61,7 +61,7 @@ def _one_pretraining():
 
 
 PRETRAIN = {
-    "steps=10_000": "steps=1, batch_size=4, sequence_length=16, evaluation_batches=1, held_out=0.2, packed=False",
+    "steps=40_000": "steps=1, batch_size=4, sequence_length=16, evaluation_batches=1, held_out=0.2, packed=False",
 }
 
 
@@ -85,7 +85,7 @@ def test_the_first_page(place):
 def test_fine_tuning(place):
     for name in ("reviews.csv", "test.csv"):
         write_table(place / name, sentences(40))
-    names = run("docs/fine-tuning.md", {"epochs=3": "epochs=1"})
+    names = run("docs/fine-tuning.md", {"epochs=6": "epochs=1", "saved_models/kbert-tiny": "runs/tiny"})
     assert names["run"].metrics["dev"]["accuracy"] >= 0 and (place / "runs/reviews/model").is_dir()
 
 

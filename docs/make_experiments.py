@@ -48,8 +48,17 @@ def _comparison(path):
     return (
         f"{_head(result, path)}"
         f"Chosen {chosen} with the first seed, for every row and column: {grid}. Seeds {settings['seeds']}{shared}. "
-        f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
+        f"Examples to learn from and to evaluate on: {_examples(result)}. {_minutes(result)}{_made(result)}.\n"
     )
+
+
+def _minutes(result):
+    """What the pre-training and the fine-tunings of the first row took, where the file says it."""
+    row = result["rows"][0]
+    parts = [f"{name} {score['minutes']:.1f}" for name, score in row["scores"].items() if "minutes" in score]
+    before = f"The pre-training took {row['pretrained']['minutes']:.0f} minutes" if row["pretrained"] else ""
+    after = f"{', a' if before else 'A'} fine-tuning on average {', '.join(parts)} minutes" if parts else ""
+    return f"{before}{after}. " if before or after else ""
 
 
 def _head(result, path):

@@ -112,6 +112,7 @@ def _card(name, pipeline, points, makers, records, results):
         tokens=sum(end.tokens for end in ends) / 1e6,
         hours=sum(end.hours for end in ends),
         settings="\n".join(f"- **Settings** of {run}: {_settings_line(made_by)}." for run, made_by in makers.items()),
+        baselines="\n".join(_baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
         curves=curves_table(points),
         plateaus="\n".join(f"- {describe_plateau(run, curve)}" for run, curve in points.items()),
         scores=_held_out(list(points.values())[-1]),
@@ -128,6 +129,15 @@ def _origin(made_by):
         return "random weights"
     other = init["name"].removesuffix("/model")
     return f"[{other}](../{other}/README.md), which was widened and deepened to this size,"
+
+
+def _baselines(run, made_by):
+    """What scores on a run's held-out sample are to be compared with; each run has its own sample."""
+    found = made_by["metrics"]["unigram"]
+    scores = f"loss {found['cross_entropy']:.2f}, accuracy {100 * found['accuracy']:.1f} %"
+    if "nsp_accuracy" in found:
+        scores += f"; the more frequent next-sentence label {100 * found['nsp_accuracy']:.1f} %"
+    return f"- **Baselines** on the held-out sample of {run}: token frequencies {scores}."
 
 
 def _settings_line(made_by):

@@ -53,7 +53,10 @@ def main(argv=None):
         print(f"The corpus yields only {len(tokens):,} tokens; more text is needed for {args.size:,}.")
     print(f"{args.output}: {len(tokens):,} tokens, {'cased' if args.cased else 'uncased'}")
     corpus, cased = " ".join(map(repr, args.corpus)), " --cased" if args.cased else ""
-    print(f"Next: python recipes/pretrain.py --corpus {corpus} --vocab {args.output}{cased} --settings small-budget --steps 40000 --output …")
+    print(
+        f"Next: python recipes/pretrain.py --corpus {corpus} --vocab {args.output}{cased} --settings small-budget "
+        "--steps 40000 --output …"
+    )
     if args.json:
         print(json.dumps(metrics))
 

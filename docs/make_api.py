@@ -32,8 +32,7 @@ def _section(package):
 
 
 def _first_line(found):
-    text = inspect.getdoc(found).partition("\n\n")[0]  # a summary may be broken into two lines
-    return " ".join(text.split()).replace("|", "\\|")
+    return inspect.getdoc(found).partition("\n")[0].replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """kbert: BERT (Devlin et al. 2018) as a Keras 3 application.
 
-The public names below, and the rooms as ``kbert.layers`` ..., are resolved on first use, so that ``import kbert`` costs
-nothing and the model side (config, layers, optim, models) never pulls in TensorFlow.
+The public names below, and subpackages such as ``kbert.layers``, are resolved on first use, so that ``import kbert``
+costs nothing and the model side (config, layers, optim, models) never pulls in TensorFlow.
 """
 
 from kbert.lazy import lazy_exports
@@ -34,7 +34,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "pretrain": "tasks.pretraining.pretrain",
         "save_pretrained": "weights.save",
     },
-    rooms=(
+    subpackages=(
         "answers",
         "benchmarks",
         "command_line",

@@ -37,15 +37,15 @@ class BertConfig:
     Immutable and validated on construction. A comment gives the name of a field in Google's ``bert_config.json`` where
     it differs.
 
-    Example::
-
-        config = BertConfig.from_size("tiny", vocabulary_size=8000)
-        BertConfig.from_json(config.to_json()) == config
-
     Raises:
         ValueError: a value that no BERT can have; the message names the field and the value received.
 
     Source: Devlin et al. 2018, section 3 and appendix A.2.
+
+    Example::
+
+        config = BertConfig.from_size("tiny", vocabulary_size=8000)
+        BertConfig.from_json(config.to_json()) == config
     """
 
     vocabulary_size: int = 30522  # vocab_size

@@ -2,9 +2,9 @@
 
 Tried with Keras 3.15 and TensorFlow 2.21; each part says why it is here, and of which release that is true.
 
-Classes that exist because of what Keras 3.15 does stand in their own rooms, and say why: `ReplicaDropout` (Keras drops
-the same positions on all replicas), the losses (Keras divides by the number of replicas, not by the weights), `AdamW`
-(Keras clips each replica's part of the gradient), `losses_from_logits` (names of losses mean probabilities),
+Classes that exist because of what Keras 3.15 does stand in modules of their own, and say why: `ReplicaDropout` (Keras
+drops the same positions on all replicas), the losses (Keras divides by the number of replicas, not by the weights),
+`AdamW` (Keras clips each replica's part of the gradient), `losses_from_logits` (names of losses mean probabilities),
 `write_saved_model` (Keras stores every weight twice).
 """
 
@@ -201,6 +201,18 @@ def with_known_length(dataset, count):
     import tensorflow as tf
 
     return dataset.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def merge_replicas(function, *arguments) -> None:
+    """Calls `function(strategy, *arguments)` once for all replicas of the current `tf.distribute` strategy.
+
+    Private: `tf.__internal__.distribute.interim.maybe_merge_call` (TensorFlow 2.21), which the optimizers of Keras 3.15
+    use too. The public `ReplicaContext.merge_call` is refused in loops and conditions, also where one replica does not
+    need it.
+    """
+    import tensorflow as tf
+
+    tf.__internal__.distribute.interim.maybe_merge_call(function, tf.distribute.get_strategy(), *arguments)
 
 
 def multiworker_strategy():

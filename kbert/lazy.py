@@ -3,7 +3,7 @@
 import importlib
 
 
-def lazy_exports(package: str, names: dict[str, str], rooms: tuple[str, ...] = ()):
+def lazy_exports(package: str, names: dict[str, str], subpackages: tuple[str, ...] = ()):
     """What a package's ``__init__.py`` needs to export names that its modules define.
 
     A public name must not be that of one of the package's modules: importing the module would replace it.
@@ -11,7 +11,7 @@ def lazy_exports(package: str, names: dict[str, str], rooms: tuple[str, ...] = (
     Args:
         package: ``__name__`` of the package.
         names: public name -> module of the package that defines it, such as ``{"AdamW": "adamw"}``.
-        rooms: subpackages and modules that can be used as attributes without importing them.
+        subpackages: subpackages and modules that can be used as attributes without importing them.
 
     Returns:
         ``__all__``, ``__getattr__`` and ``__dir__`` of the package.
@@ -22,7 +22,7 @@ def lazy_exports(package: str, names: dict[str, str], rooms: tuple[str, ...] = (
     public = sorted(names)
 
     def __getattr__(name):
-        if name in rooms:
+        if name in subpackages:
             return importlib.import_module(f"{package}.{name}")
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}. Public names: {public}")
@@ -31,6 +31,6 @@ def lazy_exports(package: str, names: dict[str, str], rooms: tuple[str, ...] = (
         return value
 
     def __dir__():
-        return sorted({*vars(importlib.import_module(package)), *public, *rooms})
+        return sorted({*vars(importlib.import_module(package)), *public, *subpackages})
 
     return public, __getattr__, __dir__

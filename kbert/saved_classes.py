@@ -10,7 +10,7 @@ import importlib.abc
 import importlib.util
 import sys
 
-_ROOMS = ("layers", "optim", "models", "text", "preprocessing", "pretraining", "answers", "pipelines")
+_SUBPACKAGES = ("layers", "optim", "models", "text", "preprocessing", "pretraining", "answers", "pipelines")
 
 
 def register_saved_classes():
@@ -23,21 +23,21 @@ def register_saved_classes():
 
 def _register():
     table = importlib.import_module("keras").saving.get_custom_objects()
-    for room in _ROOMS:
-        for name in importlib.import_module(f"kbert.{room}").__all__:
+    for subpackage in _SUBPACKAGES:
+        for name in importlib.import_module(f"kbert.{subpackage}").__all__:
             if name[0].isupper():  # a class; what is in the table already is the class itself
-                table.setdefault(f"kbert>{name}", _StandIn(room, name))
+                table.setdefault(f"kbert>{name}", _StandIn(subpackage, name))
 
 
 class _StandIn:
     """A placeholder with what Keras needs from a class in its table: `from_config`."""
 
-    def __init__(self, room, name):
-        self._room = room
+    def __init__(self, subpackage, name):
+        self._subpackage = subpackage
         self._name = name
 
     def from_config(self, config, **kwargs):
-        return getattr(importlib.import_module(f"kbert.{self._room}"), self._name).from_config(config, **kwargs)
+        return getattr(importlib.import_module(f"kbert.{self._subpackage}"), self._name).from_config(config, **kwargs)
 
 
 class _KerasFinder(importlib.abc.MetaPathFinder):

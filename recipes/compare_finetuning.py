@@ -8,7 +8,7 @@
 train-v1.1.json and dev-v1.1.json); TRAIN and DEV limit the numbers of examples. --grid NAME=VALUE[,VALUE…] gives values
 for options of kbert.finetune: all combinations are tried with the first seed, on each task, for the model and for
 random weights alike, and the best one is run with all seeds. A verdict needs a difference of the means that is larger
-than the sum of both standard deviations. --beside MODEL adds rows for other models. Every fine-tuning is a file in
+than the sum of both standard deviations. --other-models adds rows for them. Every fine-tuning is a file in
 cells/ of --output: a killed command resumes, and commands for other tasks or models may share --output. --results (by
 default results/ in --output) receives finetuning-NAME.json, .md, .csv and .svg, which are rewritten after each task.
 """
@@ -26,14 +26,15 @@ def parse_arguments(argv):
         sequence_length={"default": None, "help": length},
     )
     add("--name", metavar="NAME", help="in the table (default: the last part of --init)")
-    add("--beside", nargs="+", default=[], metavar="MODEL", type=model_source, help="other models to add as rows")
+    add("--other-models", nargs="+", default=[], metavar="MODEL", type=model_source, help="to add as rows")
     add("--task", nargs="+", required=True, metavar="TASK", help="the tasks, such as SST-2:1000 MRPC NER")
     grid = ["learning_rate=1e-4,3e-4,1e-3", "epochs=3,6", "dropout=0,0.1"]
     help = f"values for options of kbert.finetune (default: {' '.join(grid)})"
     add("--grid", nargs="+", metavar="NAME=X[,X…]", default=grid, help=help)
     seeds = "seeds of the fine-tunings (default: 0 1 2)"
     add("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help=seeds)
-    add("--choose-on", choices=("dev", "train"), default="dev", help="train: on a fifth of the training set")
+    choose_on = "train: on a fifth of the training set (default: dev)"
+    add("--choose-on", choices=("dev", "train"), default="dev", help=choose_on)
     return parser.parse_args(argv)
 
 
@@ -56,7 +57,7 @@ def main(argv=None):
             seeds=args.seeds,
             choose_on=args.choose_on,
             finetuning=finetuning,
-            beside=args.beside,
+            other_models=args.other_models,
             results=args.results,
             name=args.name,
             recipe="compare_finetuning.py",

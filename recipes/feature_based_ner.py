@@ -26,7 +26,8 @@ def parse_arguments(argv):
     cli.add_example_flags(parser, "tagged words")
     cli.add_flags(parser, "tag-column", "scheme", "train-sentences")
     add = parser.add_argument
-    add("--feature-mode", choices=("all", *FEATURE_MODES), default="all", help="the mode to run (default: all)")
+    modes = {"choices": ("all", *FEATURE_MODES), "metavar": "MODE", "default": "all"}
+    add("--feature-mode", **modes, help="the mode to run (default: all)")
     units = "units of each LSTM in each direction (default: 768)"
     add("--units", metavar="N", type=cli.positive_int, default=768, help=units)
     add("--dropout", metavar="X", type=cli.rate, default=0.1, help="dropout rate of the BiLSTM (default: 0.1)")

@@ -5,8 +5,8 @@
         --steps 40000 --output runs/names
 
 A name consists of two or more consecutive words that are capitalised within a sentence, possibly with words such as
-"of" between them, and occurs at least --least times. For an uncased model, give the cased text from which its records
-were made. --output receives one name per line, the most frequent first.
+"of" between them, and occurs at least --min-count times. For an uncased model, give the cased text from which its
+records were made. --output receives one name per line, the most frequent first.
 """
 
 from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program
@@ -18,9 +18,9 @@ def parse_arguments(argv):
     replace = {"help": "replace the file"}
     names = ("corpus", "format", "output", "overwrite")
     add_flags(parser, *names, corpus={"required": True}, output=output, overwrite=replace)
-    add, least = parser.add_argument, "minimum number of occurrences of a name (default: 5)"
-    add("--least", type=positive_int, default=5, metavar="N", help=least)
-    add("--most", type=positive_int, default=20_000, metavar="N", help="maximum number of names (default: 20000)")
+    add, min_count = parser.add_argument, "minimum number of occurrences of a name (default: 5)"
+    add("--min-count", type=positive_int, default=5, metavar="N", help=min_count)
+    add("--max-names", type=positive_int, default=20_000, metavar="N", help="maximum number of names (default: 20000)")
     return parser.parse_args(argv)
 
 
@@ -38,7 +38,7 @@ def main(argv=None):
         if not parent.is_dir():
             raise NotADirectoryError(f"--output cannot be written: {parent} is not a directory")
         try:
-            names = frequent_names(read_documents(args.corpus, args.format), args.least, args.most)
+            names = frequent_names(read_documents(args.corpus, args.format), args.min_count, args.max_names)
         except ValueError as error:
             raise ValueError(f"{' '.join(args.corpus)}: {error}") from None
         write_names(args.output, names)

@@ -14,7 +14,7 @@ command resumes a killed run. The .metrics.json file next to it has the settings
 --model may also be a SavedModel written by export.py; then the settings are those of the export. With --runner, Apache
 Beam runs several processes or machines, with the same result; what follows -- are Beam's own flags (docs/beam.md).
 
-    python recipes/predict.py --model saved_models/reviews/1 --input texts.csv --output answers.jsonl \
+    python recipes/predict.py --model saved_models/reviews/1 --input texts.csv --output answers.jsonl \\
         --runner DirectRunner -- --direct_num_workers=4 --direct_running_mode=multi_processing
 """
 

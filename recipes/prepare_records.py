@@ -9,7 +9,7 @@ the share --held-out of them is set aside for evaluation. A killed run resumes w
 docs/data.md describes the formats of corpora. With --runner, Apache Beam tokenises the files on several processes or
 machines and writes the same records; what follows -- are Beam's own flags (docs/beam.md).
 
-    python recipes/prepare_records.py --corpus 'wiki/*.gz' --vocab vocab.txt --output records --runner DirectRunner \
+    python recipes/prepare_records.py --corpus 'wiki/*.gz' --vocab vocab.txt --output records --runner DirectRunner \\
         -- --direct_num_workers=4 --direct_running_mode=multi_processing
 """
 

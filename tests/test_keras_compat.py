@@ -10,7 +10,7 @@ from helpers.paths import ROOT
 from kbert.keras_compat import without_collections
 
 PRIVATE = re.compile(
-    r"_(flatten_layers|trainable_variables|learning_rate|get_variable_index|convert_input_args|"
+    r"__internal__|_(flatten_layers|trainable_variables|learning_rate|get_variable_index|convert_input_args|"
     r"allow_non_tensor_positional_args|maybe_symbolic_build|assert_input_compatibility|distribute_strategy|"
     r"compile_loss|compile_metrics|distributed_dataset)"
 )

@@ -1,4 +1,7 @@
-"""The base class of all answers: from a model's outputs to labels, spans and so on, in graph."""
+"""The base class of all answers: from a model's outputs to labels, spans and so on, in graph.
+
+Shapes: B batch, T words of the longest text.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +17,9 @@ class Answers(keras.layers.Layer):
     A subclass defines `call` and `compute_output_spec`, both of which return a dict whose first dimension is that of
     the string columns, and `to_dicts`. Outputs are not cast, whatever the dtype policy.
 
+    Args:
+        **kwargs: name, dtype, trainable.
+
     Attributes:
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
         labels: names of the logits, if it has any.
@@ -22,8 +28,8 @@ class Answers(keras.layers.Layer):
         pad_values: output → padding value of shorter rows, for outputs as wide as the longest row of their batch.
         fits_table: whether an answer is a row of a table, not a list or a structure.
 
-    Args:
-        **kwargs: name, dtype, trainable.
+    Raises:
+        NotImplementedError: `to_dicts` of a subclass that does not define it.
     """
 
     option_names: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Logits of a classifier → label and probabilities.
 
-Shapes: B batch, N labels.
+Shapes: B batch, W windows, N labels.
 """
 
 import keras

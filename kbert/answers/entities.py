@@ -1,6 +1,6 @@
 """Logits of a tagger → the entities of each text, with their positions.
 
-Shapes: B texts, T words and E entities of the longest, W windows, S sequence, N labels.
+Shapes: B texts, T words and e entities of the longest, W windows, S sequence, N labels.
 """
 
 import keras
@@ -27,8 +27,8 @@ class EntityAnswers(WordAnswers):
         batch: what `TaggingPreprocessor` made of strings.
 
     Returns:
-        dict of ``entities``, ``types`` string [B, E] (padded with ""), ``starts``, ``ends`` int32 [B, E] (with -1),
-        ``scores`` float32 [B, E], the mean probability of the words' tags (with 0), and ``count`` int32 [B]. Starts and
+        dict of ``entities``, ``types`` string [B, e] (padded with ""), ``starts``, ``ends`` int32 [B, e] (with -1),
+        ``scores`` float32 [B, e], the mean probability of the words' tags (with 0), and ``count`` int32 [B]. Starts and
         ends count code points of the text and are half-open: ``text[start:end]`` is exactly the entity.
 
     Raises:

@@ -1,7 +1,7 @@
 """Start and end logits → answers that are spans of the contexts.
 
-Shapes: B questions, W windows of all of them, S sequence, n best starts and ends of a window, M candidates of all
-questions, N entries of an n-best list.
+Shapes: B questions, W windows of all of them, S sequence, n best starts and ends of a window, m candidates of all
+questions, k entries of an n-best list.
 """
 
 import keras
@@ -39,8 +39,8 @@ class SpanAnswers(Answers):
         dict of ``answer`` string [B], the exact substring ``context[start:end]``, "" for no answer; ``start``, ``end``
         int32 [B], code points, -1 for no answer; ``score`` float32 [B], of the best candidate, even if the answer is ""
         (-1e9 if a context has no candidate); ``null_score`` float32 [B]: ``null_score - score`` is compared with the
-        threshold; ``n_best_answers`` string [B, N], best first, and ``n_best_scores`` float32 [B, N], the softmax of
-        their scores; ``n_best_count`` int32 [B], the entries of each list. N is `n_best`, or one more with a threshold,
+        threshold; ``n_best_answers`` string [B, k], best first, and ``n_best_scores`` float32 [B, k], the softmax of
+        their scores; ``n_best_count`` int32 [B], the entries of each list. k is `n_best`, or one more with a threshold,
         for a "" that is not among the best. Unused entries are "" and 0.
 
     Raises:
@@ -68,7 +68,7 @@ class SpanAnswers(Answers):
 
     @property
     def list_length(self):
-        """N."""
+        """k, the entries of an n-best list."""
         return self.n_best + (self.null_threshold is not None)
 
     def call(self, outputs, batch):
@@ -101,12 +101,12 @@ class SpanAnswers(Answers):
             outputs, batch: as of a call.
 
         Returns:
-            (row, score, start, end, text), tensors [M] each, by row, then by score, best first.
+            (row, score, start, end, text), tensors [m] each, by row, then by score, best first.
         """
         return _distinct(self._candidates(*_tensors(outputs, batch)))
 
     def _candidates(self, start_logits, end_logits, batch, contexts):
-        """All allowed spans, by row, then by score, best first: (row, score, start, end, text), each [M]."""
+        """All allowed spans, by row, then by score, best first: (row, score, start, end, text), each [m]."""
         number = tf.minimum(self.n_best, tf.shape(start_logits)[1])
         start_best, start_at = tf.math.top_k(start_logits, number)  # [W, n]; of equal logits the first
         end_best, end_at = tf.math.top_k(end_logits, number)
@@ -115,7 +115,7 @@ class SpanAnswers(Answers):
         may_end = tf.gather(in_context, end_at, batch_dims=1)[:, tf.newaxis, :]
         tokens_behind = end_at[:, tf.newaxis, :] - start_at[:, :, tf.newaxis]  # [W, n, n]
         allowed = may_start & may_end & (tokens_behind >= 0) & (tokens_behind < self.max_answer_length)
-        at = tf.where(allowed)  # [M, 3], in the original's order: window, start, end
+        at = tf.where(allowed)  # [m, 3], in the original's order: window, start, end
         window, first, last = at[:, 0], at[:, 1], at[:, 2]
         row = tf.gather(batch["window_row"], window)
         score = _at(start_best, window, first) + _at(end_best, window, last)
@@ -129,9 +129,9 @@ class SpanAnswers(Answers):
         return tuple(tf.gather(column, order) for column in (row, score, start, end, text))
 
     def _n_best(self, candidates, null_score, rows):
-        """The n-best list of each row: texts and softmax of the scores, [B, N], and their number, [B]."""
+        """The n-best list of each row: texts and softmax of the scores, [B, k], and their number, [B]."""
         row, score, _, _, text = candidates
-        rank = number = _number_in_row(row, rows)  # [M]
+        rank = number = _number_in_row(row, rows)  # [m]
         limit = tf.fill([rows], self.n_best)  # [B], candidates listed
         if self.null_threshold is not None:
             better = tf.cast(score >= tf.gather(null_score, row), tf.int32)  # ties: the null entry was added last
@@ -239,6 +239,6 @@ def _best(candidates, rows):
 
 
 def _number_in_row(row, rows):
-    """0, 1, ... within each row, for ascending row numbers [M]."""
+    """0, 1, ... within each row, for ascending row numbers [m]."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(row), row, rows)
     return tf.range(tf.size(row)) - tf.gather(tf.cumsum(counts, exclusive=True), row)

@@ -1,4 +1,7 @@
-"""The encoder's forward pass."""
+"""The encoder's forward pass.
+
+Shapes: B batch, S sequence.
+"""
 
 import functools
 

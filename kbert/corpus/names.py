@@ -16,7 +16,7 @@ _LONGEST = 6  # words
 def sentence_names(sentence: str) -> list[str]:
     """The names in a sentence: at least two capitalised words in a row, with words such as "of" between them.
 
-    The first word of a sentence is capitalised whatever it is: a name that seems to begin there is left out, unless it
+    The first word of a sentence is capitalised whatever it is: a name that seems to begin there is skipped, unless it
     begins with a title.
 
     Example::
@@ -41,25 +41,26 @@ def sentence_names(sentence: str) -> list[str]:
     return found
 
 
-def frequent_names(documents: Iterable[Iterable[str]], least: int = 5, most: int = 20_000) -> list[str]:
+def frequent_names(documents: Iterable[Iterable[str]], min_count: int = 5, max_names: int = 20_000) -> list[str]:
     """The names of a corpus, most frequent first; equally frequent ones in alphabetical order.
 
     Args:
         documents: of sentences, in their own case (`kbert.corpus.documents.read_documents`).
-        least: how often a name must occur.
-        most: how many names at most.
+        min_count: how often a name must occur.
+        max_names: how many names at most.
 
     Raises:
         ValueError: no name occurs so often, as in text without capitals.
     """
     counts = Counter(name for document in documents for sentence in document for name in sentence_names(sentence))
-    names = sorted((name for name, count in counts.items() if count >= least), key=lambda name: (-counts[name], name))
+    frequent = (name for name, count in counts.items() if count >= min_count)
+    names = sorted(frequent, key=lambda name: (-counts[name], name))
     if not names:
         raise ValueError(
-            f"frequent_names: expected text with names in capitals that occur at least {least} times. "
+            f"frequent_names: expected text with names in capitals that occur at least {min_count} times. "
             f"Received: {len(counts)} different names, the most frequent {max(counts.values(), default=0)} times"
         )
-    return names[:most]
+    return names[:max_names]
 
 
 def write_names(path, names: Iterable[str]) -> None:

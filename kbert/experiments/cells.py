@@ -28,11 +28,11 @@ class Cells:
 
     A fine-tuning writes nothing but that file, when it is done: a killed program repeats at most one.
 
-    Raises:
-        NotADirectoryError: a file where they are to be.
-
     Attributes:
         used: the contents of the files that were made or read, by their names.
+
+    Raises:
+        NotADirectoryError: a file where they are to be.
     """
 
     def __init__(self, directory, recipe: str = "kbert.experiments"):

@@ -29,7 +29,7 @@ def compare_finetuning(
     seeds: Sequence[int] = (0, 1, 2),
     choose_on: str = "dev",
     finetuning: Mapping | None = None,
-    beside: Sequence = (),
+    other_models: Sequence = (),
     results=None,
     name: str | None = None,
     recipe: str = "kbert.experiments",
@@ -45,7 +45,7 @@ def compare_finetuning(
         grid: options of `kbert.finetune` to choose from.
         choose_on: "dev", as the paper, or "train": on a fifth of the training examples, held out from choosing only.
         finetuning: further options of `kbert.finetune`.
-        beside: other models, rows for comparison without one of random weights.
+        other_models: other models, rows for comparison without one of random weights.
         results: directory for the four files of `write_result`; None: ``results`` in the output.
         name: of the model in the table, whose files are ``finetuning-NAME``; None: the last part of `init`.
         recipe: the program that errors name.
@@ -76,10 +76,10 @@ def compare_finetuning(
             )
         FinetuningOptions(**options)  # raises before anything runs
     name = name or model_name(init)
-    starts = {name: (init, False), RANDOM: (init, True)} | {model_name(one): (one, False) for one in beside}
-    if len(starts) < 2 + len(beside):
+    starts = {name: (init, False), RANDOM: (init, True)} | {model_name(one): (one, False) for one in other_models}
+    if len(starts) < 2 + len(other_models):
         raise ValueError(
-            f"compare_finetuning: expected models of different names. Received: {[name, *map(str, beside)]}"
+            f"compare_finetuning: expected models of different names. Received: {[name, *map(str, other_models)]}"
         )
     cells = Cells(pathlib.Path(output) / "cells", recipe)
     rows = {start: {} for start in (*starts, CONSTANT)}

@@ -121,7 +121,7 @@ class Study:
             feature_mode: tag words on features of a frozen encoder instead of fine-tuning.
 
         Raises:
-            FloatingPointError: some seed diverged with every learning rate; rates with which one did are left out.
+            FloatingPointError: some seed diverged with every learning rate; rates with which one did are skipped.
             As `kbert.finetune`.
         """
         if feature_mode is not None:

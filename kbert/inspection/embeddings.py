@@ -1,6 +1,6 @@
 """A model's vectors with their names, for the projector.
 
-Shapes: V vocabulary, M words or texts, H hidden.
+Shapes: V vocabulary, n words or texts, H hidden.
 """
 
 import keras
@@ -46,7 +46,7 @@ def labelled_vectors(data, vectors, max_vectors: int = 4000) -> Embeddings:
 
     Args:
         data: `LabelledWords` or `LabelledTexts`.
-        vectors: [M, H], the last hidden states.
+        vectors: [n, H], the last hidden states.
         max_vectors: the most; the first are taken.
     """
     columns = {name: labels[:max_vectors] for name, labels in data.properties().items()}

@@ -1,4 +1,7 @@
-"""Looking into any model: attention, layers, embeddings, and which tokens decided an answer."""
+"""Looking into any model: attention, layers, embeddings, and which tokens decided an answer.
+
+Shapes: V vocabulary.
+"""
 
 import logging
 import os

@@ -1,6 +1,6 @@
 """How the heads of an encoder follow annotated sentences.
 
-Shapes: S sequence, W words, L layers, A heads.
+Shapes: S sequence, w words, L layers, A heads.
 """
 
 import numpy as np

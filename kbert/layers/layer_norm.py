@@ -1,6 +1,6 @@
 """Layer normalisation with BERT's epsilon.
 
-Shapes: ... any leading axes, R their product, H hidden.
+Shapes: ... any leading axes, n their product, H hidden.
 """
 
 import keras
@@ -70,9 +70,9 @@ def _tensorflow_layer_norm(inputs, gamma, beta, epsilon, dtype):
     import tensorflow as tf
 
     @tf.custom_gradient
-    def normalise(x, gamma, beta):  # [R, H], [H], [H]
+    def normalise(x, gamma, beta):  # [n, H], [H], [H]
         centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-        scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + epsilon)  # [R, 1]
+        scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + epsilon)  # [n, 1]
         normal = centred * scale
 
         def gradient(dy):

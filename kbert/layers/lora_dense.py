@@ -1,6 +1,6 @@
 """The dense layer of every part of BERT, which LoRA can adapt.
 
-Shapes: ... any leading axes, R their product, H inputs, N units, r rank.
+Shapes: ... any leading axes, n their product, H hidden (inputs), u units, r rank.
 """
 
 import keras
@@ -13,7 +13,7 @@ from kbert.keras_compat import untrack_variable, without_collections
 class LoraDense(keras.layers.Dense):
     """`keras.layers.Dense` whose low-rank matrices (`enable_lora`) are saved separately and are cheap to train.
 
-    With LoRA the layer computes ``x W + (alpha / r) (x A) B + bias`` with A [H, r] and B [r, N]. Keras' layer adds A B
+    With LoRA the layer computes ``x W + (alpha / r) (x A) B + bias`` with A [H, r] and B [r, u]. Keras' layer adds A B
     to the kernel W first, so that a step computes the gradient of a whole kernel; and it saves that sum and sets A and
     B to zero on loading, where the gradients of both are zero and training cannot continue.
 
@@ -26,7 +26,7 @@ class LoraDense(keras.layers.Dense):
     Args:
         *args, **kwargs: those of `keras.layers.Dense`.
 
-    Inputs: float [..., H]. Outputs: float [..., N].
+    Inputs: float [..., H]. Outputs: float [..., u].
 
     Raises:
         ValueError: LoRA on an int8 layer, int8 on a layer with LoRA, or LoRA twice.
@@ -105,11 +105,11 @@ class LoraDense(keras.layers.Dense):
 
 
 def _product_in_training(inputs, kernel, bias):
-    """inputs [..., H] times kernel [H, N] plus bias [N]."""
+    """inputs [..., H] times kernel [H, u] plus bias [u]."""
     import tensorflow as tf
 
     @tf.custom_gradient
-    def product(x, kernel, bias):  # [R, H], [H, N], [N]
+    def product(x, kernel, bias):  # [n, H], [H, u], [u]
         def gradient(upstream):
             ones = tf.ones((1, tf.shape(upstream)[0]), upstream.dtype)
             return (

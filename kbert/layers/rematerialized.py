@@ -1,4 +1,7 @@
-"""Gradient checkpointing: an encoder block whose activations are computed again for the gradient."""
+"""Gradient checkpointing: an encoder block whose activations are computed again for the gradient.
+
+Shapes: B batch, S sequence, H hidden.
+"""
 
 import keras
 

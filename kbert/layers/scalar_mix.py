@@ -1,6 +1,6 @@
 """A learned mean of an encoder's layers.
 
-Shapes: B batch, T words, K layers, H hidden.
+Shapes: B batch, T words, L layers, H hidden.
 """
 
 import keras
@@ -9,11 +9,11 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("kbert")
 class ScalarMix(keras.layers.Layer):
-    """The weighted sum of K hidden states of a word: softmax of K learned numbers, times a learned scale.
+    """The weighted sum of L hidden states of a word: softmax of L learned numbers, times a learned scale.
 
     Initially all layers have the same weight and the scale is 1.
 
-    Inputs: float [..., K, H].
+    Inputs: float [..., L, H].
 
     Outputs: float [..., H].
 
@@ -29,7 +29,7 @@ class ScalarMix(keras.layers.Layer):
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
 
     def call(self, inputs):
-        weights = ops.softmax(self.scores)[:, None]  # [K, 1]
+        weights = ops.softmax(self.scores)[:, None]  # [L, 1]
         return self.scale * ops.sum(weights * inputs, axis=-2)
 
     def compute_output_shape(self, input_shape):

@@ -1,6 +1,6 @@
 """The linear layer on top of BERT that each task adds.
 
-Shapes: H hidden, N outputs.
+Shapes: H hidden, N labels (outputs).
 """
 
 import keras

@@ -1,4 +1,7 @@
-"""What all of kbert's models share."""
+"""What all of kbert's models share.
+
+Shapes: B batch, S sequence, H hidden.
+"""
 
 import warnings
 from typing import Any
@@ -32,12 +35,15 @@ class BertModel(CompatibleModel):
         pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). A plain
             Python object: Keras neither tracks nor saves it.
 
-    A batch with a missing or an unknown key is an error that names the key.
-
     `compile()` uses the paper's optimizer and the task's losses and metrics (`default_optimizer`, `default_loss`,
     `default_metrics`) unless others are given. All outputs for classes are logits, and Keras' losses and metrics given
     by name read them as such (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and `test_on_batch`
     refuse labels that are not a class, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
+
+    Raises:
+        ValueError: on a call, a batch with a missing or an unknown key, which the message names; on `fit` and the like,
+            labels that are not a class; on `quantize`, another mode than int8 or a
+            model with LoRA.
     """
 
     task: str
@@ -199,7 +205,7 @@ class BertModel(CompatibleModel):
         only the matrices and the head.
 
         Args:
-            rank: r, of the matrices A [H, r] and B [r, N] of a layer.
+            rank: r, of the matrices A [H, r] and B [r, u] of a layer with u units.
             alpha: A B is multiplied by alpha / r; None: r.
             layers: some of ``query, key, value, attention/output, intermediate, feed_forward/output``.
 

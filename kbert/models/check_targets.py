@@ -1,6 +1,6 @@
 """Finds labels that are not a class before a model is trained or evaluated on them.
 
-Shapes: B batch, S sequence, C choices, N classes.
+Shapes: B batch, S sequence, C choices, N labels.
 """
 
 import keras

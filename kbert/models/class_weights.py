@@ -1,6 +1,6 @@
 """Class weights as sample weights: Keras accepts no `class_weight` if labels are keyed by output.
 
-Shapes: B batch, S sequence, N classes.
+Shapes: B batch, S sequence, N labels.
 """
 
 import keras

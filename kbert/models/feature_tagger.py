@@ -1,6 +1,6 @@
 """The tagger of the feature-based approach: an LSTM over a frozen encoder's features of each word.
 
-Shapes: B batch, T words, K layers, H hidden, N labels, L layers of the encoder.
+Shapes: B batch, T words, L layers, H hidden, N labels.
 """
 
 import keras
@@ -15,14 +15,14 @@ def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropo
     """Two bidirectional LSTMs and a linear layer on fixed features of words.
 
     Args:
-        mode: one of `FEATURE_MODES`: how the K layers of `feature_layers` become one vector per word: concatenated
+        mode: one of `FEATURE_MODES`: how the L layers of `feature_layers` become one vector per word: concatenated
             ("concat…") or as a learned weighted sum ("weighted-sum…").
-        num_layers, hidden_dim: L and H of the encoder.
+        num_layers, hidden_dim: of the encoder; the latter is H.
         units: of each LSTM, in each direction.
         dropout: rate before each LSTM and before the linear layer.
 
     Returns:
-        Functional `keras.Model`. Inputs: ``features`` float32 [B, T, K, H], ``mask`` bool [B, T], False beyond the end.
+        Functional `keras.Model`. Inputs: ``features`` float32 [B, T, L, H], ``mask`` bool [B, T], False beyond the end.
         Outputs: ``logits`` float32 [B, T, N].
 
     Source: Devlin et al. 2018, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the
@@ -34,7 +34,7 @@ def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropo
     if mode.startswith("weighted-sum"):
         x = ScalarMix(name="weighted_layers")(features)  # [B, T, H]
     else:
-        x = keras.layers.Reshape((-1, count * hidden_dim), name="concat")(features)  # [B, T, K * H]
+        x = keras.layers.Reshape((-1, count * hidden_dim), name="concat")(features)  # [B, T, L * H]
     for number in range(2):
         x = ReplicaDropout(dropout, name=f"dropout_{number}")(x)
         lstm = keras.layers.LSTM(units, return_sequences=True)

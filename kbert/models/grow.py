@@ -1,6 +1,6 @@
 """A larger pre-training model that starts from what a smaller one has learned.
 
-Shapes: H hidden size, I intermediate size, r the factor by which the width grows.
+Shapes: H hidden, F intermediate, r the factor by which the width grows.
 """
 
 import math

@@ -1,6 +1,6 @@
 """What the models of tasks put on an encoder: one linear layer, after a BiLSTM if they are asked for it.
 
-Shapes: B batch, S sequence, H hidden, N outputs.
+Shapes: B batch, S sequence, H hidden, N labels (outputs).
 """
 
 from kbert.layers.bilstm import BiLstm

@@ -1,6 +1,6 @@
 """LoRA on a model's encoder: which layers have it, as plain data; on, and merged.
 
-Shapes: H hidden, N units of a layer, r rank.
+Shapes: H hidden, u units of a layer, r rank.
 """
 
 from kbert.checks import check_positive

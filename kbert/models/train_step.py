@@ -5,7 +5,7 @@ optimizers' gradient accumulation fails under strategies, and takes the mean of 
 predictions (Keras 3.15). Here the parts share the weights of the whole batch, so that any number of micro-batches and
 replicas gives the gradient of the batch.
 
-Shapes: B batch (of a replica), M micro-batches.
+Shapes: B batch (of a replica), m micro-batches.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
 
     Args:
         data: (inputs, labels, sample weights) of this replica.
-        micro_batches: M; must divide B.
+        micro_batches: m; must divide B.
         compiled: whether XLA compiles the forward and the backward pass; the exchange between replicas and the
             optimizer's update stay outside.
 
@@ -35,7 +35,7 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
 
     inputs, labels, weights = data if len(data) == 3 else (*data, None)
     rows = check_rows(model, inputs, micro_batches)
-    # Micro-batch i has the rows i, i + M ...
+    # Micro-batch i has the rows i, i + m ...
     data = keras.tree.map_structure(lambda column: _divided(column, rows, micro_batches), (inputs, labels, weights))
     variables = model.trainable_weights
     reached = [True] * len(variables)  # by the loss; weights that it does not reach have no gradient, as in Keras' step

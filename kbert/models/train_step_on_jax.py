@@ -2,7 +2,7 @@
 
 Devices share every micro-batch; `keras.distribution` and JAX's compiler see to that.
 
-Shapes: B batch (of all devices), M micro-batches.
+Shapes: B batch (of all devices), m micro-batches.
 """
 
 import keras
@@ -17,7 +17,7 @@ def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict,
         state: of Keras' JAX trainer: the values of the trainable, the other, the optimizer's and the metrics'
             variables.
         data: (inputs, labels, sample weights).
-        micro_batches: M; must divide B.
+        micro_batches: m; must divide B.
     """
     import jax
 
@@ -27,7 +27,7 @@ def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict,
     totals = total_weights(model, inputs, labels, weights)
     gradient = jax.grad(model.compute_loss_and_updates, has_aux=True)
 
-    def divided(column):  # micro-batch i has the rows i, i + M ...: of every device's rows equally many
+    def divided(column):  # micro-batch i has the rows i, i + m ...: of every device's rows equally many
         return column.reshape(rows // micro_batches, micro_batches, *column.shape[1:]).swapaxes(0, 1)
 
     def add_part(carried, part):

@@ -5,6 +5,7 @@ import functools
 import keras
 from keras import ops
 
+from kbert.keras_compat import merge_replicas
 from kbert.optim.layer_factors import layer_factors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.xla import compiled, is_worth_compiling
@@ -168,16 +169,13 @@ class AdamW(keras.optimizers.Optimizer):
             for gradient, variable in zip(grads, trainable_variables, strict=True):
                 self._update(variable, gradient, *scalars)
             return
-        import tensorflow as tf
-
         variables = [v.value if isinstance(v, keras.Variable) else v for v in trainable_variables]
 
         def update_everywhere(distribution, grads, *scalars):
             for gradient, variable in zip(grads, variables, strict=True):
                 distribution.extended.update(variable, self._update, args=(gradient, *scalars), group=False)
 
-        strategy = tf.distribute.get_strategy()
-        tf.__internal__.distribute.interim.maybe_merge_call(update_everywhere, strategy, grads, *scalars)
+        merge_replicas(update_everywhere, grads, *scalars)
 
     def _sum_and_clip(self, grads, indices):
         """The gradients summed over replicas, and the factor that brings their norm within bounds."""

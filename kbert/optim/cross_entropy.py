@@ -3,7 +3,7 @@
 A loss and a metric that call this on the same logits build the same operations, which TensorFlow's graph optimiser and
 XLA then compute once.
 
-Shapes: B batch, P predictions, N labels or vocabulary; "..." is any number of axes.
+Shapes: B batch, S sequence, P predictions, N labels or vocabulary; "..." is any number of axes.
 """
 
 import keras

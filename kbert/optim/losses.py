@@ -3,7 +3,8 @@
 Keras divides a loss by the number of replicas and adds up their gradients, which is right only if each replica has the
 same sum of weights. These losses divide by the sum over all replicas instead, so that two replicas train like one.
 
-Shapes: B batch, S sequence, P predictions, C choices, N labels, V vocabulary; "..." is any number of axes.
+Shapes: B batch, S sequence, P predictions, K parts of a packed row, C choices, N labels, V vocabulary; "..." is any
+number of axes.
 """
 
 import keras

@@ -2,7 +2,7 @@
 
 They use sample weights, so pass them as `model.compile(weighted_metrics=...)`.
 
-Shapes: B batch, P predictions, N labels, V vocabulary; "..." is any number of axes.
+Shapes: B batch, S sequence, P predictions, N labels, V vocabulary; "..." is any number of axes.
 """
 
 import keras

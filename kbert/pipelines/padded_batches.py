@@ -1,4 +1,7 @@
-"""Joins the answers of several batches, each as wide as the longest text of its batch."""
+"""Joins the answers of several batches, each as wide as the longest text of its batch.
+
+Shapes: B batch.
+"""
 
 import keras
 import numpy as np

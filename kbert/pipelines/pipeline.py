@@ -1,6 +1,6 @@
 """Strings in, answers out: preprocessor, model and answers as one keras.Model.
 
-Shapes: B batch.
+Shapes: B batch, C choices.
 """
 
 import hashlib

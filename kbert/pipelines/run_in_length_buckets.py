@@ -1,6 +1,6 @@
 """Runs a model on a batch of mixed lengths without padding every row to the longest.
 
-Shapes: N rows of the batch (texts, or windows of texts), C choices, S sequence, G groups.
+Shapes: n rows of the batch (texts, or windows of texts), C choices, S sequence, A heads, g groups.
 """
 
 import keras
@@ -12,7 +12,7 @@ _EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2
 # memory for hidden states does not grow with the number of windows or choices in a request.
 _TOKENS = 8192
 _TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")  # [..., S]
-_NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [N, A, S, S]
+_NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [n, A, S, S]
 
 
 def run_in_length_buckets(model, batch, token_outputs=None):
@@ -27,9 +27,9 @@ def run_in_length_buckets(model, batch, token_outputs=None):
 
     Args:
         model: a kbert model, or another functional model with inputs and outputs of the same names.
-        token_outputs: names of the outputs that have a value for every token, [N, S, ...]; None: the model's own
+        token_outputs: names of the outputs that have a value for every token, [n, S, ...]; None: the model's own
             ``token_outputs``.
-        batch: dict of tensors, first dimension N; ``padding_mask`` [N, S] or [N, C, S], tokens first.
+        batch: dict of tensors, first dimension n; ``padding_mask`` [n, S] or [n, C, S], tokens first.
 
     Returns:
         The model's outputs: dict of tensors with the shapes of ``model(batch)``.
@@ -49,8 +49,8 @@ def run_in_length_buckets(model, batch, token_outputs=None):
 
 
 def _run_choices(model, inputs):
-    """Outputs [N, C] of a model with inputs [N, C, S]: every choice runs as the only one of its row."""
-    shape = tf.shape(inputs["padding_mask"])  # N, C, S
+    """Outputs [n, C] of a model with inputs [n, C, S]: every choice runs as the only one of its row."""
+    shape = tf.shape(inputs["padding_mask"])  # n, C, S
     rows = {name: tf.reshape(value, (shape[0] * shape[1], 1, shape[2])) for name, value in inputs.items()}
     lengths = tf.reduce_sum(tf.cast(rows["padding_mask"], tf.int32), axis=(1, 2))
     outputs = {name: tf.reshape(value, shape[:2]) for name, value in _run_groups(model, rows, lengths, ()).items()}
@@ -60,9 +60,9 @@ def _run_choices(model, inputs):
 
 
 def _run_groups(model, inputs, lengths, token_outputs):
-    """The outputs for rows of these lengths [N], in their order."""
-    order = tf.argsort(lengths, stable=True)  # [N]
-    starts, ends = _groups(tf.gather(lengths, order))  # [G]
+    """The outputs for rows of these lengths [n], in their order."""
+    order = tf.argsort(lengths, stable=True)  # [n]
+    starts, ends = _groups(tf.gather(lengths, order))  # [g]
     names = sorted(model.output)
 
     def run(group, arrays):
@@ -99,11 +99,11 @@ def _run(model, inputs, rows, lengths, token_outputs):
 
 
 def _groups(lengths):
-    """Ascending lengths [N] → (starts, ends) int32 [G] of the groups; without rows there is one empty group."""
+    """Ascending lengths [n] → (starts, ends) int32 [g] of the groups; without rows there is one empty group."""
     edges = tf.constant(_EDGES)
     rows = tf.constant([max(1, _TOKENS // edge) for edge in _EDGES] + [1])  # of a group
-    edge = tf.searchsorted(edges, lengths)  # [N]
-    position = tf.range(tf.size(edge)) - tf.searchsorted(edge, edge)  # [N] within its edge
+    edge = tf.searchsorted(edges, lengths)  # [n]
+    position = tf.range(tf.size(edge)) - tf.searchsorted(edge, edge)  # [n] within its edge
     begins = position % tf.gather(rows, edge) == 0
     starts = tf.concat([[0], tf.cast(tf.where(begins[1:])[:, 0], tf.int32) + 1], axis=0)
     return starts, tf.concat([starts[1:], [tf.size(lengths)]], axis=0)

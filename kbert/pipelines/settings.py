@@ -33,13 +33,13 @@ _CHOICES = {"window_pooling": (None, "max", "mean"), "tagging_output": ("entitie
 class ModelSettings:
     """Everything about a model in ``config.json`` that is neither weights nor architecture.
 
+    Raises:
+        ValueError: an unknown field, a value of the wrong kind; the message names it.
+
     Example::
 
         settings = ModelSettings(task="classification", labels=["bad", "good"], sequence_length=64)
         ModelSettings.from_dict(settings.to_dict()) == settings
-
-    Raises:
-        ValueError: an unknown field, a value of the wrong kind; the message names it.
     """
 
     task: str | None = None  # None: the model's own

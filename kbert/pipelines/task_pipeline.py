@@ -23,6 +23,10 @@ class TaskPipeline:
             the letters are those of `kbert.weights.formats.name_table`.
         prediction_options: options for prediction files, if they differ from those of a pipeline.
 
+    Raises:
+        NotImplementedError: `parts` of a subclass that does not define it.
+        ValueError: `exported_answers` of such a one, or labels that do not suit the model.
+
     Example::
 
         class DuplicatesPipeline(TaskPipeline):

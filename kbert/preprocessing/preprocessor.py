@@ -1,4 +1,7 @@
-"""What the preprocessors have in common: from string columns to the batch of a model."""
+"""What the preprocessors have in common: from string columns to the batch of a model.
+
+Shapes: B batch, C choices.
+"""
 
 from typing import Any
 
@@ -15,16 +18,16 @@ class Preprocessor(keras.layers.Layer):
 
     It works eagerly, in tf.data and on symbolic inputs. A subclass has `call` and `compute_output_spec`.
 
+    Args:
+        tokenizer: `kbert.BertTokenizer`.
+        sequence_length: S, static.
+        **kwargs: name, dtype, trainable.
+
     Attributes:
         input_names: the string columns that a call takes.
         list_columns: those of them that hold several strings per row, [B, C].
         makes_windows: whether a call takes `max_windows`, and a long text becomes several rows.
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
-
-    Args:
-        tokenizer: `kbert.BertTokenizer`.
-        sequence_length: S, static.
-        **kwargs: name, dtype, trainable.
 
     Raises:
         ValueError: a `sequence_length` that is not a positive integer.

@@ -1,4 +1,7 @@
-"""Columns of strings, as tensors, arrays or lists → string tensors [B]; and back."""
+"""Columns of strings, as tensors, arrays or lists → string tensors [B]; and back.
+
+Shapes: B batch, C choices.
+"""
 
 import numpy as np
 import tensorflow as tf

@@ -1,6 +1,6 @@
 """Texts of any length → words, and windows of their tokens for a tagger.
 
-Shapes: B texts, t words of the longest text, W windows of all texts, S sequence, w words of all texts.
+Shapes: B texts, T words of the longest text, W windows of all texts, S sequence, w words of all texts.
 """
 
 import keras
@@ -14,7 +14,7 @@ from kbert.preprocessing.windows import max_context, sliding_windows, window_tok
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.words import split_words
 
-# The dense answers [B, t] may have so many cells for each token that the limit on windows allows.
+# The dense answers [B, T] may have so many cells for each token that the limit on windows allows.
 _CELLS_PER_TOKEN = 16
 
 
@@ -45,9 +45,9 @@ class TaggingPreprocessor(Preprocessor):
         dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
         window's text; ``window_token`` int32 [W, S], number of the token among those of all texts (-1: none);
         ``is_max_context`` bool [W, S], whether this is the token's window with most context; ``token_starts``,
-        ``token_ends`` int32 [W, S], its code points in the text (0: none); ``text`` string [B]; ``words`` string [B, t]
-        (fill ""), ``word_starts``, ``word_ends`` int32 [B, t], code points of the text (fill -1), ``word_position``
-        int32 [B, t], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
+        ``token_ends`` int32 [W, S], its code points in the text (0: none); ``text`` string [B]; ``words`` string [B, T]
+        (fill ""), ``word_starts``, ``word_ends`` int32 [B, T], code points of the text (fill -1), ``word_position``
+        int32 [B, T], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
 
     Raises:
         ValueError: a missing column, a single string, a sequence length too short for text, a stride that is not a
@@ -101,10 +101,10 @@ class TaggingPreprocessor(Preprocessor):
         return {**batch, "words": words.to_tensor("")}
 
     def _limit_cells(self, columns, max_windows):
-        """The ragged columns, after a check that [B, t] is small: one long text makes every short row long."""
+        """The ragged columns, after a check that [B, T] is small: one long text makes every short row long."""
         if max_windows is None:
             return columns
-        shape = columns[0].bounding_shape(out_type=tf.int64)  # [B, t]
+        shape = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]
         what = "word positions (texts times the words of the longest one)"
         advice = "Send long texts separately, or export the model with a larger max_request_tokens."
         limit = _CELLS_PER_TOKEN * max_windows * self.sequence_length
@@ -140,7 +140,7 @@ class TaggingPreprocessor(Preprocessor):
                 values = tf.concat([values.values, [0]], 0)
                 batch[name] = tf.where(token >= 0, tf.gather(values, tf.maximum(token, 0)), 0)
         word_position = tf.RaggedTensor.from_row_splits(tf.gather(position, first), words.row_splits, validate=False)
-        batch["word_position"] = word_position.to_tensor(-1)  # [B, t]
+        batch["word_position"] = word_position.to_tensor(-1)  # [B, T]
         batch["word_count"] = tf.cast(words.row_lengths(), tf.int32)
         return batch
 

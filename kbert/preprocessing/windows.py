@@ -62,7 +62,7 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
     # Every text's last window ends with the text.
     lengths = tf.maximum(tf.math.unsorted_segment_max(window_start + window_length, window_row, rows), 0)  # [B]
     first = tf.gather(tf.cumsum(lengths, exclusive=True), window_row) + window_start  # [W]
-    position = tf.range(sequence_length)[tf.newaxis, :]  # [1, C]
+    position = tf.range(sequence_length)[tf.newaxis, :]  # [1, c]
     return tf.where(position < window_length[:, tf.newaxis], first[:, tf.newaxis] + position, -1)
 
 

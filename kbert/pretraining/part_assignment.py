@@ -10,7 +10,7 @@ def assign_rows(lengths, masks, sequence_length, max_predictions, num_parts):
     """Puts parts into as few rows as best fit finds; a function of the arguments alone.
 
     From the longest part to the shortest, in their order if equally long, each goes into the row with the least space
-    that still has room for it: for its tokens, its masks, and one more part. If no row has, it begins a new one. Parts
+    that can still take it: its tokens, its masks, and one more part. If no row has, it begins a new one. Parts
     of one length are placed together, so that the work grows with the number of lengths rather than of parts.
 
     Args:
@@ -48,8 +48,8 @@ def assign_rows(lengths, masks, sequence_length, max_predictions, num_parts):
                 number += len(rows)
             else:
                 rows = by_space.take(space)
-            room = np.minimum(np.minimum(space // length, free_masks[rows] // needed), free_parts[rows])
-            ends = np.cumsum(room)
+            capacities = np.minimum(np.minimum(space // length, free_masks[rows] // needed), free_parts[rows])
+            ends = np.cumsum(capacities)
             placed = np.searchsorted(ends, np.arange(min(len(parts), ends[-1])), side="right")
             rows_of[parts[: len(placed)]] = rows[placed]
             parts = parts[len(placed) :]

@@ -28,8 +28,8 @@ def assign_rows_in_graph(lengths, masks, sequence_length, max_predictions, num_p
         same = tf.gather(same, tf.argsort(tf.gather(turn_of, same), stable=True))  # as they got this space
         rows = tf.cond(is_new, lambda: tf.range(number, number + count), lambda: same)  # [r]
         masks_left, parts_left = tf.gather(free_masks, rows), tf.gather(free_parts, rows)
-        room = tf.minimum(tf.minimum(space // length, masks_left // needed), parts_left)
-        ends = tf.cumsum(room)
+        capacities = tf.minimum(tf.minimum(space // length, masks_left // needed), parts_left)
+        ends = tf.cumsum(capacities)
         placed = tf.searchsorted(ends, tf.range(tf.minimum(remaining, ends[-1])), side="right")
         added = tf.math.bincount(placed, minlength=tf.size(rows))[: tf.size(rows)]
         masks_left, parts_left, left = masks_left - added * needed, parts_left - added, space - added * length

@@ -1,4 +1,7 @@
-"""Token frequencies of a corpus, and how well they alone predict masked tokens: the baseline of a language model."""
+"""Token frequencies of a corpus, and how well they alone predict masked tokens: the baseline of a language model.
+
+Shapes: V vocabulary.
+"""
 
 import numpy as np
 

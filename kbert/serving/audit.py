@@ -21,6 +21,9 @@ class AuditReport:
         servers: dict of each op that is not TensorFlow's own → first server that links it, or None.
         signatures: dict of name → `kbert.serving.saved_model_file.Signature`.
         problems: list of str; empty if a stock server runs the model.
+
+    Raises:
+        ValueError: on `require_clean`, if there are problems.
     """
 
     path: pathlib.Path

@@ -1,6 +1,6 @@
 """A client of TensorFlow Serving, over REST and gRPC. It imports no TensorFlow.
 
-Shapes: B rows, M entries of a padded output.
+Shapes: B rows, m entries of a padded output.
 """
 
 import json
@@ -201,7 +201,7 @@ def trim_answers(answers, url=""):
     row (masks, words, entities or tokens); ``n_best_count`` is that of the outputs ``n_best_…``.
 
     Args:
-        answers: dict of output → list of B; an output [B, M, …] is a list of lists.
+        answers: dict of output → list of B; an output [B, m, …] is a list of lists.
         url: of the server, for messages.
 
     Raises:

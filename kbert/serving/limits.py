@@ -1,6 +1,6 @@
 """Limits on the size of a request.
 
-Shapes: B texts, C choices, S sequence.
+Shapes: B texts, C choices, S sequence, M masks, V vocabulary.
 """
 
 import dataclasses

@@ -3,6 +3,8 @@
 The classes are made from the table below when this module is imported. Those of tensorflow-serving-api import
 TensorFlow, which a client should neither need nor wait for.
 
+Shapes: B batch, C choices.
+
 Source: tensorflow_serving/apis/*.proto, tensorflow/core/framework/tensor.proto, tensorflow/core/example/*.proto.
 """
 

@@ -18,6 +18,9 @@ class Examples(abc.ABC):
     one entry per row in `row_fields`. Its fields `path` and `lines` say where the rows came from: the file (None: made
     in memory) and the line at which each row begins.
 
+    Raises:
+        ValueError: on `take`, no row or one that does not exist; on `split`, a number that leaves one side empty.
+
     Example::
 
         train, dev = task.read("reviews.csv").split(0.1)

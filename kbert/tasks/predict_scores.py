@@ -66,8 +66,10 @@ def cross_entropies(logits, labels):
 
 
 def _batches(order, columns, preprocessor, batch_size, padding):
-    """The rows in the given order; the last batch is filled up with its last row, so that all batches are full: there
-    is only one compilation, and equal shares for replicas."""
+    """The rows in the given order, in full batches: the last one is filled up with its last row.
+
+    So there is only one compilation, and replicas get equal shares.
+    """
     missing = -len(order) % batch_size
     rows = np.concatenate([order, np.repeat(order[-1:], missing)])
     columns = {name: tf.constant(column) for name, column in columns.items()}

@@ -31,7 +31,7 @@ def _loaded(source, task, settings, options):
         settings["bilstm"] = True
     model = load_pretrained(source, task, **settings)
     if options.random_weights:
-        loaded, model = model, ModelDescription.of(model).build()
+        loaded, model = model, ModelDescription.from_model(model).build()
         model.pretrained = loaded.pretrained
     return model
 

@@ -1,4 +1,7 @@
-"""The interface of a task for fine-tuning and evaluation: how its examples are read, trained on and scored."""
+"""The interface of a task for fine-tuning and evaluation: how its examples are read, trained on and scored.
+
+Shapes: n examples, N labels.
+"""
 
 import abc
 import dataclasses
@@ -55,6 +58,10 @@ class Task(abc.ABC):
     Attributes:
         name: the task's word, that of `kbert.load_pretrained(task=...)` and of its folder in kbert/tasks/.
         metrics: names of its official metrics, all of them better when higher; the first chooses the best epoch.
+
+    Raises:
+        ValueError: options, examples, a model or class weights that do not suit the task.
+        FileNotFoundError: on `read`, no such file.
 
     Example::
 

@@ -1,6 +1,6 @@
 """Windows of texts, tokenised once and stored without padding, for training.
 
-Shapes: W windows in the store, B batch, S sequence, T tokens of all windows.
+Shapes: W windows in the store, B batch, S sequence, t tokens of all windows.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ class WindowStore:
     training that has to resume at a step. Stored as ragged rows, 100,000 questions take about 100 MB.
     """
 
-    token_ids: np.ndarray  # int32 [T]
+    token_ids: np.ndarray  # int32 [t]
     starts: np.ndarray  # int64 [W], first token of each window
     lengths: np.ndarray  # int32 [W], tokens, [CLS] and [SEP] among them
     first_lengths: np.ndarray  # int32 [W], tokens of segment 0

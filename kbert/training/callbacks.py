@@ -16,8 +16,9 @@ _NOT_ON_CONSOLE += ("flops_per_second", "real_tokens_per_second")
 
 
 class ConsoleProgress(keras.callbacks.Callback):
-    """Logs one line per window (an epoch of plain `model.fit`): step, losses, accuracies, rate, speed, time left; and
-    one after the first step, which takes longest.
+    """Logs a line per window: step, losses, accuracies, rate, speed, time left.
+
+    A window is an epoch of plain `model.fit`. There is also a line after the first step, which takes longest.
 
     Example::
 
@@ -47,9 +48,9 @@ class ConsoleProgress(keras.callbacks.Callback):
             if name not in hidden and not name.endswith(("cross_entropy", "perplexity")):
                 parts.append(_show(name, value))
         if "seconds_left" in logs:
-            parts.append(f"left {clock(max(0, logs['seconds_left']))}")
+            parts.append(f"{clock(max(0, logs['seconds_left']))} left")
         elif total and logs.get("steps_per_second"):
-            parts.append(f"left {clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])}")
+            parts.append(f"{clock((logs['total_steps'] - logs['step']) / logs['steps_per_second'])} left")
         _LOGGER.info("%s", "  ".join(parts))
 
 

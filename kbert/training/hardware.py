@@ -38,6 +38,9 @@ class Hardware:
         precision: the Keras dtype policy that was set.
         jit_compile: bool, for `model.compile(jit_compile=...)`; explicit, as Keras' "auto" changes with the machine.
         reasons: one line for each decision.
+
+    Raises:
+        RuntimeError: on `wait_for_all`, where worker 0 stopped the run or a worker was lost.
     """
 
     strategy: object

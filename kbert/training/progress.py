@@ -32,7 +32,7 @@ class PredictionProgress(keras.callbacks.Callback):
         if now - self.shown >= _SECONDS and rows < self.rows:
             self.shown = now
             left = clock((now - self.start) / (rows - self.before) * (self.rows - rows))
-            _LOGGER.info("%s of %s rows predicted, left %s", f"{rows:,}", f"{self.rows:,}", left)
+            _LOGGER.info("%s of %s rows predicted, %s left", f"{rows:,}", f"{self.rows:,}", left)
 
 
 def clock(seconds) -> str:

@@ -53,7 +53,7 @@ class ModelDescription:
         check_trainability(self.trainability)
 
     @classmethod
-    def of(cls, model) -> "ModelDescription":
+    def from_model(cls, model) -> "ModelDescription":
         """The description of an existing kbert model."""
         if getattr(model, "task", None) not in task_names() or not isinstance(
             getattr(model, "config", None), BertConfig

@@ -143,7 +143,7 @@ def _check(model, tokenizer, settings):
             f"{model.config.max_sequence_length}. Received: {settings.sequence_length}"
         )
     try:
-        check_settings(settings, ModelDescription.of(model))  # what loading would refuse
+        check_settings(settings, ModelDescription.from_model(model))  # what loading would refuse
     except ValueError as error:
         raise ValueError(f"save_pretrained: {error}") from None
     number = getattr(model, "num_labels", None)

@@ -37,7 +37,7 @@ class StepCheckpoint(Checkpoint):
             ValueError: damaged values, or those of another model than described.
         """
         _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
-        return self.load_all_into(model, ModelDescription.of(model) == self.description, self._load_weights)
+        return self.load_all_into(model, ModelDescription.from_model(model) == self.description, self._load_weights)
 
     def _load_weights(self, model):
         _, values = read_step_checkpoint(self.path)
@@ -122,7 +122,7 @@ def write_description(checkpoints, model, settings, vocabulary) -> None:
     remove_partial(checkpoints)
 
     def write(directory):
-        write_json(directory / CONFIG, kbert_config(ModelDescription.of(model), settings))
+        write_json(directory / CONFIG, kbert_config(ModelDescription.from_model(model), settings))
         write_vocabulary(directory / VOCABULARY, vocabulary)
 
     write_directory(checkpoints / DESCRIPTION, write)

@@ -29,15 +29,15 @@ def test_names_of_a_sentence(sentence, names):
 def test_frequent_names():
     documents = [["He left New York.", "They like New York."], ["It was Ann Lee, whom they met in New York."]]
     documents += [["And then Mr. X left Ann Lee."], ["We saw John Smith and, again, John Smith."]]
-    assert frequent_names(documents, least=2) == ["New York", "Ann Lee", "John Smith"]
-    assert frequent_names(documents, least=2, most=1) == ["New York"]
+    assert frequent_names(documents, min_count=2) == ["New York", "Ann Lee", "John Smith"]
+    assert frequent_names(documents, min_count=2, max_names=1) == ["New York"]
     with pytest.raises(ValueError, match="at least 4 times. Received: 4 different names, the most frequent 3 times"):
-        frequent_names(documents, least=4)
+        frequent_names(documents, min_count=4)
 
 
 def test_the_recipe(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("He left New York .\nThey like New York .\n\nSo did John Smith .\n")
-    flags = ("--corpus", tmp_path / "corpus.txt", "--output", tmp_path / "names.txt", "--least", 1)
+    flags = ("--corpus", tmp_path / "corpus.txt", "--output", tmp_path / "names.txt", "--min-count", 1)
     run_recipe("learn_names", *flags)
     assert read_names(tmp_path / "names.txt") == ["New York", "John Smith"]
     assert "2 names, such as New York, John Smith" in capsys.readouterr().out

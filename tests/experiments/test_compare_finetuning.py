@@ -158,10 +158,10 @@ def test_settings_are_chosen_on_training_examples(toy):
 
 def test_models_beside(home, toy):
     write_tiny_directory(home / "other")
-    result = toy(beside=[home / "other"])
+    result = toy(other_models=[home / "other"])
     assert [row["name"] for row in result["rows"]] == ["toy", "random weights", "other", "most frequent answer"]
     with pytest.raises(ValueError, match="models of different names. Received: .'toy', '.*toy'"):
-        toy(beside=[home / "toy"])
+        toy(other_models=[home / "toy"])
 
 
 def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):

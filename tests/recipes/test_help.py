@@ -44,3 +44,9 @@ def helps(tmp_path_factory):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_help_needs_no_tensorflow_and_has_an_example(helps, recipe):
     assert f"python recipes/{recipe}" in helps[recipe] and helps[recipe].strip().endswith("status 0")
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_help_fits_in_120_columns(helps, recipe):
+    """As an example does not whose line ends in a single backslash: to Python that joins two lines of a string."""
+    assert [line for line in helps[recipe].splitlines() if len(line) > 120] == []

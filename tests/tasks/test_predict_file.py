@@ -104,7 +104,7 @@ def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch
         run(pipeline, source, tmp_path / "answers.jsonl")
     lines = [record.getMessage() for record in caplog.records]
     # Of 24 rows 10 were done before: five take 11 seconds.
-    assert lines[1] == f"15 of {len(TEXTS)} rows predicted, left 0:00:{11 * (len(TEXTS) - 15) // 5:02d}"
+    assert lines[1] == f"15 of {len(TEXTS)} rows predicted, 0:00:{11 * (len(TEXTS) - 15) // 5:02d} left"
 
 
 def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):

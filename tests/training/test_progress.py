@@ -21,7 +21,7 @@ def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
         one.on_predict_batch_end(batch)
     one.done(3000)  # nothing is left to say
     lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
-    assert lines == ["1,000 of 3,000 rows predicted, left 0:00:40", "2,000 of 3,000 rows predicted, left 0:00:20"]
+    assert lines == ["1,000 of 3,000 rows predicted, 0:00:40 left", "2,000 of 3,000 rows predicted, 0:00:20 left"]
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -1,6 +1,6 @@
 """Which number of a model's output is explained: the answer that it gives, for each task.
 
-Shapes: n points, S sequence, H hidden, N labels, V vocabulary.
+Shapes: n points, S sequence, H hidden, N labels, P predictions, V vocabulary.
 """
 
 import dataclasses

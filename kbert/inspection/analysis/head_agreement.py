@@ -1,6 +1,6 @@
 """Heads that follow syntax: attention between words, compared with annotations.
 
-Shapes: S sequence, W words of a sentence; `...` any leading axes, such as layers and heads.
+Shapes: S sequence, w words of a sentence; `...` any leading axes, such as layers and heads.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ def word_attention(probs, word_of_token) -> np.ndarray:
         word_of_token: ints [S], the word that a token belongs to, from 0; -1: none ([CLS], [SEP]).
 
     Returns:
-        [..., W, W], W = the largest number + 1. Rows sum to less than 1 by what other tokens get; of a word without
+        [..., w, w], w = the largest number + 1. Rows sum to less than 1 by what other tokens get; of a word without
         tokens they are 0.
 
     Source: Clark et al. 2019, section 4.1.
     """
     word_of_token = np.asarray(word_of_token)
-    belongs = (word_of_token[:, np.newaxis] == np.arange(word_of_token.max(initial=-1) + 1)).astype("float64")  # [S, W]
+    belongs = (word_of_token[:, np.newaxis] == np.arange(word_of_token.max(initial=-1) + 1)).astype("float64")  # [S, w]
     mean = belongs / np.maximum(belongs.sum(axis=0), 1)
     return mean.T @ np.asarray(probs, "float64") @ belongs
 
@@ -33,8 +33,8 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
     """How often the other word that a word attends to most is its syntactic head, or it that of the head.
 
     Args:
-        attention: of each sentence [..., W, W], from `word_attention`.
-        heads: of each sentence ints [W]: the number of the word's head, from 0; -1: it has none (the root).
+        attention: of each sentence [..., w, w], from `word_attention`.
+        heads: of each sentence ints [w]: the number of the word's head, from 0; -1: it has none (the root).
 
     Returns:
         dict: ``to_head`` [...], the share of words that attend most to their head; ``from_head`` [...], whose head
@@ -76,8 +76,8 @@ def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict
     """How much of their attention the words of an entity of several words give to its other words.
 
     Args:
-        attention: of each sentence [..., W, W], from `word_attention`.
-        tags: of each sentence W tags in IOB2.
+        attention: of each sentence [..., w, w], from `word_attention`.
+        tags: of each sentence w tags in IOB2.
 
     Returns:
         dict: ``share`` [...], of the attention to other words; ``uniform``, what it would be if all other words got the
@@ -86,7 +86,7 @@ def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict
     share, uniform, words = np.zeros(np.asarray(attention[0]).shape[:-2]), 0.0, 0
     for probs, given in zip(attention, tags, strict=True):
         groups = entity_numbers(given)
-        same = (groups[:, np.newaxis] == groups) & (groups >= 0) & ~np.eye(len(groups), dtype=bool)  # [W, W]
+        same = (groups[:, np.newaxis] == groups) & (groups >= 0) & ~np.eye(len(groups), dtype=bool)  # [w, w]
         rows = np.flatnonzero(same.any(axis=-1))
         others = np.where(np.eye(len(groups), dtype=bool), 0.0, probs)
         total = others[..., rows, :].sum(axis=-1)
@@ -97,7 +97,7 @@ def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict
 
 
 def entity_numbers(tags: Sequence[str]) -> np.ndarray:
-    """The number of the entity that each word belongs to, int [W]; -1: none. Tags are IOB2."""
+    """The number of the entity that each word belongs to, int [w]; -1: none. Tags are IOB2."""
     numbers, last, before = [], -1, "O"
     for tag in tags:
         begins = tag.startswith("B-") or (tag.startswith("I-") and tag[2:] != before[2:])

@@ -1,6 +1,6 @@
 """Multinomial logistic regression on fixed features, in NumPy: the probe of a layer.
 
-Shapes: M examples, D features, N classes.
+Shapes: n examples, f features, N labels.
 """
 
 import collections
@@ -19,7 +19,7 @@ class LogisticRegression:
     """A linear classifier of standardised features.
 
     Attributes:
-        kernel: [D, N], bias: [N], mean: [D], scale: [D] of the features it was trained on.
+        kernel: [f, N], bias: [N], mean: [f], scale: [f] of the features it was trained on.
         iterations: of L-BFGS, up to the one whose weights were kept.
     """
 
@@ -30,11 +30,11 @@ class LogisticRegression:
     iterations: int
 
     def logits(self, features) -> np.ndarray:
-        """Scores [M, N]."""
+        """Scores [n, N]."""
         return (np.asarray(features, self.kernel.dtype) - self.mean) / self.scale @ self.kernel + self.bias
 
     def predict(self, features) -> np.ndarray:
-        """Class numbers [M]."""
+        """Class numbers [n]."""
         return self.logits(features).argmax(axis=-1)
 
 
@@ -44,8 +44,8 @@ def fit_logistic_regression(
     """Minimises the mean cross-entropy + l2 / 2 · |kernel|² with L-BFGS on all examples; the same every time.
 
     Args:
-        features: floats [M, D].
-        labels: ints [M] from 0.
+        features: floats [n, f].
+        labels: ints [n] from 0.
         dev: (features, labels) of others: training ends when their cross-entropy has not fallen for 10 iterations, and
             the weights with the lowest are kept. None: it ends at the minimum.
         l2: strength of the penalty.
@@ -79,7 +79,7 @@ def fit_logistic_regression(
 def _check(features, labels, num_classes):
     if features.ndim != 2 or not len(features) or labels.shape != features.shape[:1]:
         raise ValueError(
-            "fit_logistic_regression: expected `features` [M, D] and as many `labels`, at least one. "
+            "fit_logistic_regression: expected `features` [n, f] and as many `labels`, at least one. "
             f"Received: shapes {features.shape} and {labels.shape}"
         )
     if not np.isfinite(features).all():

@@ -1,6 +1,6 @@
 """Linear probes: what can be read off each layer, and how much of that is the probe's own memory.
 
-Shapes: M words (or texts), K layers, H hidden.
+Shapes: n words (or texts), L layers, H hidden.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     and stopped early by the others: the result is the same every time.
 
     Args:
-        train, test: tuples of the states [M, K, H], the M labels and the M word types (the words; of texts the texts).
+        train, test: tuples of the states [n, L, H], the n labels and the n word types (the words; of texts the texts).
         seed: decides the control task's labels and the tenth that is held out.
         l2: the probes' penalty.
 
@@ -73,7 +73,7 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     for part, (states, some, types) in (("train", train), ("test", test)):
         if np.ndim(states) != 3 or not len(states) == len(some) == len(types) or not len(some):
             raise ValueError(
-                f"probe_layers: expected states [M, K, H] and M labels and types to {part} {name!r}. "
+                f"probe_layers: expected states [n, L, H] and n labels and types to {part} {name!r}. "
                 f"Received: shape {np.shape(states)}, {len(some)} labels and {len(types)} types"
             )
     labels = sorted(set(map(str, train[1])))

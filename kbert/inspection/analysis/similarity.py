@@ -1,6 +1,6 @@
 """How similar the layers of two models are.
 
-Shapes: M words (or texts), K layers, H hidden.
+Shapes: n words (or texts), L layers, H hidden.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ def layer_similarity(x, y) -> np.ndarray:
     """Linear centred kernel alignment of each layer of one model and each of another, on the same words.
 
     Args:
-        x: [M, K, H] of one model.
-        y: [M, K', H'] of the other.
+        x: [n, L, H] of one model.
+        y: [n, L', H'] of the other.
 
     Returns:
-        float64 [K, K'] in [0, 1]: 1 where one is the other up to rotation, scale and shift. 0 if one does not vary.
+        float64 [L, L'] in [0, 1]: 1 where one is the other up to rotation, scale and shift. 0 if one does not vary.
 
     Raises:
         ValueError: other shapes, or not as many rows.
@@ -25,7 +25,7 @@ def layer_similarity(x, y) -> np.ndarray:
     x, y = np.asarray(x, "float64"), np.asarray(y, "float64")
     if x.ndim != 3 or y.ndim != 3 or len(x) != len(y) or not len(x):
         raise ValueError(
-            "layer_similarity: expected the states of the same words, [M, K, H] twice. "
+            "layer_similarity: expected the states of the same words, [n, L, H] twice. "
             f"Received: shapes {x.shape} and {y.shape}"
         )
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
@@ -41,5 +41,5 @@ def layer_similarity(x, y) -> np.ndarray:
 def _hsic(x, y):
     """The squared Frobenius norm of the cross-covariance, but for the factor that cancels."""
     if len(x) < min(x.shape[1], y.shape[1]):
-        return ((x @ x.T) * (y @ y.T)).sum()  # the same number, by matrices [M, M]
+        return ((x @ x.T) * (y @ y.T)).sum()  # the same number, by matrices [n, n]
     return ((x.T @ y) ** 2).sum()

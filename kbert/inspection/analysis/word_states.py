@@ -1,6 +1,6 @@
 """Sentences of words, or whole texts → one vector a layer for each: what probes and comparisons of layers read.
 
-Shapes: M words (or texts), W windows, S sequence, L layers, H hidden.
+Shapes: n words (or texts), W windows, S sequence, L layers, H hidden.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ def word_states(
         batch_size: windows a forward pass; the result does not depend on it but for rounding.
 
     Returns:
-        float32 [M, L + 1, H], the words of all sentences in their order, the embeddings first.
+        float32 [n, L + 1, H], the words of all sentences in their order, the embeddings first.
 
     Source: Devlin et al. 2018, section 5.3.
     """
     length = min(sequence_length, encoder.config.max_sequence_length)
     words = tf.ragged.constant([list(words) for words in sentences], dtype=tf.string, ragged_rank=1)
     batch = {name: np.asarray(value) for name, value in TaggingPreprocessor(tokenizer, length).windows(words).items()}
-    place = batch["word_position"][batch["word_position"] >= 0]  # [M] in the flat [W * S]
+    place = batch["word_position"][batch["word_position"] >= 0]  # [n] in the flat [W * S]
     window, position = np.divmod(place, length)
     found = np.empty((len(place), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
     for windows, states, _ in _batches(encoder, batch, batch_size):
@@ -52,7 +52,7 @@ def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 1
         texts: strings, or tuples of two strings.
 
     Returns:
-        float32 [M, L + 1, H].
+        float32 [n, L + 1, H].
     """
     length = min(sequence_length, encoder.config.max_sequence_length)
     pair = not isinstance(texts[0], str)

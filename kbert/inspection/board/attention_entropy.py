@@ -1,6 +1,6 @@
 """How concentrated the attention of each layer is.
 
-Shapes: B batch, A heads, S sequence, L layers.
+Shapes: B batch, A heads, S sequence, L layers, C choices.
 """
 
 import numpy as np

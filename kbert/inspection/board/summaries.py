@@ -125,7 +125,7 @@ def custom_scalars(layout: dict[str, dict[str, list[str]]]):
 
 
 def session_settings(settings: dict) -> dict:
-    """Settings as the HParams tab can hold them: numbers, bools and strings; those that are not given left out.
+    """Settings as the HParams tab can hold them: numbers, bools and strings; those that are not given are skipped.
 
     Example::
 

@@ -163,7 +163,7 @@ class TensorBoard(keras.callbacks.Callback):
         if step:
             remove_later_steps(self.log_dir, step)
         for path in event_files(self.log_dir / "final"):
-            path.unlink()  # a run that goes on has no end, and may have got more steps
+            path.unlink()  # a run that is resumed has no end, and may have got more steps
         settings = _settings_of(self.model) if self.settings is None else self.settings
         self._file("final").write(0, [session_start(session_settings(settings))])
         if is_new:

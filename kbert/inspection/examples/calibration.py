@@ -1,6 +1,6 @@
 """How far a classifier's confidence can be trusted: the reliability of its probabilities.
 
-Shapes: n examples, K bins.
+Shapes: n examples, b bins.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ class Calibration:
     """Examples in bins of equal width by the probability of the predicted label.
 
     Args:
-        counts: int64 [K], the examples of each bin.
-        confidence: float64 [K], their mean probability of the predicted label, NaN for an empty bin.
-        accuracy: float64 [K], the share of them that is right, NaN for an empty bin.
+        counts: int64 [b], the examples of each bin.
+        confidence: float64 [b], their mean probability of the predicted label, NaN for an empty bin.
+        accuracy: float64 [b], the share of them that is right, NaN for an empty bin.
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
     """
@@ -30,7 +30,7 @@ class Calibration:
     accuracy: np.ndarray
 
     @classmethod
-    def of(cls, confidence, is_right, bins: int = 10) -> "Calibration":
+    def from_confidence(cls, confidence, is_right, bins: int = 10) -> "Calibration":
         """Sorts n predictions into bins; a probability on the border of two belongs to the lower one."""
         confidence, is_right = np.asarray(confidence, "float64"), np.asarray(is_right, bool)
         places = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)

@@ -1,6 +1,6 @@
 """The confusion matrix: as numbers, as a table and as a picture.
 
-Shapes: N labels, M rows and columns of the matrix, n examples.
+Shapes: N labels, m rows and columns of the matrix, n examples.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ class ConfusionMatrix:
     Of more than `MOST_LABELS` labels, those with the most errors have rows and columns, and the others share one.
 
     Args:
-        counts: int64 [M, M], a row for each gold label, a column for each predicted one.
-        names: M strings.
+        counts: int64 [m, m], a row for each gold label, a column for each predicted one.
+        names: m strings.
         shown: numbers of the labels that have a row of their own.
     """
 
@@ -34,11 +34,11 @@ class ConfusionMatrix:
     shown: Sequence[int]
 
     @classmethod
-    def of(cls, labels, predictions, names: Sequence[str], most: int = MOST_LABELS) -> "ConfusionMatrix":
+    def from_predictions(cls, labels, predictions, names: Sequence[str], most: int = MOST_LABELS) -> "ConfusionMatrix":
         """Counts labels and predictions, ints [n] each, of the labels `names`."""
         shown = list(range(len(names)))
         if len(names) > most:
-            errors = LabelScores.of(labels, predictions, len(names)).errors
+            errors = LabelScores.from_predictions(labels, predictions, len(names)).errors
             shown = sorted(np.argsort(-errors, kind="stable")[:most].tolist())
         is_folded = len(shown) < len(names)
         places = np.full(len(names), len(shown))

@@ -22,6 +22,9 @@ class DevExamples(keras.callbacks.Callback):
         log_dir: path of the TensorBoard logs.
         every: int, epochs from one call of a function to the next.
 
+    Raises:
+        TypeError: a `source` that is neither.
+
     Example::
 
         some = dev.take(range(500))

@@ -24,7 +24,7 @@ class LabelScores:
     predicted: np.ndarray
 
     @classmethod
-    def of(cls, labels, predictions, num_labels: int) -> "LabelScores":
+    def from_predictions(cls, labels, predictions, num_labels: int) -> "LabelScores":
         """Counts labels and predictions, ints [n] each."""
         labels, predictions = np.asarray(labels), np.asarray(predictions)
         right = labels[labels == predictions]

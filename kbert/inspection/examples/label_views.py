@@ -36,8 +36,9 @@ def label_views(
     predictions = probabilities.argmax(axis=1)
     confidence = probabilities[np.arange(len(labels)), predictions]
     is_right = predictions == labels
-    scores = LabelScores.of(labels, predictions, len(names))
-    matrix, calibration = ConfusionMatrix.of(labels, predictions, names), Calibration.of(confidence, is_right)
+    scores = LabelScores.from_predictions(labels, predictions, len(names))
+    matrix = ConfusionMatrix.from_predictions(labels, predictions, names)
+    calibration = Calibration.from_confidence(confidence, is_right)
     summary = f"{len(labels):,} held-out examples, accuracy {percent(is_right.mean())}"
     error = f"expected calibration error {percent(calibration.error)}"
     some = f" ({len(matrix.shown)} of {len(names):,} labels, those with the most errors)"

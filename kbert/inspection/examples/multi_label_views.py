@@ -42,7 +42,7 @@ def multi_label_views(
     probabilities, gold = np.asarray(probabilities, "float64"), np.asarray(labels, bool)
     predicted = probabilities > np.asarray(thresholds)
     scores = LabelScores(*(np.count_nonzero(one, axis=0) for one in (gold & predicted, gold, predicted)))
-    calibration = Calibration.of(probabilities.ravel(), gold.ravel())
+    calibration = Calibration.from_confidence(probabilities.ravel(), gold.ravel())
     is_right = (gold == predicted).all(axis=1)
     shown = np.sort(np.argsort(-scores.errors, kind="stable")[:MOST_LABELS]).tolist()
     some = f" ({len(shown)} of {len(names):,} labels, those with the most errors)" if len(shown) < len(names) else ""

@@ -1,6 +1,6 @@
 """What `kbert.inspect` returns.
 
-Shapes: L layers, A heads, K layers with the embeddings.
+Shapes: L layers, A heads.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class Inspection:
         probes: property → the scores of linear probes of each layer.
         syntax: agreement of the heads with syntactic heads (`head_accuracy`), or None.
         entities: attention within entities (`entity_attention`), or None.
-        similarity: linear CKA of the layers of this model and of the other, [K, K'], or None.
+        similarity: linear CKA of the layers of this model (rows) and of the other (columns), or None.
         other: name of the other model, or None.
         embeddings: what the projector shows.
 

@@ -1,6 +1,6 @@
 """Pictures of attention, layers and attributions.
 
-Shapes: A heads, S sequence, K layers, R rows, C columns. Every picture is uint8 [height, width, 3].
+Shapes: A heads, S sequence, r rows, c columns. Every picture is uint8 [height, width, 3].
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, hi
     """A table of numbers whose cells are the darker the higher they are.
 
     Args:
-        values: [R, C].
+        values: [r, c].
         high: what is darkest, as 0 is white; None: the highest value.
     """
     values, high = np.asarray(values, "float64"), float(np.max(values)) if high is None else high
@@ -76,7 +76,7 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
     """Lines over the layers, the embeddings first, from 0 to 1.
 
     Args:
-        series: name → K numbers from 0 to 1.
+        series: name → a number from 0 to 1 for each layer.
         dashed: names of lines that are not the finding itself, such as baselines.
     """
     left, top, side, height = 48, 44, 420, 240

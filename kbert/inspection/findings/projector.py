@@ -2,7 +2,7 @@
 
 Keras' own writer (`embeddings_freq` of its TensorBoard callback) makes files that the projector does not read.
 
-Shapes: M vectors, H their size.
+Shapes: n vectors, H hidden.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ class Embeddings:
 
     Attributes:
         name: what they are, such as "word embeddings".
-        vectors: float [M, H].
-        columns: name → M values that the projector shows, finds and colours by; the first is each vector's own name.
+        vectors: float [n, H].
+        columns: name → n values that the projector shows, finds and colours by; the first is each vector's own name.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Embeddings:
         sizes = {name: len(values) for name, values in self.columns.items()}
         if np.ndim(self.vectors) != 2 or not sizes or set(sizes.values()) != {len(self.vectors)}:
             raise ValueError(
-                f"Embeddings {self.name!r}: expected `vectors` [M, H] and columns of M values each, at least one. "
+                f"Embeddings {self.name!r}: expected `vectors` [n, H] and columns of n values each, at least one. "
                 f"Received: shape {np.shape(self.vectors)} and {sizes}"
             )
         if not len(self.vectors) or not np.isfinite(self.vectors).all():

@@ -49,6 +49,10 @@ class PlaygroundApp:
         host: the address that is served; of one that means all of them, such as 0.0.0.0, every IP address may be the
             request's Host.
         hosts: further names that a request's Host may have, such as that of a proxy.
+
+    Raises:
+        ValueError: on the first use of `api`, Keras' backend is not TensorFlow. A faulty request raises nothing: its
+            answer is a status and a sentence as JSON.
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None, host="127.0.0.1", hosts=()):

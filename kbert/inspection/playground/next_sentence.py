@@ -77,7 +77,7 @@ def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float) -> Dra
     sentences = []
     for name, text in zip(("document", "other"), texts, strict=True):
         split = prose_sentences(text)
-        # Sentences without tokens are left out of pools: the numbers here are those of the pool.
+        # Sentences without tokens are skipped in pools: the numbers here are those of the pool.
         lengths = tokenizer(tf.constant(split, tf.string)).row_lengths().numpy() if split else []
         sentences.append([sentence for sentence, length in zip(split, lengths, strict=True) if length])
         if not sentences[-1]:

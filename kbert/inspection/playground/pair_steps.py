@@ -3,11 +3,11 @@
 
 def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
     """The steps of `kbert.pretraining.pairs.sentence_pairs` for one pair, as they happened."""
-    room, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
+    max_content_tokens, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
     steps = [
-        f"A row has {size} tokens: {room} for the pair, besides [CLS] and two [SEP].",
+        f"A row has {size} tokens: {max_content_tokens} for the pair, besides [CLS] and two [SEP].",
         f"The pair is to have {target} tokens, as many as fit; with probability {short_rate:g} it would be fewer."
-        if target == room
+        if target == max_content_tokens
         else f"The pair is to have {target} tokens: with probability {short_rate:g} a shorter length is drawn.",
     ]
     first, second = pair["first"], pair["second"]

@@ -161,7 +161,7 @@ def _parameters(model):
 
 
 def _key(source):
-    """The model's path and when it was written: a run goes on, and a model may be replaced."""
+    """The model's path and when it was written: a run may be resumed, and a model may be replaced."""
     try:
         path = local_source(source.path) or source.path
     except FileNotFoundError:

@@ -45,10 +45,10 @@ def found_sources(log_dirs: Iterable[str | os.PathLike]) -> list[ModelSource]:
     """The models below log directories: of kbert's runs and their checkpoints, kbert directories, SavedModels.
 
     The ``logs`` of a run mean that run, whose model and checkpoints lie beside them. Symbolic links are not followed,
-    and what has links that lead out of the log directory (or of the run) is left out: only what lies there is read.
+    and what has links that lead out of the log directory (or of the run) is skipped: only what lies there is read.
 
     Args:
-        log_dirs: paths; those that are no directories here, such as of a bucket, are left out.
+        log_dirs: paths; those that are no directories here, such as of a bucket, are skipped.
     """
     found = []
     for log_dir in log_dirs:

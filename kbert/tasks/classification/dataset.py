@@ -1,6 +1,6 @@
 """Labelled examples → the batches of fine-tuning, through the pipeline's preprocessor.
 
-Shapes: B batch, S sequence.
+Shapes: B batch, S sequence, N labels.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Labelled texts in memory: the result of the text tasks' readers, and the input of fine-tuning."""
+"""Labelled texts in memory: the result of the text tasks' readers, and the input of fine-tuning.
+
+Shapes: N labels.
+"""
 
 import dataclasses
 import hashlib

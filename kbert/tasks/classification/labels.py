@@ -1,4 +1,7 @@
-"""The label column of a table: which labels there are, and each row's as a number."""
+"""The label column of a table: which labels there are, and each row's as a number.
+
+Shapes: n rows, N labels.
+"""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -2,6 +2,8 @@
 
 An undefined metric (no positive example and none predicted, a constant series) is 0.0, so that every result can be
 written as JSON and compared.
+
+Shapes: n examples, N labels.
 """
 
 import numpy as np

@@ -1,17 +1,17 @@
 """Hidden states of chosen layers, as one tensor.
 
-Shapes: B batch, S sequence, K layers, H hidden.
+Shapes: B batch, S sequence, L layers, H hidden.
 """
 
 import keras
 
 
 def encoder_layers(encoder, layers=None):
-    """A model on the encoder's batch with the output ``features`` [B, S, K, H]; it shares the encoder's layers.
+    """A model on the encoder's batch with the output ``features`` [B, S, L, H]; it shares the encoder's layers.
 
     Args:
         encoder: `kbert.BertEncoder` for plain rows.
-        layers: indices into the L + 1 hidden states: 0 the embeddings, -1 the last block's. None: the last four, or
+        layers: indices into the encoder's hidden states: 0 the embeddings, -1 the last block's. None: the last four, or
             all where there are fewer.
 
     Source: Devlin et al. 2018, section 5.3 (the feature-based approach); Google's ``extract_features.py``.
@@ -23,7 +23,7 @@ def encoder_layers(encoder, layers=None):
         raise ValueError(
             f"features: `layers` must name hidden states, {-len(states)} to {len(states) - 1}. Received: {list(layers)}"
         )
-    stacked = keras.ops.stack([keras.ops.cast(states[layer], "float32") for layer in layers], axis=2)  # [B, S, K, H]
+    stacked = keras.ops.stack([keras.ops.cast(states[layer], "float32") for layer in layers], axis=2)  # [B, S, L, H]
     return keras.Model(encoder.input, {"features": stacked})
 
 

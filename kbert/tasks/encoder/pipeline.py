@@ -1,6 +1,6 @@
 """An encoder alone: texts or pairs → embeddings, and as a served model hidden states and tokens.
 
-Shapes: B batch, S sequence, K layers, H hidden.
+Shapes: B batch, S sequence, L layers, H hidden.
 """
 
 import tensorflow as tf
@@ -59,13 +59,13 @@ class EncoderPipeline(TaskPipeline):
             outputs = run_in_length_buckets(model, batch, token_outputs=("features",))
             features = tf.where(batch["padding_mask"][:, :, tf.newaxis, tf.newaxis], outputs["features"], 0.0)
             tokens = token_list(pipeline.preprocessor, inputs)
-            return {"features": features, "tokens": tokens["tokens"], "count": tokens["count"]}  # [B, S, K, H]
+            return {"features": features, "tokens": tokens["tokens"], "count": tokens["count"]}  # [B, S, L, H]
 
         return TaskSignature(finish, values_per_row=_hidden(pipeline, model.output["features"].shape[2]))
 
 
 def _hidden(pipeline, states):
-    """Floats of a row of hidden states [S, K, H]."""
+    """Floats of a row of hidden states [S, L, H]."""
     return pipeline.preprocessor.sequence_length * states * pipeline.model.config.hidden_dim
 
 

@@ -1,6 +1,6 @@
 """Cached features of words → batches of sentences for the tagger of the feature-based approach.
 
-Shapes: B batch, T words of the longest sentence, K layers, H hidden, M words of all sentences.
+Shapes: B batch, T words of the longest sentence, L layers, H hidden, n words of all sentences.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ class FeatureSentences:
     """Sentences with the features of their words, read from a file on demand.
 
     Args:
-        path: of the file that `write_word_features` wrote for this text, float16 [M, L, H].
-        columns: which layers of the file to use, K of them.
+        path: of the file that `write_word_features` wrote for this text, float16 [n, layers of the file, H].
+        columns: which layers of the file to use, L of them.
 
     Raises:
         ValueError: the file holds another number of words.
@@ -41,7 +41,7 @@ class FeatureSentences:
         return len(self.lengths)
 
     def batch(self, rows) -> dict[str, np.ndarray]:
-        """``features`` float32 [B, T, K, H], ``mask`` bool [B, T], ``labels`` int32 [B, T] (-1: none)."""
+        """``features`` float32 [B, T, L, H], ``mask`` bool [B, T], ``labels`` int32 [B, T] (-1: none)."""
         size = int(self.lengths[rows].max())
         features = np.zeros((len(rows), size, len(self.columns), self.features.shape[-1]), "float32")
         labels = np.full((len(rows), size), -1, "int32")
@@ -59,7 +59,7 @@ def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int =
     same batches as without the interruption.
 
     Returns:
-        tf.data.Dataset of ``(inputs, labels)``: inputs ``features`` [B, T, K, H] and ``mask`` [B, T], labels
+        tf.data.Dataset of ``(inputs, labels)``: inputs ``features`` [B, T, L, H] and ``mask`` [B, T], labels
         ``{"logits": int32 [B, T]}``, -1 after the end of a sentence, which the loss ignores.
     """
 

@@ -1,6 +1,6 @@
 """Fixed features from a frozen encoder: hidden states of tokens and words of texts of any length.
 
-Shapes: W windows, S sequence, K layers, H hidden, M words or tokens.
+Shapes: W windows, S sequence, L layers, H hidden, n words or tokens.
 """
 
 import itertools
@@ -37,7 +37,7 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
         batch: dict with ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S], NumPy arrays.
 
     Yields:
-        (number of the first window, float32 [up to batch_size, S', K, H]); S' is what the longest of them needs.
+        (number of the first window, float32 [up to batch_size, S', L, H]); S' is what the longest of them needs.
     """
     batch_size = limit_batch_size(batch_size, len(batch["token_ids"]))
     for start in range(0, len(batch["token_ids"]), batch_size):
@@ -62,7 +62,7 @@ def text_features(
             the words as taggers split them, each with the features of its first token.
 
     Yields:
-        (tokens or words, float32 [M, K, H]).
+        (tokens or words, float32 [n, L, H]).
 
     Source: google-research/bert extract_features.py, which cuts texts that do not fit.
     """
@@ -105,7 +105,7 @@ def write_word_features(
     context: str = "document",
     batch_size: int = 32,
 ) -> None:
-    """Writes the features of all words of a tagged text to a .npy file, float16 [M, K, H], atomically.
+    """Writes the features of all words of a tagged text to a .npy file, float16 [n, L, H], atomically.
 
     A word has the features of its first token, from the window in which it has the most context. float16 halves the
     file and changes hidden states by less than a thousandth.
@@ -118,9 +118,9 @@ def write_word_features(
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    windows = TaggedWindows.of(tagged, preprocessor, [], context)
+    windows = TaggedWindows.from_tagged_text(tagged, preprocessor, [], context)
     position = windows.batch["word_position"]
-    position = position[position >= 0]  # [M]
+    position = position[position >= 0]  # [n]
     size = windows.batch["token_ids"].shape[1]
     by_place = np.argsort(position, kind="stable")
     shape = (len(position), len(layers), encoder.config.hidden_dim)

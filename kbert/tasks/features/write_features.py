@@ -1,6 +1,6 @@
 """Files of features: the original's JSON lines, or NumPy's archives.
 
-Shapes: M tokens or words of a text, K layers, H hidden.
+Shapes: n tokens or words of a text, L layers, H hidden.
 """
 
 import json
@@ -18,9 +18,9 @@ def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: 
 
     Args:
         path: .jsonl: the format of the original's extract_features.py, numbers with six decimals; .npz: arrays
-            ``tokens_0`` and ``features_0`` (float32 [M, K, H]) for the first text, and so on.
-        texts: (tokens or words, features [M, K, H]) of each text.
-        layers: the names of the K layers in a .jsonl file.
+            ``tokens_0`` and ``features_0`` (float32 [n, L, H]) for the first text, and so on.
+        texts: (tokens or words, features [n, L, H]) of each text.
+        layers: the names of the L layers in a .jsonl file.
 
     Returns:
         The number of texts.

@@ -127,8 +127,12 @@ class GlueGrid:
         return self._first[1].estimate()
 
     def run(self) -> dict:
-        """Trains what is not trained yet; what metrics.json holds: of one task its scores, of all ``{"tasks": {name:
-        scores}, "average": the paper's, "minutes"}``."""
+        """Trains what is not trained yet.
+
+        Returns:
+            what metrics.json holds: of one task its scores; of all ``{"tasks": {name: scores}, "average": the paper's,
+            "minutes"}``.
+        """
         if self.is_trained:
             return read_json(self.output / METRICS)
         if self.name != "all":

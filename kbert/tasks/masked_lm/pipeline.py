@@ -1,6 +1,8 @@
 """Texts with [MASK] in them → tokens for each mask.
 
 What needs TensorFlow is imported where a pipeline is built: a model is also trained and saved on machines without it.
+
+Shapes: M masks, V vocabulary.
 """
 
 from kbert.models.pretrainer import BertPretrainer

@@ -1,6 +1,6 @@
 """What TensorBoard shows of answers to questions.
 
-Shapes: Q questions.
+Shapes: n questions.
 """
 
 import numpy as np

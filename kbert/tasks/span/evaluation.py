@@ -1,6 +1,6 @@
 """A span extractor's answers to questions, and their official scores.
 
-Shapes: Q questions, N entries of an n-best list.
+Shapes: n questions, k entries of an n-best list.
 """
 
 import dataclasses
@@ -24,16 +24,16 @@ class SpanEvaluation:
     """A model's answers to questions without a threshold, and their scores with one."""
 
     questions: Questions
-    best_answers: np.ndarray  # str [Q], the best span, as if there were no "no answer"
-    places: np.ndarray  # int32 [Q, 2], its start and end in the context, -1 if there is none
-    odds: np.ndarray  # float32 [Q], null_score - score
-    n_best: tuple[np.ndarray, np.ndarray]  # str [Q, N] and float32 [Q, N]
+    best_answers: np.ndarray  # str [n], the best span, as if there were no "no answer"
+    places: np.ndarray  # int32 [n, 2], its start and end in the context, -1 if there is none
+    odds: np.ndarray  # float32 [n], null_score - score
+    n_best: tuple[np.ndarray, np.ndarray]  # str [n, k] and float32 [n, k]
     threshold: float | None  # None: every question is answered
     scores: dict[str, float]  # of `squad_scores`
 
     @property
     def answers(self) -> np.ndarray:
-        """str [Q]: the answers given, "" for none."""
+        """str [n]: the answers given, "" for none."""
         if self.threshold is None:
             return self.best_answers
         return np.where(self.odds > np.float32(self.threshold), "", self.best_answers)

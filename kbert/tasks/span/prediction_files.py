@@ -7,16 +7,16 @@ from kbert.tasks.span.questions import Questions
 
 
 def write_squad_files(directory, questions: Questions, answers, odds, n_best) -> None:
-    """Writes ``predictions.json`` ({id: answer}, "" for none), ``null_odds.json`` ({id: number}) and ``nbest.json``
-    ({id: [{"text", "probability"}, …]}, best first).
+    """Writes ``predictions.json``, ``null_odds.json`` and ``nbest.json`` to a directory.
 
+    They hold {id: answer}, "" for none; {id: number}; and {id: [{"text", "probability"}, …]}, best first.
     ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them; the threshold has already been
     applied. With ``--na-prob-file null_odds.json`` it also searches for the best threshold. Then give
     ``--na-prob-thresh`` with the threshold of the run: its default is 1.0, but odds are differences of logits.
 
     Args:
         odds: floats [questions], ``null_score - score``.
-        n_best: (texts [questions, N], probabilities [questions, N]), "" and 0 for unused entries.
+        n_best: (texts [questions, k], probabilities [questions, k]), "" and 0 for unused entries.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

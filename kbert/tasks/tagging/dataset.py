@@ -1,6 +1,6 @@
 """Tagged words → the windows that a tagger is trained on, through the pipeline's preprocessor.
 
-Shapes: B batch, S sequence, W windows of all texts, M words of all texts, N labels.
+Shapes: B batch, S sequence, W windows of all texts, n words of all texts, N labels.
 """
 
 import dataclasses
@@ -26,7 +26,9 @@ class TaggedWindows:
     texts: Sequence[range]  # the sentences of each text
 
     @classmethod
-    def of(cls, tagged: TaggedText, preprocessor, tags: Sequence[str], context: str = "document") -> "TaggedWindows":
+    def from_tagged_text(
+        cls, tagged: TaggedText, preprocessor, tags: Sequence[str], context: str = "document"
+    ) -> "TaggedWindows":
         """Preprocesses texts of words: sentences or whole documents.
 
         A word is labelled at its first token, in every window with this token, so words in the overlap of two windows
@@ -44,7 +46,7 @@ class TaggedWindows:
         ids = np.array([index.get(tag, -1) for text in texts for row in text for tag in tagged.tags[row]], "int32")
         token = batch["window_token"]  # [W, S]
         position = batch["word_position"]
-        first = token.reshape(-1)[position[position >= 0]]  # [M], in the order of the words
+        first = token.reshape(-1)[position[position >= 0]]  # [n], in the order of the words
         of_token = np.full(token.max() + 2, -1, "int32")  # the last: no token
         of_token[first] = ids
         labels = of_token[token]

@@ -1,6 +1,6 @@
 """A tagger's tags of given words, and their score.
 
-Shapes: B batch, S sequence, W windows, N labels, M words of all texts.
+Shapes: B batch, S sequence, W windows, N labels, n words of all texts.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def evaluate_tagger(
         ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted BIOES or
         BILOU tags are converted to B- and I-, and labels that are only a type get I-, so that they can be scored.
     """
-    windows = TaggedWindows.of(tagged, preprocessor, tags, context)
+    windows = TaggedWindows.from_tagged_text(tagged, preprocessor, tags, context)
     logits = _logits(model, windows, batch_size)
     words = {name: tf.constant(windows.batch[name]) for name in ("words", "word_position", "word_count")}
     predicted = _by_sentence(TagAnswers(list(tags))({"logits": tf.constant(logits)}, words), tagged)
@@ -76,5 +76,5 @@ def _loss(logits, windows):
     position = position[position >= 0]
     labelled = windows.weights.reshape(-1)[position] > 0
     position = position[labelled]
-    logits = logits.reshape(-1, logits.shape[-1])[position]  # [M, N]
+    logits = logits.reshape(-1, logits.shape[-1])[position]  # [n, N]
     return float(np.mean(cross_entropies(logits, windows.labels.reshape(-1)[position]))) if len(logits) else 0.0

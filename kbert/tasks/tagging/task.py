@@ -83,7 +83,7 @@ class Tagging(Task):
         check_tags(dev, settings["labels"])
 
     def training_data(self, pipeline, train, **batches):
-        windows = TaggedWindows.of(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
+        windows = TaggedWindows.from_tagged_text(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
         make_dataset = functools.partial(tagging_dataset, windows, **batches)
         return TrainingData(len(windows), len(windows), windows.real_tokens, make_dataset)
 

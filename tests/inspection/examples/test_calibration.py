@@ -24,23 +24,23 @@ def test_the_error_is_that_of_its_definition(bins):
     rng = np.random.default_rng(bins)
     confidence = rng.uniform(0.01, 1, 400)
     is_right = rng.uniform(size=400) < confidence**2
-    calibration = Calibration.of(confidence, is_right, bins)
+    calibration = Calibration.from_confidence(confidence, is_right, bins)
     assert calibration.counts.sum() == 400
     assert calibration.error == pytest.approx(expected_error(confidence, is_right, bins))
     assert calibration.error > 0.1
 
 
 def test_borders_and_empty_bins():
-    calibration = Calibration.of([0.5, 0.5000001, 1.0, 0.0], [True, False, True, False], bins=4)
+    calibration = Calibration.from_confidence([0.5, 0.5000001, 1.0, 0.0], [True, False, True, False], bins=4)
     assert calibration.counts.tolist() == [1, 1, 1, 1]
-    calibration = Calibration.of([0.9, 0.9, 0.6], [True, False, True])
+    calibration = Calibration.from_confidence([0.9, 0.9, 0.6], [True, False, True])
     assert calibration.error == pytest.approx(0.4)
     assert np.isnan(calibration.accuracy[0]) and calibration.accuracy[8] == 0.5
-    assert Calibration.of([1.0, 1.0], [True, True]).error == 0
+    assert Calibration.from_confidence([1.0, 1.0], [True, True]).error == 0
 
 
 def test_the_table_has_the_bins_with_examples():
-    table = shown_cells(Calibration.of([0.9, 0.9, 0.6], [True, False, True]).table())
+    table = shown_cells(Calibration.from_confidence([0.9, 0.9, 0.6], [True, False, True]).table())
     assert table == [
         ["probability", "mean", "accuracy", "the model is", "examples"],
         ["50 to 60%", "60%", "100%", "not sure enough", "1"],
@@ -52,7 +52,7 @@ def test_the_gap_is_drawn():
     """The orange line stands at the confidence: higher for a model that is surer."""
     tops = []
     for sure in (0.65, 0.95):
-        pixels = Calibration.of([sure, sure], [True, False]).picture("Reliability").astype(int)
+        pixels = Calibration.from_confidence([sure, sure], [True, False]).picture("Reliability").astype(int)
         legend = 2 * 370  # points where the legend begins
         rows = np.nonzero((np.abs(pixels[:, :legend] - ORANGE) < 3).all(axis=-1))[0]
         tops.append(rows.min() / 2)

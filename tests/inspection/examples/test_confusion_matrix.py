@@ -13,7 +13,7 @@ NAMES = ["neg", "pos", "other", "never"]
 
 
 def test_counts():
-    matrix = ConfusionMatrix.of(LABELS, PREDICTIONS, NAMES)
+    matrix = ConfusionMatrix.from_predictions(LABELS, PREDICTIONS, NAMES)
     assert matrix.counts.tolist() == [[2, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
     assert shown_cells(matrix.table()) == [
         ["gold ↓ predicted →", "neg", "pos", "other", "never"],
@@ -25,7 +25,7 @@ def test_counts():
 
 
 def test_precision_and_recall():
-    scores = LabelScores.of(LABELS, PREDICTIONS, 4)
+    scores = LabelScores.from_predictions(LABELS, PREDICTIONS, 4)
     np.testing.assert_allclose(scores.precision, [2 / 4, 1 / 2, np.nan, np.nan])
     np.testing.assert_allclose(scores.recall, [2 / 3, 1 / 2, 0, np.nan])
     np.testing.assert_allclose(scores.f1, [4 / 7, 1 / 2, 0, np.nan])
@@ -40,10 +40,10 @@ def test_precision_and_recall():
 def test_scores_agree_with_scikit_learn():
     metrics = pytest.importorskip("sklearn.metrics")
     labels, predictions = np.random.default_rng(5).integers(0, 6, [2, 200])
-    scores = LabelScores.of(labels, predictions, 6)
+    scores = LabelScores.from_predictions(labels, predictions, 6)
     expected = metrics.precision_recall_fscore_support(labels, predictions)
     np.testing.assert_allclose([scores.precision, scores.recall, scores.f1, scores.given], expected)
-    matrix = ConfusionMatrix.of(labels, predictions, [str(n) for n in range(6)])
+    matrix = ConfusionMatrix.from_predictions(labels, predictions, [str(n) for n in range(6)])
     np.testing.assert_array_equal(matrix.counts, metrics.confusion_matrix(labels, predictions))
 
 
@@ -52,16 +52,16 @@ def test_many_labels_share_a_row():
     rng, names = np.random.default_rng(1), [f"n{n}" for n in range(30)]
     labels = rng.integers(0, 30, 500)
     predictions = np.where(np.isin(labels, [3, 17]), 28, labels)
-    matrix = ConfusionMatrix.of(labels, predictions, names, most=3)
+    matrix = ConfusionMatrix.from_predictions(labels, predictions, names, most=3)
     assert matrix.shown == [3, 17, 28] and matrix.names == ["n3", "n17", "n28", OTHERS]
-    whole = ConfusionMatrix.of(labels, predictions, names, most=30).counts
+    whole = ConfusionMatrix.from_predictions(labels, predictions, names, most=30).counts
     rest = [n for n in range(30) if n not in matrix.shown]
     expected = [[whole[np.ix_(a, b)].sum() for b in ([3], [17], [28], rest)] for a in ([3], [17], [28], rest)]
     assert matrix.counts.tolist() == expected and matrix.counts.sum() == 500
 
 
 def test_names_with_markup():
-    matrix = ConfusionMatrix.of([0], [1], HOSTILE)
+    matrix = ConfusionMatrix.from_predictions([0], [1], HOSTILE)
     cells = shown_cells(matrix.table())
     assert [row[0] for row in cells[1:]] == cells[0][1:] == [_cut(shown_as(name)) for name in HOSTILE]
     assert matrix.picture("a title").ndim == 3
@@ -76,7 +76,8 @@ def test_cells_of_the_picture_are_as_dark_as_their_share(number):
     names = [f"label {n}" for n in range(number)]
     labels = np.repeat(np.arange(number), 4)
     predictions = np.where(np.arange(4 * number) % 4 == 3, (labels + 1) % number, labels)  # 3 of 4 are right
-    pixels = ConfusionMatrix.of(labels, predictions, names, most=30).picture("Confusion matrix").astype(int)
+    matrix = ConfusionMatrix.from_predictions(labels, predictions, names, most=30)
+    pixels = matrix.picture("Confusion matrix").astype(int)
     dark = [round(255 + (b - 255) * 0.75) for b in BLUE]
     light = [round(255 + (b - 255) * 0.25) for b in BLUE]
     amounts = [np.sum((np.abs(pixels - colour) <= 1).all(axis=-1)) for colour in (dark, light)]

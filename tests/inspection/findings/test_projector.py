@@ -59,7 +59,7 @@ def test_one_column_has_another_beside_it(ask):
 
 
 def test_what_cannot_be_shown_is_named(tmp_path, vectors):
-    with pytest.raises(ValueError, match=r"'x': expected `vectors` \[M, H\] and columns of M values each"):
+    with pytest.raises(ValueError, match=r"'x': expected `vectors` \[n, H\] and columns of n values each"):
         Embeddings("x", vectors, {"token": TOKENS[:5]})
     with pytest.raises(ValueError, match="'x': expected finite numbers"):
         Embeddings("x", vectors * np.nan, {"token": TOKENS})

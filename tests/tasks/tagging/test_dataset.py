@@ -29,7 +29,7 @@ def preprocessor():
 
 @pytest.mark.parametrize("context", ["document", "sentence"])
 def test_first_tokens_are_labelled_and_nothing_else(preprocessor, context):
-    windows = TaggedWindows.of(TAGGED, preprocessor, TAGS, context)
+    windows = TaggedWindows.from_tagged_text(TAGGED, preprocessor, TAGS, context)
     tokenizer = tiny_tokenizer()
     ids, weights = windows.batch["token_ids"], windows.weights
     assert len(windows.texts) == (2 if context == "document" else 4)
@@ -54,7 +54,7 @@ def test_first_tokens_are_labelled_and_nothing_else(preprocessor, context):
 
 
 def test_batches_go_on_at_any_step(preprocessor):
-    windows = TaggedWindows.of(TAGGED, preprocessor, TAGS, "sentence")
+    windows = TaggedWindows.from_tagged_text(TAGGED, preprocessor, TAGS, "sentence")
     for options in ({}, {"group_by_length": True}):
         whole = list(tagging_dataset(windows, batch_size=3, seed=7, **options).take(9))
         part = list(tagging_dataset(windows, batch_size=3, seed=7, start_step=5, **options).take(4))
@@ -73,7 +73,7 @@ def test_batches_go_on_at_any_step(preprocessor):
 @pytest.mark.parametrize("context", ["document", "sentence"])
 def test_the_score_is_that_of_every_word_in_its_best_window(preprocessor, context):
     model = randomise(BertTagger(tiny_config(), num_labels=3), seed=2)
-    windows = TaggedWindows.of(TAGGED, preprocessor, TAGS, context)
+    windows = TaggedWindows.from_tagged_text(TAGGED, preprocessor, TAGS, context)
     inputs = {name: windows.batch[name] for name in model.input}
     position = windows.batch["word_position"]
     position = position[position >= 0]

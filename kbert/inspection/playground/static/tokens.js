@@ -75,6 +75,6 @@ export function truncationNote(answer) {
   return element(
     "p",
     { class: "note" },
-    `The text was too long: ${count(answer.truncated, "token")} at its end left out.`,
+    `The text was too long: ${count(answer.truncated, "token")} at its end skipped.`,
   );
 }

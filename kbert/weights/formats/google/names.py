@@ -1,4 +1,7 @@
-"""The names in checkpoints of google-research/bert, which stores the matrices of its heads as [outputs, H]."""
+"""The names in checkpoints of google-research/bert, which stores the matrices of its heads as [outputs, H].
+
+Shapes: H hidden.
+"""
 
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
 from kbert.weights.formats.name_table import NameTable, transposed

@@ -33,7 +33,8 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
             f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
         )
     directory = pathlib.Path(directory)
-    (directory / CONFIG).write_text(to_json(kbert_config(ModelDescription.of(model), settings)), encoding="utf-8")
+    config = kbert_config(ModelDescription.from_model(model), settings)
+    (directory / CONFIG).write_text(to_json(config), encoding="utf-8")
     write_vocabulary(directory / VOCABULARY, vocabulary)
     with without_optimizer(model):
         model.save_weights(directory / WEIGHTS)

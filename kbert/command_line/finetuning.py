@@ -52,8 +52,7 @@ def run_finetuning(arguments: argparse.Namespace, recipe: str, read):
         options = finetuning_options(arguments)
         finetuning = Finetuning(arguments.init, task, train, dev, arguments.output, recipe=recipe, **options)
         if arguments.dry_run:
-            estimate = finetuning.estimate()
-            print(f"{estimate['examples']:,} examples in {estimate['windows']:,} rows\n{format_estimate(estimate)}")
+            print(format_estimate(finetuning.estimate()))
             return None
         finetuning.open()
     return finetuning.run()

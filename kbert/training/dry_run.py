@@ -58,7 +58,12 @@ def estimate_training(model, dataset, steps) -> dict:
 
 
 def format_estimate(estimate) -> str:
-    """The result of `estimate_training` as readable lines; with `stages`, a list of such results, a line for each."""
+    """The result of `estimate_training` as readable lines.
+
+    Args:
+        estimate: with `stages`, a list of such results, they have a line each; with `examples` and `windows`, how many
+            rows the examples make stands first.
+    """
     hours, minutes = divmod(round(estimate["seconds"] / 60), 60)
     time = f"{hours} h {minutes:02d} min" if estimate["seconds"] >= 120 else f"{estimate['seconds']:.0f} s"
     stages = "".join(
@@ -66,8 +71,9 @@ def format_estimate(estimate) -> str:
         f"{one['tokens']:,} tokens\n"
         for one in estimate.get("stages", [estimate])
     )
+    rows = f"{estimate['examples']:,} examples in {estimate['windows']:,} rows\n" if "windows" in estimate else ""
     return (
-        f"{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
+        f"{rows}{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
         f"{stages}"
         f"memory: at least {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
         f"time: about {time} ({1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine)"

@@ -39,6 +39,8 @@ def parse_arguments(argv):
     for name, about in (("batch-size", "32"), ("length", "128 tokens")):
         about = f"of the pre-trainings (default: that of --settings, or {about})"
         parser.add_argument(f"--pretraining-{name}", metavar="N", type=cli.positive_int, help=about)
+    rate = "peak learning rate of the pre-trainings (default: that of --settings, or 1e-4)"
+    parser.add_argument("--pretraining-learning-rate", metavar="X", type=cli.positive_float, help=rate)
     precisions = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
     parser.add_argument("--pretraining-precision", choices=precisions, help="of the pre-trainings (default: auto)")
     cli.add_flags(

@@ -134,11 +134,12 @@ def test_the_left_to_right_model_and_its_bilstm(home, made):
     assert sorted(one.get("bilstm", False) for one in options) == [False, True]
 
 
-def test_restarts_are_seeds(home, tmp_path):
+def test_restarts_are_seeds_and_pre_trainings_have_a_rate_of_their_own(home, tmp_path):
     recipe = import_recipe("ablations")
-    given = arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4))
+    given = arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4, pretraining_learning_rate=3e-4))
     args = recipe.parse_arguments([str(part) for part in given])
-    assert make_study(args, "ablations.py").seeds == [4, 5, 6]
+    toy = make_study(args, "ablations.py")
+    assert toy.seeds == [4, 5, 6] and toy.pretrainings.arguments["learning_rate"] == 3e-4 and toy.rates == [1e-3]
 
 
 def study(home, source="records", **options):

@@ -6,7 +6,6 @@ import re
 # File extensions of checkpoints: a name that ends like this is not a repository.
 _FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(\w[\w.-]*))?")
-_STEP = re.compile(r"\d{1,10}")  # what follows @ in RUN@STEP
 _WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
 _OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json"
 
@@ -21,7 +20,7 @@ def is_hub_name(source) -> bool:
     found = _NAME.fullmatch(source) if isinstance(source, str) else None
     if found is None or source.endswith(_FILE_ENDINGS) or found[1].endswith(_FILE_ENDINGS):
         return False
-    if found[2] is not None and (_STEP.fullmatch(found[2]) or pathlib.Path(found[1]).exists()):
+    if found[2] is not None and (found[2].isdecimal() or pathlib.Path(found[1]).exists()):
         return False
     owner, slash, _ = source.partition("/")
     return not (slash and pathlib.Path(owner).is_dir())

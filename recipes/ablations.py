@@ -36,20 +36,22 @@ def parse_arguments(argv):
     length = parser.add_mutually_exclusive_group(required=True)
     hours = {"help": "hours of each pre-training; not for figure5"}
     cli.add_flags(length, "steps", "hours", steps={"help": "steps of each pre-training"}, hours=hours)
-    for name, about in (("batch-size", "32"), ("length", "128 tokens")):
-        about = f"of the pre-trainings (default: that of --settings, or {about})"
-        parser.add_argument(f"--pretraining-{name}", metavar="N", type=cli.positive_int, help=about)
-    precisions = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
-    parser.add_argument("--pretraining-precision", choices=precisions, help="of the pre-trainings (default: auto)")
+    whole, number = {"metavar": "N", "type": cli.positive_int}, {"metavar": "X", "type": cli.positive_float}
+    precision = {"choices": ("auto", "float32", "mixed_bfloat16", "mixed_float16")}
+    own = {"batch-size": (whole, "32"), "length": (whole, "128 tokens"), "learning-rate": (number, "1e-4")}
+    for name, (options, default) in (own | {"precision": (precision, "auto")}).items():
+        about = f"of the pre-trainings (default: that of --settings, or {default})"
+        parser.add_argument(f"--pretraining-{name}", **options, help=about)
     cli.add_flags(
         parser,
         *("glue", "ner", "squad", "train-examples", "restarts", "epochs", "batch-size", "learning-rate"),
-        *("sequence-length", "dropout", "bias-correction"),
+        *("sequence-length", "dropout", "bias-correction", "dry-run"),
         epochs={"default": 3.0},
         learning_rate={"metavar": "X[,X…]", "type": cli.rates, "default": "1e-4"},
         sequence_length={"default": None, "help": "tokens of a row in fine-tuning (default: 128, for SQuAD 384)"},
         dropout={"help": "in fine-tuning (default: the models' own)"},
         bias_correction={"help": "Adam's bias correction, in fine-tuning"},
+        dry_run={"help": "count what is left to do, estimate the first pre-training, and train nothing"},
     )
     add = parser.add_argument
     add("--tasks", nargs="+", default=[], metavar="TASK", help="tasks of --glue, such as MRPC SST-2")
@@ -64,6 +66,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
         from kbert.command_line.make_study import make_study
+        from kbert.experiments.describe_plan import describe_study_plan
         from kbert.experiments.paper_tables import paper_table
         from kbert.experiments.report import result_table
         from kbert.experiments.run_table import run_table
@@ -73,6 +76,9 @@ def main(argv=None):
         tables = [paper_table(name, args.sizes, args.names) for name in names]
         for table in tables:
             study.check(table)
+        if args.dry_run:
+            print(describe_study_plan(study, tables))
+            return
     for table in tables:
         result = run_table(table, study, args.results or args.output / "results")
         print(f"\n{table.title}\n\n{result_table(result)}")

@@ -36,7 +36,7 @@ def parse_arguments(argv):
     add_flags(
         parser,
         *("size", "batch-size", "sequence-length", "max-predictions", "precision", "xla", "dropout"),
-        *("corpus", "records", "vocab", "json"),
+        *("corpus", "records", "vocab", "model", "json"),
         size={"default": "mini", "help": "of the model"},
         batch_size={"help": "rows per batch"},
         sequence_length={"help": "tokens of a row"},
@@ -47,11 +47,11 @@ def parse_arguments(argv):
         corpus={"help": "text to use (default: the prose of this Python installation)"},
         records={"help": "records, written by prepare_records.py, instead of text"},
         vocab={"help": "a vocab.txt (default: one of 8,000 tokens is learned from the prose)"},
+        model={"required": False, "help": "serve, operations, all: the encoder to export (peers: of Hugging Face)"},
         json={"help": "print the result as one JSON object on the last line"},
     )
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
     add("--data", default="synthetic", choices=DATA, help=data)
-    add("--model", metavar="DIR", help="serve, operations: the encoder to export, a kbert or Hugging Face directory")
     add("--packed", action="store_true", help="input, feed: with packed rows")
     add("--frozen-weights", action="store_true", help="serve, operations, all: the weights are constants")
     add("--seconds", type=positive_float, default=5.0, help="duration of one round of one system (default: 5)")

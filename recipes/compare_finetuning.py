@@ -21,9 +21,10 @@ def parse_arguments(argv):
     add, length = parser.add_argument, "tokens of a row for all tasks (default: 128, for SQuAD 384)"
     add_flags(
         parser,
-        *("init", "output", "results", "glue", "ner", "squad", "batch-size", "sequence-length"),
+        *("init", "output", "results", "glue", "ner", "squad", "batch-size", "sequence-length", "dry-run"),
         init={"required": True},
         sequence_length={"default": None, "help": length},
+        dry_run={"help": "count what is left to do, estimate the first fine-tuning, and train nothing"},
     )
     add("--name", metavar="NAME", help="in the table (default: the last part of --init)")
     add("--other-models", nargs="+", default=[], metavar="MODEL", type=model_source, help="to add as rows")
@@ -42,6 +43,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
         from kbert.experiments.compare_finetuning import compare_finetuning
+        from kbert.experiments.describe_plan import describe_comparison_plan
         from kbert.experiments.grid import parse_grid
         from kbert.experiments.named_tasks import named_tasks
         from kbert.experiments.report import result_table
@@ -61,7 +63,11 @@ def main(argv=None):
             results=args.results,
             name=args.name,
             recipe="compare_finetuning.py",
+            dry_run=args.dry_run,
         )
+    if args.dry_run:
+        print(describe_comparison_plan(result))
+        return
     print(f"\n{result_table(result)}")
 
 

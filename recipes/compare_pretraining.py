@@ -7,7 +7,8 @@
     python recipes/compare_pretraining.py --runs runs/mini-paper runs/mini-small-budget --output runs/comparison
 
 --output receives comparison.md and comparison.svg, and curves.md and curves.svg: loss and accuracies on training and
-held-out text against tokens and hours, and where each run's plateau was. The runs need not be finished.
+held-out text against tokens and hours, and where each run's plateau was; and comparison.json with all figures, the
+versions and the date. The runs need not be finished.
 """
 
 import pathlib
@@ -34,29 +35,10 @@ def parse_arguments(argv):
 
 def main(argv=None):
     arguments = parse_arguments(argv)
-    from kbert.tasks.pretraining.learning_curves import (
-        comparison_plot,
-        comparison_table,
-        curves_plot,
-        curves_table,
-        describe_plateau,
-        read_curve,
-        read_points,
-    )
-
     with plain_errors():
-        are_different = len({run.name for run in arguments.runs}) == len(arguments.runs)
-        runs = {run.name if are_different else str(run): run for run in arguments.runs}
-        curves = {name: read_curve(run, arguments.score) for name, run in runs.items()}
-        points = {name: read_points(run) for name, run in runs.items()}
-        table = comparison_table(curves)
-        plateaus = "\n".join(f"- {describe_plateau(name, each)}" for name, each in points.items())
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        (arguments.output / "comparison.md").write_text(f"{table}\n", encoding="utf-8")
-        (arguments.output / "comparison.svg").write_text(comparison_plot(curves, arguments.score), encoding="utf-8")
-        (arguments.output / "curves.md").write_text(f"{curves_table(points)}\n\n{plateaus}\n", encoding="utf-8")
-        (arguments.output / "curves.svg").write_text(curves_plot(points), encoding="utf-8")
-    print(f"{table}\n\n{plateaus}")
+        from kbert.experiments.compare_pretraining import compare_pretraining
+
+        print(compare_pretraining(arguments.runs, arguments.output, arguments.score))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def main(argv=None):
     with plain_errors():
         from kbert.files import atomic_file
         from kbert.tasks.encoder.similarity import cosine, embedding_pipeline, read_sts_b, score_pairs, sts_b_file
+        from kbert.training.progress import PredictionProgress
         from kbert.training.run_directory import open_run
 
         first, second, scores = read_sts_b(args.sts_b) if args.sts_b else ([], [], None)
@@ -66,7 +67,8 @@ def main(argv=None):
             inputs = inputs_of(args, model=args.model, sts_b=args.sts_b and sts_b_file(args.sts_b))
             run = open_run(args.output, settings_of(args), args.overwrite, inputs=inputs, recipe="embed_sentences.py")
     start = time.monotonic()
-    embeddings = pipeline.predict(sentences, batch_size=args.batch_size, verbose=0)["embedding"]  # [sentences, H]
+    options = {"verbose": 0, "callbacks": [PredictionProgress(len(sentences), args.batch_size)]}
+    embeddings = pipeline.predict(sentences, args.batch_size, **options)["embedding"]  # [sentences, H]
     metrics = {"sentences": len(sentences), "sentences_per_second": len(sentences) / (time.monotonic() - start)}
     for i, j in itertools.combinations(range(len(args.sentences)), 2):
         print(f"{cosine(embeddings[i], embeddings[j]):6.3f}  {sentences[i]}  |  {sentences[j]}")

@@ -35,7 +35,7 @@ def parse_arguments(argv):
     own["checkpoint_every"] = {"default": 100}
     shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
     shared += ("checkpoint-every", "evaluate-every")
-    cli.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", **own)
+    cli.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", "dry-run", **own)
     return parser.parse_args(argv)
 
 
@@ -43,6 +43,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
         import kbert
+        from kbert.tasks.features.estimate import describe_estimate, estimate_feature_taggers
         from kbert.tasks.features.table import describe_scores
         from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
         from kbert.training.hardware import choose_hardware
@@ -55,19 +56,18 @@ def main(argv=None):
         hardware = choose_hardware("one", args.precision)
         outputs, length = ("hidden_states",), args.sequence_length
         encoder = kbert.load_pretrained(args.init, task="encoder", outputs=outputs, sequence_length=length)
-        about = {
-            "settings": cli.settings_of(args, "feature_mode"),
-            "inputs": cli.inputs_of(args),
-            "recipe": "feature_based_ner.py",
-        }
+        training = FeatureTraining(**{f.name: getattr(args, f.name) for f in dataclasses.fields(FeatureTraining)})
+        modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)
+        texts, work = {"train": train, "dev": dev}, {"modes": modes, "sequence_length": length, "training": training}
+        if args.dry_run:
+            print(describe_estimate(estimate_feature_taggers(encoder, texts, tags, args.output, **work)))
+            return
+        about = {"settings": cli.settings_of(args, "feature_mode"), "inputs": cli.inputs_of(args)}
+        about["recipe"] = "feature_based_ner.py"
         run = open_run(args.output, overwrite=args.overwrite, **about)
     print(hardware.describe())
     print(f"{len(train):,} training sentences, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
-    names = (field.name for field in dataclasses.fields(FeatureTraining))
-    training = FeatureTraining(**{name: getattr(args, name) for name in names})
-    modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)
-    more = {"sequence_length": length, "training": training, "profile": args.profile} | about
-    done = train_feature_taggers(encoder, {"train": train, "dev": dev}, tags, run.path, modes, **more)
+    done = train_feature_taggers(encoder, texts, tags, run.path, profile=args.profile, **work, **about)
     print(f"\n{describe_scores(done)}")
     metrics = {"feature_modes": done, "train_examples": len(train)}
     if len(done) == len(FEATURE_MODES):

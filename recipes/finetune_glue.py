@@ -47,11 +47,10 @@ def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
         from kbert.tasks.glue_benchmark.table import describe_all
-        from kbert.training.dry_run import format_estimate
 
         grid = prepare(args)
         if args.dry_run:
-            print(f"{len(grid.tasks) * len(grid.each)} runs. The first one:\n{format_estimate(grid.estimate())}")
+            print(grid.describe_plan())
             return
         grid.open()
     scores = grid.run()

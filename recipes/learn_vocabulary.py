@@ -54,7 +54,8 @@ def main(argv=None):
     print(f"{args.output}: {len(tokens):,} tokens, {'cased' if args.cased else 'uncased'}")
     corpus, cased = " ".join(map(repr, args.corpus)), " --cased" if args.cased else ""
     print(
-        f"Next: python recipes/pretrain.py --corpus {corpus} --vocab {args.output}{cased} --settings small-budget --steps 40000 --output …"
+        f"Next: python recipes/pretrain.py --corpus {corpus} --vocab {args.output}{cased} --settings small-budget "
+        "--steps 40000 --output …"
     )
     if args.json:
         print(json.dumps(metrics))

@@ -25,7 +25,7 @@ def parse_arguments(argv):
     add_flags(
         parser,
         *("size", "init", "output", "steps", "learning-rate", "warmup-steps", "seed", "dropout", "accumulate"),
-        *("log-every", "checkpoint-every", *MACHINE, "xla", "log-dir", "profile", "json", "overwrite"),
+        *("log-every", "checkpoint-every", *MACHINE, "xla", "log-dir", "profile", "json", "overwrite", "dry-run"),
         steps={"help": "number of weight updates (default: one for each batch)"},
         learning_rate={"default": 1e-4},
         checkpoint_every={
@@ -41,9 +41,13 @@ def main(argv=None):
     batches, as_json = arguments.pop("batches"), arguments.pop("json")
     with plain_errors():
         from kbert.tasks.pretraining.pretrain_on_batches import describe_batches, pretrain_on_batches
+        from kbert.training.dry_run import format_estimate
 
         print(describe_batches(batches))
         run = pretrain_on_batches(batches, **arguments)
+    if arguments["dry_run"]:
+        print(format_estimate(run.metrics))
+        return
     print(f"\nheld-out: loss {run.metrics['loss']:.3f}, accuracy on masked tokens {run.metrics['mlm_accuracy']:.1%}")
     print(f"{run.metrics['minutes']:.1f} minutes; the model is in {run.path / 'model'}")
     if as_json:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from kbert.benchmarks.encoding import encoder_inputs, forward_pass
 from kbert.benchmarks.serving import LONG, SHORT, export_encoder, saved_model
+from kbert.experiments.cells import model_name
 from kbert.models.encoder import BertEncoder
 
 _SHOWN = 12  # operations
@@ -43,7 +44,7 @@ def operations(settings):
             found = _measure(lambda: answer([SHORT]), settings.seconds)
             long_text = _measure(lambda: answer([LONG]), settings.seconds)
         found |= {f"long_text_{name}": value for name, value in long_text.items()}
-        about = {"model": pathlib.Path(settings.model).name, "precision": settings.precision}
+        about = {"model": model_name(settings.model), "precision": settings.precision}
     return found | about | {"frozen_weights": settings.frozen_weights}
 
 

@@ -7,7 +7,6 @@ seconds, each with its default number of threads; transformers runs in a process
 import json
 import logging
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
@@ -15,9 +14,11 @@ import tempfile
 import time
 
 from kbert.benchmarks.torch_peer import TorchPeer, torch_settings
+from kbert.experiments.cells import model_name
 from kbert.pipelines.build import build_pipeline
 from kbert.serving.export import export
 from kbert.weights.load import load_pretrained
+from kbert.weights.source import resolve_source
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -55,7 +56,7 @@ def serve(settings):
         load_seconds, memory = _load_alone(path)
         systems = {"kbert": saved_model(path)}
         names = torch_settings(settings.precision) if settings.peers else []
-        job = {"model": str(settings.model), "sequence_length": settings.sequence_length}
+        job = {"model": str(resolve_source(settings.model)), "sequence_length": settings.sequence_length}
         peers = {name: TorchPeer("serve", name, **job) for name in names}
         try:
             systems |= {name: peer.answer for name, peer in peers.items()}
@@ -73,7 +74,7 @@ def serve(settings):
         "batch_size": settings.batch_size,
         "precision": settings.precision,
         "frozen_weights": settings.frozen_weights,
-        "model": pathlib.Path(settings.model).name,
+        "model": model_name(settings.model),
     }
     if peers:
         result["transformers"] = {name: timings[name] for name in peers}

@@ -12,9 +12,11 @@ from kbert.command_line.program import plain_errors
 def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> None:
     """The flags of every fine-tuning, for `run_finetuning`; `overrides` as for `add_flags`."""
     own = {"init": {"required": True}, "epochs": {"default": 3.0}, "learning_rate": {"default": 5e-5}}
+    own["warmup_share"] = {"default": 0.1, "help": "share of the steps in which the learning rate rises"}
     add_flags(
         parser,
-        *("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed", "keep"),
+        *("init", "output", "epochs", "steps", "batch-size", "learning-rate", "warmup-share", "weight-decay"),
+        *("sequence-length", "seed", "keep"),
         *("evaluate-every", "patience", "dropout", "bias-correction", "layer-decay", "accumulate", "group-by-length"),
         *("bilstm", "random-weights", "checkpoint-every", *MACHINE, "xla"),
         *("log-dir", "profile", "json", "overwrite", "dry-run"),
@@ -52,8 +54,7 @@ def run_finetuning(arguments: argparse.Namespace, recipe: str, read):
         options = finetuning_options(arguments)
         finetuning = Finetuning(arguments.init, task, train, dev, arguments.output, recipe=recipe, **options)
         if arguments.dry_run:
-            estimate = finetuning.estimate()
-            print(f"{estimate['examples']:,} examples in {estimate['windows']:,} rows\n{format_estimate(estimate)}")
+            print(format_estimate(finetuning.estimate()))
             return None
         finetuning.open()
     return finetuning.run()

@@ -91,7 +91,8 @@ FLAGS = {
         metavar="SOURCE",
         type=model_source,
         help="the model to start from: a kbert directory, the output of a recipe, a checkpoint of Google, Hugging Face "
-        "or KerasHub, or a name on the hub, such as google-bert/bert-base-uncased; RUN@STEP is a checkpoint of a run",
+        "or KerasHub, or a name on the hub, such as google-bert/bert-base-uncased (or owner/name@revision); RUN@STEP "
+        "is a checkpoint of a run",
     ),
     "model": dict(
         metavar="SOURCE",
@@ -176,6 +177,9 @@ FLAGS = {
     "warmup-steps": _number("steps of rising learning rate (default: a tenth of --steps, at most 10,000)"),
     "warmup-share": _number(
         "instead of --warmup-steps: share of --steps or --hours (default: a tenth of --hours)", rate, "X"
+    ),
+    "weight-decay": _number(
+        "weight decay of all weights but biases and layer normalisations", share, "X", default=0.01
     ),
     "schedule": _choice(
         "learning rate after the warm-up: linear decay to 0 as in the paper; stable: constant, falling to 0 in the "

@@ -49,21 +49,24 @@ class Cells:
             dict: ``percent``, the column's figure (`WORST` if the training diverged, with ``diverged``, the message),
             ``scores`` and ``constant_answer`` with all metrics of dev, ``options``, ``steps``, ``minutes``, ``file``.
         """
+        path = self.path(init, task, options)
+        if not path.exists():
+            record = self._make(str(init), task, dict(sorted(options.items())))
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_json(path, record)
+        found = read_json(path)
+        self.used[path.name] = found
+        return found | {"file": path.name, "percent": WORST if found["percent"] is None else found["percent"]}
+
+    def path(self, init, task: Downstream, options: Mapping) -> pathlib.Path:
+        """The file of a fine-tuning, whether it is there or not."""
         options = dict(sorted(options.items()))
         random_weights = options.get("random_weights", False)
         identity = {"init": self._content(init, random_weights), "task": task.settings(), "options": options}
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
         what = "random" if random_weights else model_name(init)
         name = f"{task.name}-{what}-seed-{options.get('seed', 0)}-{digest[:12]}"
-        name = re.sub(r"[^\w.@-]+", "-", name) + ".json"
-        path = self.directory / name
-        if not path.exists():
-            record = self._make(str(init), task, options)
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_json(path, record)
-        found = read_json(path)
-        self.used[name] = found
-        return found | {"file": name, "percent": WORST if found["percent"] is None else found["percent"]}
+        return self.directory / (re.sub(r"[^\w.@-]+", "-", name) + ".json")
 
     def _make(self, init, task, options):
         gc.collect()  # models are in reference cycles; free the last one before the next is built

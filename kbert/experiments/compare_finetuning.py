@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from kbert.experiments.cells import WORST, Cells, model_name
 from kbert.experiments.downstream import Downstream, count_examples
 from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
+from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.training.made_by import describe_maker
 from kbert.training.processor_name import processor_name
@@ -33,6 +34,7 @@ def compare_finetuning(
     results=None,
     name: str | None = None,
     recipe: str = "kbert.experiments",
+    dry_run: bool = False,
 ) -> dict:
     """Fine-tunes a model and random weights of its architecture, each with the settings that are best for it.
 
@@ -49,9 +51,11 @@ def compare_finetuning(
         results: directory for the four files of `write_result`; None: ``results`` in the output.
         name: of the model in the table, whose files are ``finetuning-NAME``; None: the last part of `init`.
         recipe: the program that errors name.
+        dry_run: train and write nothing, but count.
 
     Returns:
-        dict like that of `kbert.experiments.run_table.run_table`.
+        dict like that of `kbert.experiments.run_table.run_table`. Of a dry run: ``left``, {task: {model: the number of
+        fine-tunings that are left to do}}, and ``first``, the estimate of the first of them, None where none is left.
 
     Raises:
         ValueError: an empty grid or no seeds; among the options a value that `kbert.finetune` does not take, or
@@ -82,10 +86,12 @@ def compare_finetuning(
             f"compare_finetuning: expected models of different names. Received: {[name, *map(str, other_models)]}"
         )
     cells = Cells(pathlib.Path(output) / "cells", recipe)
+    if dry_run:
+        return _plan(cells, tasks, starts, grid, seeds, choose_on, finetuning or {})
     rows = {start: {} for start in (*starts, CONSTANT)}
     for task in tasks:
         for start, (source, random_weights) in starts.items():
-            shared = dict(task.options) | dict(finetuning or {}) | _LAST | {"random_weights": random_weights}
+            shared = _shared(task, finetuning or {}, random_weights)
             rows[start][task.name] = found = _scored(cells, source, task, shared, grid, seeds, choose_on)
             _LOGGER.info("%s, %s: %.1f %s", task.name, start, found["mean"], found["options"])
         rows[CONSTANT][task.name] = summary([_constant(cells, task)])
@@ -95,12 +101,48 @@ def compare_finetuning(
     return result
 
 
+def _shared(task, finetuning, random_weights):
+    """Options of all fine-tunings of a model on a task."""
+    return dict(task.options) | dict(finetuning) | _LAST | {"random_weights": random_weights}
+
+
+def _chooser(task, choose_on):
+    """The task as the settings are chosen on it."""
+    if choose_on == "dev":
+        return task
+    train, dev = task.train.split(_CHOICE_SHARE)
+    return dataclasses.replace(task, train=train, dev=dev)
+
+
+def _plan(cells, tasks, starts, grid, seeds, choose_on, finetuning):
+    """What is left to do, and the estimate of the first fine-tuning."""
+    left, first = {task.name: {} for task in tasks}, None
+    for task in tasks:
+        chooser = _chooser(task, choose_on)
+        for start, (source, random_weights) in starts.items():
+            shared = _shared(task, finetuning, random_weights) | {"seed": seeds[0]}
+            tried = [(chooser, shared | dict(cell)) for cell in grid]
+            missing = [each for each in tried if not cells.path(source, *each).exists()]
+            if missing:  # which setting is best is not known yet
+                left[task.name][start] = len(missing) + len(seeds) - (choose_on == "dev")
+            else:
+                scores = [cells.score(source, *each)["percent"] for each in tried]
+                best = shared | dict(grid[scores.index(max(scores))])
+                each = [(task, best | {"seed": seed}) for seed in seeds]
+                missing = [one for one in each if not cells.path(source, *one).exists()]
+                left[task.name][start] = len(missing)
+            if missing and first is None:
+                first = source, *missing[0]
+    if first is None:
+        return {"left": left, "first": None}
+    source, task, options = first
+    finetuned = Finetuning(str(source), task.task, task.train, task.dev, recipe=cells.recipe, **options)
+    return {"left": left, "first": finetuned.estimate()}
+
+
 def _scored(cells, source, task, shared, grid, seeds, choose_on):
     """The scores of all seeds with the settings of the grid that are best with the first."""
-    chooser = task
-    if choose_on == "train":
-        train, dev = task.train.split(_CHOICE_SHARE)
-        chooser = dataclasses.replace(task, train=train, dev=dev)
+    chooser = _chooser(task, choose_on)
     tried = [cells.score(source, chooser, shared | dict(cell) | {"seed": seeds[0]})["percent"] for cell in grid]
     best = dict(grid[tried.index(max(tried))])
     each = [cells.score(source, task, shared | best | {"seed": seed}) for seed in seeds]

@@ -79,9 +79,21 @@ class PretrainedRows:
         if steps is not None and any(needs_milestones(self._own(row)) for row in rows):
             kept_every(steps)
 
+    def folder(self, row: Row) -> pathlib.Path:
+        """Where the pre-training of a row is or will be."""
+        return self.directory / run_folder(self.name(row), self.identity(row, share=1.0))
+
+    def is_made(self, row: Row) -> bool:
+        """Whether the pre-training of a row is finished."""
+        return (self.folder(row) / METRICS).exists()
+
+    def estimate(self, row: Row) -> dict:
+        """What the pre-training of a row would take, as `kbert.pretrain(dry_run=True)` finds it."""
+        return pretrain(self.source, dry_run=True, **_checkpoints(self._arguments(row), self._own(row))).metrics
+
     def path(self, row: Row) -> pathlib.Path:
         """The finished pre-training of a row, made if it is not there."""
-        path = self.directory / run_folder(self.name(row), self.identity(row, share=1.0))
+        path = self.folder(row)
         if not (path / METRICS).exists():
             _LOGGER.info("pre-training for %s: %s", row.name, path.name)
             gc.collect()  # models are in reference cycles; free the last one before the next is built

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import itertools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -134,8 +135,26 @@ class Study:
             )
         return {rate: values for rate, values in found.items() if WORST not in values}
 
+    def trainings(self, row: Row, task: Downstream, feature_mode: str | None = None) -> dict[str, bool]:
+        """The trainings behind `scores`: what tells each from the others → whether it is there. None is made."""
+        if feature_mode is not None:
+            paths = [self._features_path(row, task, seed) / feature_mode for seed in self.seeds]
+            return {str(path): (path / METRICS).exists() for path in paths}
+        found = {}
+        for rate, seed in itertools.product(self.rates, self.seeds):
+            options = self._options(row, task, rate, seed)
+            if self.pretrainings.is_made(row):
+                path = self._cells.path(self.pretrainings.source_of(row), task, options)
+                found[str(path)] = path.exists()
+            else:  # the file's name is not known before the model is
+                found[json.dumps([str(self.pretrainings.folder(row)), row.share, task.name, options])] = False
+        return found
+
+    def _options(self, row, task, rate, seed):
+        return self._finetuning(task) | dict(row.finetuning) | {"learning_rate": rate, "seed": seed}
+
     def _finetuned(self, row, task, rate, seed):
-        options = self._finetuning(task) | dict(row.finetuning) | {"learning_rate": rate, "seed": seed}
+        options = self._options(row, task, rate, seed)
         found = self._cells.score(self.pretrainings.source_of(row), task, options)
         self.records[found["file"]] = found
         return found["percent"]
@@ -145,11 +164,8 @@ class Study:
             raise ValueError(
                 f"Study: features are for tagging, in one of the modes {FEATURE_MODES}. Received: {task.name}, {mode!r}"
             )
-        options = vars(self.feature_training) | {"seed": seed}
-        length = self._finetuning(task).get("sequence_length") or 128
-        encoded = self.pretrainings.identity(row) | {"examples": task.settings(), "sequence_length": length}
-        shared = self.output / "features" / run_folder(self.pretrainings.name(row), encoded)
-        path = shared / run_folder(f"seed-{seed}", options)
+        options, (length, encoded) = vars(self.feature_training) | {"seed": seed}, self._encoded(row, task)
+        path = self._features_path(row, task, seed)
         if not (path / mode / METRICS).exists():
             source = self.pretrainings.source_of(row)
             gc.collect()
@@ -165,10 +181,20 @@ class Study:
                 inputs={"init": source},
                 recipe=self.recipe,
                 training=FeatureTraining(**options),
-                features=shared / "features",
+                features=path.parent / "features",
             )
         self.records[path / mode] = read_json(path / mode / INPUTS)
         return task.percent(read_json(path / mode / METRICS)["dev"])
+
+    def _encoded(self, row, task):
+        """Tokens of a window, and what decides the features of a row's encoder."""
+        length = self._finetuning(task).get("sequence_length") or 128
+        return length, self.pretrainings.identity(row) | {"examples": task.settings(), "sequence_length": length}
+
+    def _features_path(self, row, task, seed):
+        options = vars(self.feature_training) | {"seed": seed}
+        shared = self.output / "features" / run_folder(self.pretrainings.name(row), self._encoded(row, task)[1])
+        return shared / run_folder(f"seed-{seed}", options)
 
     def _finetuning(self, task):
         """The shared options; what a task needs stands where nothing else was given."""

@@ -3,6 +3,8 @@
 Shapes: B batch.
 """
 
+import math
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -25,6 +27,17 @@ def column_batches(x, batch_size, steps=None):
         if steps is not None and number >= steps:
             return
         yield batch[0] if isinstance(batch, tuple) else batch
+
+
+def count_batches(x, batch_size, steps=None) -> int | None:
+    """How many `column_batches` yields; None where only reading them would tell."""
+    if isinstance(x, dict):
+        count = math.ceil(int(tf.shape(next(iter(x.values())))[0]) / batch_size)
+    elif isinstance(x, keras.utils.PyDataset):
+        count = len(x)
+    else:
+        count = int(x.cardinality()) if isinstance(x, tf.data.Dataset) else -1  # below 0: not known
+    return steps if count < 0 else count if steps is None else min(count, steps)
 
 
 def join_padded(answers, pad_values):

@@ -14,7 +14,7 @@ from kbert.models.lora import merged
 from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.label_ids import class_weight_ids, label_ids
-from kbert.pipelines.padded_batches import column_batches, join_padded
+from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
 from kbert.pipelines.registry import register_classes
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.pipelines.window_labels import split_texts, values_of_windows
@@ -221,8 +221,20 @@ class Pipeline(keras.Model):
             answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
             return {name: as_text(answer) for name, answer in answers.items()}
         # Answers as wide as their batch's longest text: Keras could not put them together.
-        batches = column_batches(x, batch_size or 32, steps)
-        return join_padded([self.predict_on_batch(batch) for batch in batches], self.answers.pad_values)
+        some = {"x": x, "batch_size": batch_size or 32, "steps": steps}
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            about = {"verbose": verbose, "epochs": 1, "steps": count_batches(**some), "model": self}
+            callbacks = keras.callbacks.CallbackList(callbacks, add_progbar=verbose != 0, **about)
+        self.stop_predicting, answers = False, []
+        callbacks.on_predict_begin()
+        for number, batch in enumerate(column_batches(**some)):
+            callbacks.on_predict_batch_begin(number)
+            answers.append(self.predict_on_batch(batch))
+            callbacks.on_predict_batch_end(number, {"outputs": answers[-1]})
+            if self.stop_predicting:
+                break
+        callbacks.on_predict_end()
+        return join_padded(answers, self.answers.pad_values)
 
     def predict_on_batch(self, x):
         answers = super().predict_on_batch(self._columns(x))

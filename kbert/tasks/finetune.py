@@ -18,6 +18,8 @@ def finetune(
     steps: int | None = None,
     batch_size: int = 32,
     learning_rate: float = 5e-5,
+    warmup_share: float = 0.1,
+    weight_decay: float = 0.01,
     sequence_length: int | None = None,
     seed: int = 0,
     dropout: float | None = None,
@@ -61,6 +63,8 @@ def finetune(
         steps: weight updates, instead of `epochs`.
         batch_size: examples (or windows) per update, over all replicas. The paper: 16 or 32.
         learning_rate: the peak. The paper: 5e-5, 3e-5 or 2e-5.
+        warmup_share: the share of the steps in which the learning rate rises to its peak.
+        weight_decay: of all weights but biases and layer normalisations; times the learning rate, at each step.
         sequence_length: tokens per row; None: the model's own, 128 by default (spans: 384).
         seed: determines new weights, dropout and the order of the examples.
         dropout: instead of the model's own dropout rates.

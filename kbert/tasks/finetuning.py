@@ -35,7 +35,6 @@ from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
-_WARMUP_SHARE = 0.1  # of the steps
 _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 
 
@@ -223,8 +222,9 @@ class Finetuning:
         ]
 
     def _compile(self, steps):
-        schedule = WarmupLinearDecay(self.options.learning_rate, int(_WARMUP_SHARE * steps), steps)
-        options = {"bias_correction": self.options.bias_correction, "layer_decay": self.options.layer_decay}
+        given = self.options
+        schedule = WarmupLinearDecay(given.learning_rate, int(given.warmup_share * steps), steps)
+        options = {name: getattr(given, name) for name in ("weight_decay", "bias_correction", "layer_decay")}
         with self.hardware.scope():
             self.pipeline.model.compile(
                 AdamW(schedule, **options),

@@ -21,6 +21,8 @@ class FinetuningOptions:
     steps: int | None = None
     batch_size: int = 32
     learning_rate: float = 5e-5
+    warmup_share: float = 0.1
+    weight_decay: float = 0.01
     sequence_length: int | None = None
     seed: int = 0
     dropout: float | None = None
@@ -51,6 +53,10 @@ class FinetuningOptions:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"finetune: `{name}` must be a number above 0. Received: {value!r}")
+        for name in ("warmup_share", "weight_decay"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ValueError(f"finetune: `{name}` must be a number in [0, 1]. Received: {value!r}")
         if self.keep not in ("best", "last"):
             raise ValueError(f'finetune: `keep` must be "best" or "last". Received: {self.keep!r}')
         evaluation_steps(1, self.evaluate_every, 1)  # raises

@@ -16,7 +16,7 @@ from kbert.training.jax_devices import count_devices
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
-_BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
+BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 
 
 def estimate_training(model, dataset, steps) -> dict:
@@ -42,7 +42,7 @@ def estimate_training(model, dataset, steps) -> dict:
     rows = rows or examples  # more than examples, if each has several choices
     measured = _measured_examples(model, examples, rows // examples, length)
     with memory_errors(measured * rows // examples, length):
-        seconds = _seconds_per_step(model, batch, measured) * examples / measured
+        seconds = seconds_per_step(model, batch, measured) * examples / measured
     trainable = sum(math.prod(weight.shape) for weight in model.trainable_weights)
     return {
         "parameters": model.count_params(),
@@ -51,26 +51,31 @@ def estimate_training(model, dataset, steps) -> dict:
         "sequence_length": length,
         "steps": steps,
         "tokens": steps * rows * length,
-        "memory_bytes": _BYTES_PER_PARAMETER * trainable + activation_bytes(model, rows, length),
+        "memory_bytes": BYTES_PER_PARAMETER * trainable + activation_bytes(model, rows, length),
         "seconds_per_step": seconds,
         "seconds": seconds * steps,
     }
 
 
 def format_estimate(estimate) -> str:
-    """The result of `estimate_training` as readable lines; with `stages`, a list of such results, a line for each."""
-    hours, minutes = divmod(round(estimate["seconds"] / 60), 60)
-    time = f"{hours} h {minutes:02d} min" if estimate["seconds"] >= 120 else f"{estimate['seconds']:.0f} s"
+    """The result of `estimate_training` as readable lines.
+
+    Args:
+        estimate: with `stages`, a list of such results, they have a line each; with `examples` and `windows`, how many
+            rows the examples make stands first.
+    """
     stages = "".join(
         f"{one['steps']:,} steps of {one['batch_size']:,} rows of {one['sequence_length']} tokens: "
         f"{one['tokens']:,} tokens\n"
         for one in estimate.get("stages", [estimate])
     )
+    rows = f"{estimate['examples']:,} examples in {estimate['windows']:,} rows\n" if "windows" in estimate else ""
+    step = f"{1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine"
     return (
-        f"{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
+        f"{rows}{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
         f"{stages}"
         f"memory: at least {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
-        f"time: about {time} ({1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine)"
+        f"time: about {format_seconds(estimate['seconds'])} ({step})"
     )
 
 
@@ -85,6 +90,41 @@ def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:
     return count, True
 
 
+def seconds_per_step(model, batch, examples: int) -> float:
+    """Seconds of a training step of a compiled model on the first examples of a batch; this changes the weights."""
+    part = keras.tree.map_structure(lambda column: column[:examples], batch)
+    timer = _StepTimes()
+    model.fit(_repeated(part), epochs=1, steps_per_epoch=_STEPS + 1, callbacks=[timer], verbose=0, shuffle=False)
+    return min(later - earlier for earlier, later in itertools.pairwise(timer.ends))
+
+
+def format_seconds(seconds: float) -> str:
+    """A time in hours and minutes, or a short one in seconds."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02d} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def _repeated(batch):
+    """A batch as often as it is measured."""
+    if keras.backend.backend() != "tensorflow":  # which may not be there
+        return _Repeated(batch)
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(batch).repeat(_STEPS + 1)
+
+
+class _Repeated(keras.utils.PyDataset):
+    def __init__(self, batch):
+        super().__init__()
+        self.batch = batch
+
+    def __len__(self):
+        return _STEPS + 1
+
+    def __getitem__(self, index):
+        return self.batch
+
+
 def _rows(batch):
     return int(keras.tree.flatten(batch)[0].shape[0])
 
@@ -96,16 +136,6 @@ def _measured_examples(model, examples, choices, length):
     flops = training_flops_per_token(model.config, length, length / 6) * length * choices
     fitting = int(_MEASURED_FLOPS / flops)
     return min(examples, max(parts, fitting // parts * parts))
-
-
-def _seconds_per_step(model, batch, examples):
-    import tensorflow as tf
-
-    part = keras.tree.map_structure(lambda column: column[:examples], batch)
-    steps = tf.data.Dataset.from_tensors(part).repeat(_STEPS + 1)
-    timer = _StepTimes()
-    model.fit(steps, epochs=1, steps_per_epoch=_STEPS + 1, callbacks=[timer], verbose=0, shuffle=False)
-    return min(later - earlier for earlier, later in itertools.pairwise(timer.ends))
 
 
 class _StepTimes(keras.callbacks.Callback):

@@ -11,7 +11,7 @@ from kbert.corpus.records_manifest import MANIFEST, is_records
 from kbert.files import sha256
 from kbert.weights.formats.kbert.read import is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
-from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit
+from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit, split_revision
 from kbert.weights.step_checkpoint import ARRAYS
 from kbert.weights.step_paths import is_step_checkpoint
 
@@ -92,7 +92,7 @@ def _named_files(given):
         raise FileNotFoundError(f"Expected a file or a model. Received: {str(given)!r}, which does not exist")
     directory = download_from_hub(given)
     commit = snapshot_commit(directory)
-    name = f"{given}@{commit}" if commit else given
+    name = f"{split_revision(given)[0]}@{commit}" if commit else given
     return [(f"{name}/{file.relative_to(directory).as_posix()}", file) for file in _files_of(directory)]
 
 

@@ -16,10 +16,12 @@ class PredictionProgress(keras.callbacks.Callback):
         rows: int, all that are to be done.
         batch_size: int, rows a batch.
         before: int, rows that were done before, which say nothing of the speed.
+        what: str, what the line says of the rows.
     """
 
-    def __init__(self, rows, batch_size, before=0):
+    def __init__(self, rows, batch_size, before=0, what="rows predicted"):
         super().__init__()
+        self.what = what
         self.rows, self.batch_size, self.before = rows, batch_size, before
         self.start = self.shown = time.perf_counter()
 
@@ -32,7 +34,7 @@ class PredictionProgress(keras.callbacks.Callback):
         if now - self.shown >= _SECONDS and rows < self.rows:
             self.shown = now
             left = clock((now - self.start) / (rows - self.before) * (self.rows - rows))
-            _LOGGER.info("%s of %s rows predicted, %s left", f"{rows:,}", f"{self.rows:,}", left)
+            _LOGGER.info("%s of %s %s, %s left", f"{rows:,}", f"{self.rows:,}", self.what, left)
 
 
 def clock(seconds) -> str:

@@ -5,39 +5,59 @@ import re
 
 # File extensions of checkpoints: a name that ends like this is not a repository.
 _FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_NAME = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(\w[\w.-]*))?")
 _WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
 _OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json"
 
 
 def is_hub_name(source) -> bool:
-    """Whether a source that is not an existing path is treated as a repository on the hub: ``name`` or ``owner/name``.
+    """Whether a source that is not an existing path is treated as a repository on the hub.
 
-    Not if it could be a mistyped path: it begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash,
-    ends like a file of weights, or its first part is a directory here.
+    That is ``name`` or ``owner/name``, and may be followed by ``@revision``. Not if it could be a mistyped path: it
+    begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash, ends like a file of weights, or its first
+    part is a directory here; or a mistyped checkpoint of a run: a number follows ``@``, or what precedes it is here.
     """
-    if not isinstance(source, str) or _NAME.fullmatch(source) is None or source.endswith(_FILE_ENDINGS):
+    found = _NAME.fullmatch(source) if isinstance(source, str) else None
+    if found is None or source.endswith(_FILE_ENDINGS) or found[1].endswith(_FILE_ENDINGS):
+        return False
+    if found[2] is not None and (found[2].isdecimal() or pathlib.Path(found[1]).exists()):
         return False
     owner, slash, _ = source.partition("/")
     return not (slash and pathlib.Path(owner).is_dir())
+
+
+def split_revision(source: str) -> tuple[str, str | None]:
+    """The name and the revision of a source for which `is_hub_name` holds; without ``@revision`` that is None.
+
+    Example::
+
+        split_revision("google-bert/bert-base-uncased@main")  # ("google-bert/bert-base-uncased", "main")
+    """
+    name, _, revision = source.partition("@")
+    return name, revision or None
 
 
 def download_from_hub(name: str, revision: str | None = None, token: str | None = None) -> pathlib.Path:
     """Downloads a repository's config, tokenizer and weights (in one of several formats), or finds them in the cache.
 
     Args:
-        name: ``name`` or ``owner/name``.
-        revision: branch, tag or commit; None: the main branch.
-        token: access token, for private repositories; None: the one that ``hf auth login`` stored.
+        name: ``name`` or ``owner/name``, or with a revision ``owner/name@revision``.
+        revision: instead of that in `name`: branch, tag or commit; None: the main branch.
+        token: access token, for private repositories; None: HF_TOKEN, or the one that ``hf auth login`` stored.
 
     Raises:
         FileNotFoundError: huggingface_hub is not installed, the hub cannot be reached, or has no such repository.
+        ValueError: a revision in `name`, and `revision` as well.
     """
+    source, (name, own) = name, split_revision(name)
+    if own is not None and revision is not None:
+        raise ValueError(f"Expected one revision. Received: {source!r} and revision={revision!r}")
+    revision = revision or own
     try:
         import huggingface_hub
     except ImportError:
         raise FileNotFoundError(
-            f"{name!r} does not exist here as a path. If it is meant as a name on the Hugging Face hub: that needs "
+            f"{source!r} does not exist here as a path. If it is meant as a name on the Hugging Face hub: that needs "
             f"huggingface_hub (pip install huggingface_hub). {_by_hand(name)}"
         ) from None
     given = {"revision": revision, "token": token}
@@ -51,7 +71,7 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
         except Exception:
             reason = str(error).splitlines()[0] if str(error) else ""
             raise FileNotFoundError(
-                f"{name!r} does not exist here as a path, and could not be downloaded from the Hugging Face hub "
+                f"{source!r} does not exist here as a path, and could not be downloaded from the Hugging Face hub "
                 f"({type(error).__name__}: {reason}). {_by_hand(name)}"
             ) from error
 

@@ -47,11 +47,14 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     Args:
         source: a kbert directory, or a recipe's output with one in ``model/``; a Hugging Face directory, or the path of
             its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, with
-            ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``.
+            ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
+            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
-        revision: of a name on the hub: branch, tag or commit; None: the main branch.
-        token: of a name on the hub: an access token, for private repositories.
+        revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit; None: the main
+            branch.
+        token: of a name on the hub: an access token, for private repositories; None: HF_TOKEN, or the one that
+            ``hf auth login`` stored.
         dtype: dtype policy, such as ``"mixed_bfloat16"``.
         vocabulary: path of a ``vocab.txt``, for a checkpoint of another format that has none, or a wrong one.
         **overrides: replace what is stored, or give what the new task needs: arguments of the model's constructor

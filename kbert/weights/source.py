@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from kbert.weights.formats.registry import recognise_format
-from kbert.weights.hub import download_from_hub, is_hub_name
+from kbert.weights.hub import download_from_hub, is_hub_name, split_revision
 from kbert.weights.step_paths import find_step_checkpoint
 
 _CONFIGS = ("config.json", "bert_config.json")
@@ -17,7 +17,8 @@ def local_source(source: str | os.PathLike) -> pathlib.Path | None:
     Args:
         source: a directory or file of any format that kbert reads, the prefix of a TensorFlow checkpoint, or the output
             of a recipe, which means the ``model`` in it, or the last checkpoint of an unfinished run; ``RUN@STEP`` for
-            the checkpoint of a step; or a name on the hub, such as ``google-bert/bert-base-uncased``.
+            the checkpoint of a step; or a name on the hub, such as ``google-bert/bert-base-uncased``, where ``@`` and a
+            branch, tag or commit may follow.
 
     Raises:
         FileNotFoundError: something that looks like a path, but does not exist; a run without such a checkpoint.
@@ -42,12 +43,12 @@ def resolve_source(source: str | os.PathLike, revision: str | None = None, token
 
     Args:
         source: see `local_source`.
-        revision: of a name on the hub: branch, tag or commit.
+        revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit.
         token: of a name on the hub: the access token, for private repositories.
 
     Raises:
         FileNotFoundError: something that looks like a path, but does not exist; no such name on the hub; no network.
-        ValueError: `revision` or `token` with a path.
+        ValueError: `revision` or `token` with a path, or two revisions.
     """
     path = local_source(source)
     if path is None:
@@ -72,6 +73,8 @@ def _near(path):
 
 def _why_no_hub(source):
     """Why a name is treated as a path, not as one on the hub."""
+    if (found := split_revision(str(source)))[1] and found[1].isdecimal() and is_hub_name(found[0]):
+        return ". (A number after @ is the step of a run, whose directory precedes it.)"
     owner, slash, name = str(source).partition("/")
     if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
         return ""

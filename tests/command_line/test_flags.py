@@ -109,9 +109,11 @@ def test_a_model_of_another_library_stands_for_itself(tmp_path):
 def test_a_name_on_the_hub_is_a_source_and_a_path_that_is_not_there_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    for name in ("bert-base-uncased", "google-bert/bert-base-uncased"):
+    for name in ("bert-base-uncased", "google-bert/bert-base-uncased", "google-bert/bert-base-uncased@v1"):
         assert model_source(name) == name
     assert model_source("./runs") == pathlib.Path("runs")
+    with pytest.raises(argparse.ArgumentTypeError, match="A number after @ is the step of a run"):
+        model_source("elsewhere/tiny@20000")
     for path in ("runs/tyni", "bert_model.ckpt", str(tmp_path / "none")):
         with pytest.raises(argparse.ArgumentTypeError, match="which does not exist"):
             model_source(path)

@@ -67,6 +67,22 @@ def test_each_finetuning_is_one_file_and_made_once(home, made):
     }
 
 
+@pytest.mark.usefixtures("made", "eagerly")
+def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
+    run_recipe("compare_finetuning", *arguments(home, "--dry-run"))
+    assert capsys.readouterr().out == "0 fine-tunings are left to do\n"
+    run_recipe("compare_finetuning", *arguments(home, "--dry-run", "--seeds", 0, 1, 2))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "8 fine-tunings are left to do"  # 2 more seeds with the settings that were best
+    assert lines[1] == "  SST-2: toy 2, random weights 2"
+    assert lines[3:5] == ["The first one:", "16 examples in 16 rows"]
+    run_recipe(
+        "compare_finetuning", *arguments(home, "--dry-run", "--output", tmp_path / "new", "--choose-on", "train")
+    )
+    assert capsys.readouterr().out.splitlines()[0] == "12 fine-tunings are left to do"
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_result(home, made):
     result = made[2]
     rows = {row["name"]: row for row in result["rows"]}

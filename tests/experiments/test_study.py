@@ -123,6 +123,30 @@ def test_the_table(home, made):
     assert len(result["sentences"]) == 3 and str(home) not in json.dumps(result)
 
 
+@pytest.mark.usefixtures("made", "eagerly")
+def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
+    recipe = arguments(home, home / "runs", "table5", "--dry-run")
+    run_recipe("ablations", *recipe, "--learning-rate", "1e-3,1e-4")  # of which the first was taken before
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "0 of 3 pre-trainings are left to do",
+        "4 of 8 fine-tunings and taggers on features are left to do",
+    ]
+    assert lines[2:] == [f"  table5, {name}: SST-2 1" for name in ("BERT", "No NSP", "LTR & No NSP", "+ BiLSTM")]
+    run_recipe("ablations", *arguments(home, tmp_path / "new", "table5", "--dry-run"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["3 of 3 pre-trainings are left to do", "  BERT (base)", "  No NSP (next_sentence-false)"]
+    assert lines[4] == "4 of 4 fine-tunings and taggers on features are left to do"
+    assert lines[9] == "The first pre-training, BERT:" and lines[-1].startswith("time: about")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("made")
+def test_taggers_on_features_are_counted(home):
+    toy, row = study(home, seeds=[7]), paper_table("table8").rows[0]
+    assert list(toy.trainings(row, toy.tasks[1], "last").values()) == [False]
+
+
 def test_the_left_to_right_model_and_its_bilstm(home, made):
     [path] = (home / "runs" / "pretraining").glob("left_to_right*")
     model = kbert.load_pretrained(path)
@@ -134,11 +158,12 @@ def test_the_left_to_right_model_and_its_bilstm(home, made):
     assert sorted(one.get("bilstm", False) for one in options) == [False, True]
 
 
-def test_restarts_are_seeds(home, tmp_path):
+def test_restarts_are_seeds_and_pre_trainings_have_a_rate_of_their_own(home, tmp_path):
     recipe = import_recipe("ablations")
-    given = arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4))
+    given = arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4, pretraining_learning_rate=3e-4))
     args = recipe.parse_arguments([str(part) for part in given])
-    assert make_study(args, "ablations.py").seeds == [4, 5, 6]
+    toy = make_study(args, "ablations.py")
+    assert toy.seeds == [4, 5, 6] and toy.pretrainings.arguments["learning_rate"] == 3e-4 and toy.rates == [1e-3]
 
 
 def study(home, source="records", **options):

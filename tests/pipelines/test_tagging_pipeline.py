@@ -75,6 +75,30 @@ def test_answers_do_not_depend_on_the_batches(name, pipelines, answers):
     same(pipeline.predict_on_batch(TEXTS), expected)
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_callbacks_and_the_progress_bar_are_those_of_keras(pipelines, answers, capsys):
+    seen, pipeline = [], pipelines["entities"]
+
+    class Watch(keras.callbacks.Callback):
+        def on_predict_begin(self, logs=None):
+            seen.append(self.params["steps"])
+
+        def on_predict_batch_end(self, batch, logs=None):
+            seen.append((batch, len(logs["count"])))
+            self.model.stop_predicting = batch == 1
+
+        def on_predict_end(self, logs=None):
+            seen.append("end")
+
+    capsys.readouterr()
+    found = pipeline.predict(TEXTS, batch_size=1, verbose=0, callbacks=[Watch()])
+    assert seen == [4, (0, 1), (1, 1), "end"]
+    assert found["count"].tolist() == answers["entities"]["count"][:2].tolist()
+    assert capsys.readouterr().out == ""
+    pipeline.predict(tf.data.Dataset.from_tensor_slices({"text": TEXTS}).batch(3), verbose=2)
+    assert "2/2" in capsys.readouterr().out
+
+
 def test_what_is_stored_is_used(model, pipelines):
     settings = pipelines["tags"].settings()
     assert (settings["labels"], settings["sequence_length"], settings["doc_stride"]) == (LABELS, 13, 3)

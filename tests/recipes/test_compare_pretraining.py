@@ -4,7 +4,9 @@ import json
 import xml.etree.ElementTree
 
 import pytest
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import read_json, run_recipe
+
+from kbert.files import write_json
 
 
 def write(path, records):
@@ -19,6 +21,8 @@ def test_table_and_plot(tmp_path, capsys):
         [{"step": 0, loss: 8.0}, *({"step": n, "seconds": 1800, loss: 8.0 - n} for n in (1, 2, 3, 4))],
     )
     write(tmp_path / "a<b", [{"step": 1, "seconds": 1800}, {"step": 2, "seconds": 1800, loss: 4.5}])
+    made = {"recorded": "2026-11-20T12:00:00+00:00", "versions": {"kbert": "0.9"}}
+    write_json(tmp_path / "slow" / "inputs.json", made)
     run_recipe("compare_pretraining", "--runs", tmp_path / "slow", tmp_path / "a<b", "--output", tmp_path / "out")
     table = (tmp_path / "out" / "comparison.md").read_text()
     assert table.strip() in capsys.readouterr().out
@@ -33,6 +37,11 @@ def test_table_and_plot(tmp_path, capsys):
         "| 1.75 | 5.000 | – |",
         "| 2.00 | 4.000 | – |",
     ]
+    result = read_json(tmp_path / "out" / "comparison.json")
+    assert [(run["name"], run["plateau"]) for run in result["runs"]] == [("slow", None), ("a<b", None)]
+    assert result["runs"][1]["curve"] == [[1.0, 4.5]]
+    assert result["runs"][1]["points"][1] == {"step": 2, "tokens": 0.0, "hours": 1.0, loss: 4.5}
+    assert (result["date"], result["versions"]) == ("2026-11-20", {"kbert": "0.9"})
     drawn = xml.etree.ElementTree.parse(tmp_path / "out" / "comparison.svg")
     lines = [part for part in drawn.iter() if part.tag.endswith("polyline")]
     assert [len(line.get("points").split()) for line in lines] == [5, 1]

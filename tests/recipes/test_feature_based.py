@@ -8,6 +8,7 @@ from helpers.run_recipe import as_flags, read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
+from kbert.files import write_json
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.features import extract as features
 from kbert.tasks.features import train as feature_data
@@ -69,6 +70,22 @@ def test_all_modes(home, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == metrics
     assert set(metrics["feature_modes"]) == set(FEATURE_MODES)
     assert all(one["dev"]["f1"] > 0 for one in metrics["feature_modes"].values())
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_dry_run_says_what_it_would_take(home, tmp_path, capsys):
+    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--feature-mode", MODE, "--dry-run"))
+    lines = capsys.readouterr().out.splitlines()
+    words = sum(len(words) for words, _ in tagged_sentences(52))
+    assert lines[0].startswith(f"features of {words:,} words in ") and " MiB, about " in lines[0]
+    assert lines[1] == "for each tagger 40 steps of 8 sentences"
+    assert lines[2].startswith(f"  {MODE}: ") and " parameters, about " in lines[2]
+    assert lines[3].startswith("memory: at least ") and lines[4].startswith("time: about ")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run" / MODE).mkdir(parents=True)
+    write_json(tmp_path / "run" / MODE / "metrics.json", {})
+    run_recipe("feature_based_ner", *_arguments(home, tmp_path / "run", "--feature-mode", MODE, "--dry-run"))
+    assert capsys.readouterr().out == "Nothing is left to train.\n"
 
 
 def test_windows_beyond_the_position_table_are_an_error(home, tmp_path):

@@ -87,6 +87,18 @@ def test_the_best_restart_is_kept(restarted):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_a_dry_run_counts_what_is_left(home, restarted, tmp_path, capsys):
+    shutil.copytree(restarted, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "seed-4")
+    (tmp_path / "run" / "metrics.json").unlink()
+    run_recipe("finetune_glue", *glue_arguments(home, "SST-2", tmp_path / "run", *RESTARTS, "--dry-run"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["1 run:", "40 examples in 40 rows"]
+    assert lines[3].startswith("5 steps of 8 rows of 8 tokens") and lines[-1].startswith("time: about")
+    assert not (tmp_path / "run" / "seed-4").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_broken_off_in_the_second_restart(home, restarted, tmp_path, monkeypatch, capsys):
     whole = text_task.training_dataset
     arguments = glue_arguments(home, "SST-2", tmp_path / "run", *RESTARTS)

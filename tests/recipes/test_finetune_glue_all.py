@@ -91,6 +91,10 @@ def test_all_leaves_absent_tasks_out(home, tmp_path, capsys, monkeypatch):
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert list(metrics["tasks"]) == ["CoLA", "RTE"] and metrics["average"] is None
     shutil.rmtree(tmp_path / "run" / "submission")  # as if killed before it was written
+    (tmp_path / "run" / "metrics.json").rename(tmp_path / "metrics.json")  # nor this, though both tasks are done
+    run_recipe("finetune_glue", *glue_arguments(home, "all", tmp_path / "run", *more, "--dry-run"))
+    assert capsys.readouterr().out == f"Nothing is left to train in {tmp_path / 'run'}.\n"
+    (tmp_path / "metrics.json").rename(tmp_path / "run" / "metrics.json")
     submitted = []
     monkeypatch.setattr(glue_grid, "submit", lambda *arguments: submitted.append(arguments))
     run_recipe("finetune_glue", *glue_arguments(home, "all", tmp_path / "run", *more, "--json"))

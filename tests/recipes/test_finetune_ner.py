@@ -46,6 +46,14 @@ def run(home):
     return home / "run"
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_a_dry_run_counts_sentences_and_windows(home, tmp_path, capsys):
+    run_recipe("finetune_ner", *_arguments(home, tmp_path / "run", "--dry-run"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("48 examples in ") and lines[2].startswith("60 steps of 8 rows of ")
+    assert not (tmp_path / "run").exists()
+
+
 def test_it_learns_and_writes_its_predictions(run, home):
     metrics = read_json(run / "metrics.json")
     assert metrics["dev"]["f1"] > 0.95 and set(metrics["dev"]["types"]) == {"CON", "PRO"}

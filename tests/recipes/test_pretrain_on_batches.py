@@ -47,6 +47,15 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     assert made_by["inputs"]["init"]["made_by"]["metrics"] == metrics
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
+    run_recipe("pretrain_on_batches", "--batches", batches, "--output", tmp_path / "run", "--steps", 3, "--dry-run")
+    lines = capsys.readouterr().out.splitlines()
+    assert "parameters" in lines[1] and lines[2] == "3 steps of 4 rows of 16 tokens: 192 tokens"
+    assert lines[3].startswith("memory: at least") and lines[4].startswith("time: about")
+    assert not (tmp_path / "run").exists()
+
+
 def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}

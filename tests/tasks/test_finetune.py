@@ -158,15 +158,18 @@ def test_xla_where_it_is_asked_for(init):
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
     plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "layer_decay": 0.5, "evaluate_every": None}
+    plan |= {"warmup_share": 0.5, "weight_decay": 0.3}
     whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
+    assert (whole.optimizer.weight_decay, whole.optimizer._learning_rate.warmup_steps) == (0.3, 1)
     assert parts.micro_batches == 2 and int(parts.optimizer.iterations.numpy()) == 2
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
         kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=3)
-    with pytest.raises(ValueError, match="`layer_decay` must be in"):
-        kbert.finetune(init, TASK, ROWS, **QUICK, layer_decay=1.5)
+    for name in ("layer_decay", "warmup_share", "weight_decay"):
+        with pytest.raises(ValueError, match=f"`{name}` must be"):
+            kbert.finetune(init, TASK, ROWS, **QUICK, **{name: 1.5})
 
 
 def test_replicas_divide_their_shares(init, monkeypatch):

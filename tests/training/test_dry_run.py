@@ -21,7 +21,7 @@ def test_a_question_with_choices_counts_as_its_rows(monkeypatch, flops):
         rows.append(3 * len(batch[0]["token_ids"][:examples]))
         return float(rows[-1])
 
-    monkeypatch.setattr(dry_run, "_seconds_per_step", one_second_a_row)
+    monkeypatch.setattr(dry_run, "seconds_per_step", one_second_a_row)
     found = dry_run.estimate_training(model, tf.data.Dataset.from_tensors(batch), 10)
     assert rows == [3 if flops == 1.0 else 12]
     assert (found["batch_size"], found["seconds_per_step"], found["seconds"]) == (12, 12.0, 120.0)

@@ -135,6 +135,8 @@ def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):
     names = ("config.json", "model.safetensors", "vocab.txt")
     assert set(files) == {f"owner/bert@{commits[0]}/{name}" for name in names}
     assert run.made_by({})["inputs"]["init"]["name"] == f"bert@{commits[0]}"
+    files = identify_inputs({"init": f"owner/bert@{commits[1]}"})["init"]
+    assert set(files) == {f"owner/bert@{commits[1]}/{name}" for name in names}
     (tmp_path / "cache").rename(tmp_path / "elsewhere")  # the model counts, not where it is cached
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
     assert open_run(tmp_path / "run", SETTINGS, inputs=inputs).resume

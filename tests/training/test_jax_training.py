@@ -142,10 +142,11 @@ except Interrupted:
     shutil.copytree(output + "/checkpoints", output + "-killed/checkpoints")
 run = pretrain_on_batches(batches, output=output, **settings)
 packed = pretrain_on_batches(packed_batches, accumulate=2, **settings)
+estimate = pretrain_on_batches(batches, dry_run=True, **settings).metrics
 import jax
 sharding = run.model.trainable_variables[0].value.sharding
 print(json.dumps({"history": run.history, "packed": packed.history, "metrics": run.metrics,
-                  "devices": len(sharding.device_set), "interrupted": interrupted,
+                  "estimate": estimate, "devices": len(sharding.device_set), "interrupted": interrupted,
                   "tensorflow": [n for n in sys.modules if n.startswith("tensorflow")]}))
 """
 )
@@ -159,6 +160,7 @@ def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
     output = tmp_path / "run"
     result = run_python(TRAIN, batches, packed_batches, start, output, json.dumps(TRAINING), backend="jax")
     assert result["devices"] == 2 and not result["tensorflow"]
+    assert result["estimate"]["steps"] == STEPS and result["estimate"]["seconds"] > 0
     assert result["interrupted"] == ["description", "step-0000000003", "step-0000000005"]
     assert [record["step"] for record in result["history"]] == [3, 5, 6]
     for name in SAME:

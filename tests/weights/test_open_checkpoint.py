@@ -140,6 +140,10 @@ def test_a_revision_and_a_token_go_to_the_hub_and_belong_to_no_path(monkeypatch,
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     load("owner/name", task="encoder", revision="v1", token="secret")
     assert hub.given == ("v1", "secret")
+    load("owner/name@v1.2", task="encoder")
+    assert hub.given == ("v1.2", None)
+    with pytest.raises(ValueError, match="one revision. Received: 'owner/name@v1.2' and revision='v1'"):
+        load("owner/name@v1.2", task="encoder", revision="v1")
     for given in ({"revision": "v1"}, {"token": "secret"}):
         with pytest.raises(ValueError, match="for a name on the hub only. Received: the path .*hf_safetensors$"):
             load(GOLDEN / "hf_safetensors", **given)
@@ -169,7 +173,8 @@ def test_no_huggingface_hub(monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    ["/no/where", "./a/b/c", "a/b/c", "~/model", "models\\x", "owner/bert_model.ckpt", "x.safetensors", "runs/tyni"],
+    ["/no/where", "./a/b/c", "a/b/c", "~/model", "models\\x", "owner/bert_model.ckpt", "x.safetensors", "runs/tyni"]
+    + ["runs/tyni@v1", "runs@v1", "a/b/c@v1", "owner/x.bin@v1", "owner/name@", "owner/name@a/b", "owner/name@7"],
 )
 def test_a_path_is_no_name(monkeypatch, name, tmp_path):
     """What could be a path mistyped is never looked up on the hub."""
@@ -178,7 +183,7 @@ def test_a_path_is_no_name(monkeypatch, name, tmp_path):
     hub = Hub(None)
     monkeypatch.setattr(hub, "get_session", lambda: pytest.fail("the hub was asked"))
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    with pytest.raises(FileNotFoundError, match=r"does not exist($|\. \(Names on the hub are not)"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist($|\. \((Names on the hub|A number after @)|\. In )"):
         open_checkpoint(name)
 
 

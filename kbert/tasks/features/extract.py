@@ -16,6 +16,7 @@ from kbert.files import atomic_file, explain_full_disk
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.tasks.tagging.dataset import INPUTS, TaggedWindows
 from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.training.progress import PredictionProgress
 
 ALIGNMENTS = ("tokens", "words")
 
@@ -51,7 +52,14 @@ def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -
 
 
 def text_features(
-    encoder, preprocessor, texts: Iterable[str], layers: Sequence[int], *, align: str = "tokens", batch_size: int = 32
+    encoder,
+    preprocessor,
+    texts: Iterable[str],
+    layers: Sequence[int],
+    *,
+    align: str = "tokens",
+    batch_size: int = 32,
+    total: int | None = None,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yields the features of every token or word of each text, in order.
 
@@ -60,6 +68,7 @@ def text_features(
     Args:
         align: "tokens": all word pieces, with the [CLS] of the text's first window and the [SEP] of its last; "words":
             the words as taggers split them, each with the features of its first token.
+        total: how many texts there are, for a log line now and then with the time left; None: not known, no lines.
 
     Yields:
         (tokens or words, float32 [n, L, H]).
@@ -69,6 +78,7 @@ def text_features(
     if align not in ALIGNMENTS:
         raise ValueError(f"text_features: `align` must be one of {ALIGNMENTS}. Received: {align!r}")
     vocabulary, rows = np.array(preprocessor.tokenizer.vocabulary, object), iter(texts)
+    progress, done = PredictionProgress(total or 0, batch_size, what="texts read"), 0
     while some := list(itertools.islice(rows, batch_size)):
         batch = {name: value.numpy() for name, value in preprocessor({"text": some}).items()}
         states = np.zeros((*batch["token_ids"].shape, len(layers), encoder.config.hidden_dim), "float32")
@@ -82,6 +92,7 @@ def text_features(
                 position = _token_positions(batch, row)
                 names = vocabulary[batch["token_ids"].reshape(-1)[position]].tolist()
             yield names, states.reshape(-1, *states.shape[2:])[position]
+        progress.done(done := done + len(some))
 
 
 def _token_positions(batch, row):
@@ -128,9 +139,11 @@ def write_word_features(
         written = np.lib.format.open_memmap(file.name, mode="w+", dtype="float16", shape=shape)
         # A full disk detected later would end the process.
         os.posix_fallocate(file.fileno(), 0, os.path.getsize(file.name))
+        progress = PredictionProgress(len(windows.batch["token_ids"]), batch_size, what="windows read")
         for start, states in window_states(encoder, windows.batch, layers, batch_size):
             first, last = np.searchsorted(position[by_place], [start * size, (start + len(states)) * size])
             words = by_place[first:last]
             window, place = np.divmod(position[words], size)
             written[words] = states[window - start, place]
+            progress.done(start + len(states))
         written.flush()

@@ -98,6 +98,22 @@ def train_feature_taggers(
     return done
 
 
+def compiled_tagger(mode, config, tags, options: FeatureTraining, steps: int):
+    """The tagger of a feature mode, new, as it is trained for `steps`; `config` is the encoder's."""
+    keras.utils.set_random_seed(options.seed)
+    model = feature_tagger(
+        mode, config.num_layers, config.hidden_dim, len(tags), units=options.units, dropout=options.dropout
+    )
+    schedule = keras.optimizers.schedules.PolynomialDecay(options.learning_rate, steps, end_learning_rate=0.0)
+    model.compile(
+        keras.optimizers.Adam(schedule, global_clipnorm=1.0),
+        {"logits": ClassificationLoss()},
+        weighted_metrics={"logits": [WeightedAccuracy()]},
+        jit_compile=False,
+    )
+    return model
+
+
 def _write_features(encoder, texts, directory, sequence_length):
     """Writes the features of each text that do not exist yet."""
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, sequence_length)
@@ -112,18 +128,8 @@ def _write_features(encoder, texts, directory, sequence_length):
 def _train(mode, run, features, texts, tags, config, options, profile):
     layers = feature_layers(mode, config.num_layers)
     train, dev = (FeatureSentences(features / f"{name}.npy", texts[name], tags, layers) for name in texts)
-    keras.utils.set_random_seed(options.seed)
-    model = feature_tagger(
-        mode, config.num_layers, config.hidden_dim, len(tags), units=options.units, dropout=options.dropout
-    )
     steps = options.steps or training_steps(len(train), options.batch_size, options.epochs)
-    schedule = keras.optimizers.schedules.PolynomialDecay(options.learning_rate, steps, end_learning_rate=0.0)
-    model.compile(
-        keras.optimizers.Adam(schedule, global_clipnorm=1.0),
-        {"logits": ClassificationLoss()},
-        weighted_metrics={"logits": [WeightedAccuracy()]},
-        jit_compile=False,
-    )
+    model = compiled_tagger(mode, config, tags, options, steps)
 
     def make_dataset(start_step):
         return feature_dataset(train, batch_size=options.batch_size, seed=options.seed, start_step=start_step)

@@ -15,6 +15,7 @@ from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.glue_benchmark.submission import ZIP, submit
 from kbert.tasks.glue_benchmark.task import glue
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, GlueTask
+from kbert.training.dry_run import format_estimate
 from kbert.training.hardware import choose_hardware
 from kbert.training.run_directory import METRICS, MODEL, SETTINGS, open_run
 
@@ -100,12 +101,12 @@ class GlueGrid:
         answered = (self.output / SUBMISSION / ZIP).exists()
         self.is_trained = there and tests and not answered and self._stored_settings() == self.settings
         done = () if overwrite else [t for t in self.tasks if (self._path(t) / METRICS).exists() and name == "all"]
-        self._data = {task.name: self._read(task) for task in self.tasks if task not in done}
+        self._unfinished = [task for task in self.tasks if task not in done]
+        self._data = {task.name: self._read(task) for task in self._unfinished}
         self._first, self._run = None, None
-        wanted = next((task for task in self.tasks if task not in done), None)
-        if not self.is_trained and wanted is not None:
-            path = self._path(wanted) / self._folder(*self.each[0])
-            self._first = (path, self._finetuning(wanted, path, *self.each[0]))
+        if not self.is_trained and self._unfinished:
+            path = self._path(self._unfinished[0]) / self._folder(*self.each[0])
+            self._first = (path, self._finetuning(self._unfinished[0], path, *self.each[0]))
         self.hardware = self._first[1].hardware if self._first else _hardware(options)
 
     def open(self):
@@ -122,9 +123,14 @@ class GlueGrid:
         """{task: [directory of its model]}, of the finished runs."""
         return {task.name: [self._path(task) / MODEL] for task in self.tasks}
 
-    def estimate(self):
-        """The estimate of the first fine-tuning."""
-        return self._first[1].estimate()
+    def describe_plan(self) -> str:
+        """How many fine-tunings are left to do, and the estimate of the first, for printing; trains nothing."""
+        left = [self._path(task) / self._folder(*each) for task in self._unfinished for each in self.each]
+        left = [path for path in left if self.overwrite or not (path / METRICS).exists()]
+        if self._first is None or not left:
+            return f"Nothing is left to train in {self.output}."
+        runs = "1 run" if len(left) == 1 else f"{len(left)} runs. The first one"
+        return f"{runs}:\n{format_estimate(self._first[1].estimate())}"
 
     def run(self) -> dict:
         """Trains what is not trained yet.

@@ -29,6 +29,7 @@ def pretrain(
     schedule=None,
     bias_correction=None,
     layer_decay=None,
+    weight_decay=0.01,
     rematerialize=False,
     sequence_length=None,
     max_predictions=None,
@@ -106,6 +107,7 @@ def pretrain(
         bias_correction: bool, Adam's bias correction, which the paper's optimizer lacks; False by default. "lamb"
             always has it.
         layer_decay: float, the ratio of a layer's learning rate to that of the layer above.
+        weight_decay: float, of all weights but biases and layer normalisations.
         rematerialize: bool, keep only the inputs of encoder blocks for the gradient and recompute the rest: less
             memory, about a third more time.
         sequence_length: int, tokens, 128 by default.

@@ -22,6 +22,7 @@ from kbert.tasks.pretraining.pretraining_run import PretrainingRun, measure_run
 from kbert.text.vocabulary import read_vocabulary
 from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress
+from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
 from kbert.training.intervals import check_intervals, log_interval
 from kbert.training.resume import fit_steps
@@ -57,6 +58,7 @@ def pretrain_on_batches(
     profile=None,
     output=None,
     overwrite=False,
+    dry_run=False,
 ) -> PretrainingRun:
     """`kbert.pretrain` on the batches of `write_batches`: the same steps, on any backend, also without TensorFlow.
 
@@ -78,6 +80,7 @@ def pretrain_on_batches(
         log_dir, profile: see `kbert.pretrain`.
         output: path of a directory; None: nothing is written.
         overwrite: bool, delete another run in `output`.
+        dry_run: bool, train and write nothing: `metrics` is the result of `kbert.training.dry_run.estimate_training`.
 
     Returns:
         `PretrainingRun`, without a tokenizer.
@@ -114,6 +117,8 @@ def pretrain_on_batches(
     model_settings = ModelSettings(
         task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]
     )
+    if dry_run:
+        return PretrainingRun(estimate_training(trained, training, steps), [], model, None, model_settings)
     if output is not None:
         inputs = {"batches": pathlib.Path(directory) / MANIFEST, "init": init}
         inputs = {name: path for name, path in inputs.items() if path is not None}

@@ -36,7 +36,7 @@ def make_clock_rate(settings):
 def compile_models(trained, model, settings, hardware, steps_per_execution=None):
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for."""
     named = vars(settings)
-    options = {"layer_decay": settings.layer_decay}
+    options = {"layer_decay": settings.layer_decay, "weight_decay": settings.weight_decay}
     with hardware.scope():
         rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
         if settings.optimizer == "lamb":

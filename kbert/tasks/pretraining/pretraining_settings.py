@@ -19,7 +19,7 @@ OPTIMIZERS = ("adamw", "lamb")
 _COUNTS = ("steps", "batch_size", "warmup_steps", "sequence_length", "max_predictions", "evaluation_batches")
 _COUNTS += ("accumulate", "steps_per_execution")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
-SEQUENCE_LENGTH = 128
+SEQUENCE_LENGTH, WEIGHT_DECAY = 128, 0.01
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
 _OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
@@ -84,6 +84,7 @@ class PretrainingSettings:
     position_initializer: str | None = None
     initializer_stddev: float | str | None = None
     names: str | os.PathLike | None = None
+    weight_decay: float | None = None
 
     def __post_init__(self):
         self._check_objective()
@@ -210,6 +211,10 @@ class PretrainingSettings:
                 "pretrain: `batch_size_ramp` must begin below the batch size. "
                 f"Received: {self.batch_size_ramp[0]}, of {max(sizes)}"
             )
+        if self.weight_decay is None:
+            self._set(weight_decay=WEIGHT_DECAY)
+        if isinstance(self.weight_decay, bool) or not 0 <= self.weight_decay <= 1:
+            raise ValueError(f"pretrain: `weight_decay` must be in [0, 1]. Received: {self.weight_decay!r}")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"pretrain: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")
 
@@ -284,6 +289,8 @@ class PretrainingSettings:
         if (names := fields.pop("names")) is not None:
             fields["names"] = os.fspath(names)
         fields["init"] = identify_model(init)
+        if fields["weight_decay"] == WEIGHT_DECAY:
+            del fields["weight_decay"]  # as in runs that were started when it was not an option
         return fields
 
     def inputs(self) -> dict:

@@ -1,7 +1,9 @@
 """Features of a frozen encoder, cached and not, and the tagger that learns from them."""
 
 import errno
+import itertools
 import os
+import types
 
 import keras
 import numpy as np
@@ -20,6 +22,7 @@ from kbert.tasks.features.evaluation import evaluate_features
 from kbert.tasks.features.extract import check_layers, text_features, write_word_features
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.training import progress
 
 TEXTS = ["The films is good.", "", "never in the capitals of France, London was " * 3]
 WORDS = [["films", "is", "never"], ["Paris"], ["good", "capitals", "of", "France", "!"] * 4, ["the", "films"]]
@@ -61,6 +64,19 @@ def test_features_of_texts(encoder, preprocessor):
             np.testing.assert_allclose(features[token], states[window, place][[2, 0]], atol=1e-5)
     with pytest.raises(ValueError, match="`align`"):
         next(text_features(encoder, preprocessor, TEXTS, (0,), align="letters"))
+
+
+def test_long_passes_say_how_far_they_are(encoder, preprocessor, tmp_path, monkeypatch, caplog):
+    """With a clock by which every batch takes twenty seconds."""
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=itertools.count(0, 20).__next__))
+    caplog.set_level("INFO", "kbert")
+    list(text_features(encoder, preprocessor, ["the film"] * 3, (0,), batch_size=1))
+    assert not caplog.records  # how many there are is not known
+    list(text_features(encoder, preprocessor, ["the film"] * 3, (0,), batch_size=1, total=3))
+    write_word_features(tmp_path / "words.npy", encoder, preprocessor, TAGGED, (0,), context="sentence", batch_size=1)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[:2] == ["1 of 3 texts read, left 0:00:40", "2 of 3 texts read, left 0:00:20"]
+    assert lines[2].startswith("1 of ") and "windows read, left 0:0" in lines[2]
 
 
 def test_layers_count_from_both_ends():

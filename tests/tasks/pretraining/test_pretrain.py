@@ -204,6 +204,8 @@ def test_settings_are_complete_and_identify_objects():
     fields |= {"schedule": "linear", "whole_word": False, "next_sentence": True, "left_to_right": False}
     fields |= {"packed": None, "seed": 0, "strategy": "auto", "precision": "auto", "xla": "auto", **TEXT}
     settings = PretrainingSettings(**fields).to_dict()
+    assert "weight_decay" not in settings  # that of all runs before it was an option: they still resume
+    assert PretrainingSettings(**fields, weight_decay=0.0).to_dict()["weight_decay"] == 0.0
     assert settings["corpus"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
     assert len(settings["vocab"]["sha256"]) == 64 and settings["vocab"]["lowercase"] is True
     for name, value in (
@@ -212,6 +214,7 @@ def test_settings_are_complete_and_identify_objects():
         ("dropout", 1.0),
         ("steps", 0),
         ("layer_decay", 2.0),
+        ("weight_decay", -0.1),
     ):
         with pytest.raises(ValueError, match=f"`{name}`"):
             PretrainingSettings(**fields | {name: value})

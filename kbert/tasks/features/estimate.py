@@ -51,7 +51,7 @@ def estimate_feature_taggers(
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, sequence_length)
     layers = range(encoder.config.num_layers + 1)
     for text in missing:
-        batch = TaggedWindows.of(text, preprocessor, []).batch
+        batch = TaggedWindows.from_tagged_text(text, preprocessor, []).batch
         count = len(batch["token_ids"])
         found["windows"] += count
         found["seconds"] += _seconds_of_batch(encoder, batch, layers) * math.ceil(count / _WINDOWS)

@@ -1,7 +1,4 @@
-"""What the feature-based approach is going to take: the encoder's pass over all words, and the training of the taggers.
-
-Shapes: B batch, T words, K layers, H hidden, W windows, L layers of the encoder.
-"""
+"""What the feature-based approach is going to take: the encoder's pass over all words, and the training of the taggers."""
 
 import math
 import pathlib

@@ -1,4 +1,4 @@
-"""What the feature-based approach is going to take: the encoder's pass over all words, and the training of the taggers."""
+"""What the feature-based approach is going to take: the pass of the encoder, and the training of the taggers."""
 
 import math
 import pathlib

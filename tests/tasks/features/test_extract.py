@@ -76,7 +76,7 @@ def test_long_passes_say_how_far_they_are(encoder, preprocessor, tmp_path, monke
     write_word_features(tmp_path / "words.npy", encoder, preprocessor, TAGGED, (0,), context="sentence", batch_size=1)
     lines = [record.getMessage() for record in caplog.records]
     assert lines[:2] == ["1 of 3 texts read, 0:00:40 left", "2 of 3 texts read, 0:00:20 left"]
-    assert lines[2].startswith("1 of ") and "windows read, left 0:0" in lines[2]
+    assert lines[2].startswith("1 of ") and "windows read, 0:0" in lines[2]
 
 
 def test_layers_count_from_both_ends():

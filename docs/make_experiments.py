@@ -67,7 +67,8 @@ def _head(result, path):
 
 
 def _examples(result):
-    return ", ".join(f"{name} {n['train']:,} and {n['dev']:,}" for name, n in result["settings"]["examples"].items())
+    found = {name: n for name, n in result["settings"]["examples"].items() if name in result["columns"]}
+    return ", ".join(f"{name} {n['train']:,} and {n['dev']:,}" for name, n in found.items())
 
 
 def _made(result):

@@ -8,7 +8,7 @@
 train-v1.1.json and dev-v1.1.json); TRAIN and DEV limit the numbers of examples. --grid NAME=VALUE[,VALUE…] gives values
 for options of kbert.finetune: all combinations are tried with the first seed, on each task, for the model and for
 random weights alike, and the best one is run with all seeds. A verdict needs a difference of the means that is larger
-than the sum of both standard deviations. --other-models adds rows for them. Every fine-tuning is a file in
+than the sum of both standard deviations. --other-models adds rows for further models. Every fine-tuning is a file in
 cells/ of --output: a killed command resumes, and commands for other tasks or models may share --output. --results (by
 default results/ in --output) receives finetuning-NAME.json, .md, .csv and .svg, which are rewritten after each task.
 """

@@ -24,8 +24,9 @@ def parse_arguments(argv):
     )
     add_flags(
         parser,
-        *("size", "init", "output", "steps", "learning-rate", "warmup-steps", "seed", "dropout", "accumulate"),
-        *("log-every", "checkpoint-every", *MACHINE, "xla", "log-dir", "profile", "json", "overwrite", "dry-run"),
+        *("size", "init", "output", "steps", "learning-rate", "warmup-steps", "weight-decay", "seed", "dropout"),
+        *("accumulate", "log-every", "checkpoint-every", *MACHINE, "xla", "log-dir", "profile", "json"),
+        *("overwrite", "dry-run"),
         steps={"help": "number of weight updates (default: one for each batch)"},
         learning_rate={"default": 1e-4},
         checkpoint_every={

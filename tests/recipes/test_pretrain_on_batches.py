@@ -9,6 +9,7 @@ from helpers.run_recipe import read_json, run_recipe
 import kbert
 from kbert.tasks.pretraining import write_batches as write_batches_module
 from kbert.tasks.pretraining.phases import default_max_predictions
+from kbert.tasks.pretraining.pretrain_on_batches import pretrain_on_batches
 from kbert.tasks.pretraining.write_batches import write_batches
 
 QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--evaluation-batches", 2)
@@ -54,6 +55,15 @@ def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
     assert "parameters" in lines[1] and lines[2] == "3 steps of 4 rows of 16 tokens: 192 tokens"
     assert lines[3].startswith("memory: at least") and lines[4].startswith("time: about")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_weight_decay_shrinks_kernels_only(batches):
+    options = {"steps": 1, "learning_rate": 0.1, "warmup_steps": 0, "dropout": 0}
+    without, decayed = (pretrain_on_batches(batches, weight_decay=rate, **options).model for rate in (0.0, 0.5))
+    for before, after in zip(without.weights, decayed.weights, strict=True):
+        same = "bias" in before.path or "gamma" in before.path or "beta" in before.path
+        assert (before.numpy() == after.numpy()).all() == same, before.path
 
 
 def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811

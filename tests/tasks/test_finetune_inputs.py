@@ -90,6 +90,26 @@ def test_missing_values_of_pandas_are_empty():
     assert list(examples.texts) == ["good", "", "", ""]
 
 
+@pytest.mark.parity
+def test_frames_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    texts, labels = (list(column) for column in zip(*ROWS, strict=True))
+    plain = pandas.DataFrame({"text": texts, "label": labels}, index=range(5, 5 + len(texts)))
+    numbers = plain["label"].map({"bad": 0, "good": 1})
+    for frame in (plain, plain.convert_dtypes(), plain.astype({"label": "category"}), plain[plain["label"] != ""]):
+        examples = TASK.examples(frame)
+        assert (list(examples.texts), list(examples.label_names)) == (texts, ["bad", "good"])
+        assert examples.fingerprint() == TASK.examples(ROWS).fingerprint()
+    for dtype in ("int64", "Int8", "category"):
+        assert list(TASK.examples(plain.assign(label=numbers.astype(dtype))).label_names) == ["0", "1"]
+    for missing in (None, float("nan"), pandas.NA, pandas.NaT):
+        assert TASK.examples(plain.assign(text=[missing, *texts[1:]])).texts[0] == ""
+    with pytest.raises(ValueError, match=r"row 1: expected a label in 'label'"):
+        TASK.examples(plain.assign(label=[labels[0], pandas.NA, *labels[2:]]))
+    with pytest.raises(ValueError, match=r"missing: \['label'\]"):
+        TASK.examples(plain.rename(columns={"label": "class"}))
+
+
 def test_models_and_pipelines_are_trained_themselves(init):
     encoder = kbert.load_pretrained(init, "encoder")
     before = encoder.get_weights()

@@ -44,6 +44,7 @@ def pretrain_on_batches(
     steps=None,
     learning_rate=1e-4,
     warmup_steps=None,
+    weight_decay=0.01,
     dropout=None,
     accumulate=1,
     seed=0,
@@ -72,7 +73,7 @@ def pretrain_on_batches(
         init: instead of new weights: a kbert directory of a pre-trained model, or a recipe's output with one in model/
             (recipes/convert_checkpoint.py makes one of other formats).
         steps: int; None: as many as there are batches.
-        learning_rate, warmup_steps, dropout, accumulate, seed: see `kbert.pretrain`.
+        learning_rate, warmup_steps, weight_decay, dropout, accumulate, seed: see `kbert.pretrain`.
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
         checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
@@ -98,8 +99,8 @@ def pretrain_on_batches(
     steps = _checked_steps(steps, training)
     warmup_steps = min(_WARMUP, math.ceil(steps / 10)) if warmup_steps is None else warmup_steps
     settings = {"batches": os.fspath(directory), "init": None if init is None else os.fspath(init), "size": size}
-    settings |= {"steps": steps, "learning_rate": learning_rate, "warmup_steps": warmup_steps, "dropout": dropout}
-    settings |= {"accumulate": accumulate, "seed": seed}
+    settings |= {"steps": steps, "learning_rate": learning_rate, "warmup_steps": warmup_steps}
+    settings |= {"weight_decay": weight_decay, "dropout": dropout, "accumulate": accumulate, "seed": seed}
     settings |= {"strategy": strategy, "logical_cpus": logical_cpus, "precision": precision, "xla": xla}
     schedule = WarmupLinearDecay(learning_rate, warmup_steps, steps)
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
@@ -112,7 +113,9 @@ def pretrain_on_batches(
         model = _starting_model(training, size, init, dropout)
         parts = training.manifest["num_parts"]
         trained = model if parts is None else model.with_parts(parts)
-        compile_with(AdamW(schedule), trained, model, micro_batches=accumulate, jit_compile=hardware.jit_compile)
+        compile_with(
+            AdamW(schedule, weight_decay), trained, model, micro_batches=accumulate, jit_compile=hardware.jit_compile
+        )
     manifest, vocabulary, run = training.manifest, read_vocabulary(pathlib.Path(directory) / VOCABULARY), None
     model_settings = ModelSettings(
         task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]

@@ -1,9 +1,10 @@
 """Look inside a model: attention, head statistics, layer probes, embeddings, and which tokens decided an answer.
 
-    python recipes/inspect_model.py --model runs/tiny --log-dir runs/tiny/logs --text "The capital of [MASK] is Paris."
+    python recipes/inspect_model.py --model saved_models/kbert-tiny --log-dir runs/kbert-tiny/logs \\
+        --text "The capital of [MASK] is Paris."
     python recipes/inspect_model.py --model runs/squad --output runs/squad/inspection --text "Who came?" "Ada came."
-    python recipes/inspect_model.py --model runs/ner --compare runs/tiny --output runs/ner/inspection \\
-        --data eng.train --dev eng.testa --columns pos=1 tags=-1
+    python recipes/inspect_model.py --model runs/ner --compare saved_models/kbert-tiny \\
+        --output runs/ner/inspection --data eng.train --dev eng.testa --columns pos=1 tags=-1
 
 --text takes a text, or two (a question and its context, or a pair), and can be repeated. --log-dir is a TensorBoard
 directory, to which the run "inspection" is added, with the projector. --output receives report.html, figures.json and

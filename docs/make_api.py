@@ -3,6 +3,7 @@
 Run it after adding or renaming a public name: python docs/make_api.py
 """
 
+import argparse
 import importlib
 import inspect
 import pathlib
@@ -36,4 +37,5 @@ def _first_line(found):
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PATH.write_text(page(), encoding="utf-8")

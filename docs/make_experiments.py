@@ -1,7 +1,7 @@
 """Writes the results in docs/experiments.md: `PYTHONPATH=. python docs/make_experiments.py`, from results/*.json."""
 
+import argparse
 import pathlib
-import sys
 
 from kbert.experiments.paper_tables import TABLES
 from kbert.experiments.report import result_table
@@ -17,7 +17,7 @@ def with_results(page: str, results: pathlib.Path) -> str:
     before, rest = page.split(BEGIN)
     sections = [_comparison(path) for path in sorted(results.glob("finetuning-*.json"))]
     sections += [_section(results / f"{name}.json") for name in TABLES if (results / f"{name}.json").is_file()]
-    nothing = ["No table has been run at a scale worth reading yet.\n"]
+    nothing = ["No results.\n"]
     return before + BEGIN + "\n" + "\n".join(sections or nothing) + "\n" + END + rest.split(END)[1]
 
 
@@ -77,5 +77,9 @@ def _made(result):
 
 
 if __name__ == "__main__":
-    results = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
-    PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", nargs="?", type=pathlib.Path, default=RESULTS, help="directory (default: results/)")
+    args = parser.parse_args()
+    if not args.results.is_dir():
+        parser.error(f"no such directory: {args.results}")
+    PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), args.results), encoding="utf-8")

@@ -115,7 +115,7 @@ def _card(name, pipeline, points, makers, records, results):
         baselines="\n".join(_baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
         curves=curves_table(points),
         plateaus="\n".join(f"- {describe_plateau(run, curve)}" for run, curve in points.items()),
-        scores=_held_out(list(points.values())[-1]),
+        scores=_held_out(list(makers.values())[-1], list(points.values())[-1]),
         answers="\n".join(f"| {one} | {', '.join(tokens[0])} |" for one, tokens in zip(PROMPTS, filled, strict=True)),
         compared=result_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
         length=pipeline.preprocessor.sequence_length,
@@ -145,12 +145,14 @@ def _settings_line(made_by):
     return describe_options({key: value for key, value in given.items() if value is not False}) or "unknown"
 
 
-def _held_out(points):
+def _held_out(made_by, points):
+    """The scores of the finished run; of RUN@STEP, which has none, those of its last evaluation."""
     last = [point for point in points if point.held_out("mlm_cross_entropy") is not None][-1]
+    found = made_by.get("metrics") or {name: last.held_out(name) for name in SCORES}
     parts = [
-        f"{title} {factor * last.held_out(score):.{1 if factor > 1 else 2}f}"
+        f"{title} {factor * found[score]:.{1 if factor > 1 else 2}f}"
         for score, (title, factor) in SCORES.items()
-        if last.held_out(score) is not None
+        if found.get(score) is not None
     ]
     return ", ".join(parts)
 

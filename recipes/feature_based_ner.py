@@ -33,6 +33,7 @@ def parse_arguments(argv):
     add("--dropout", metavar="X", type=cli.rate, default=0.1, help="dropout rate of the BiLSTM (default: 0.1)")
     own = {"init": {"required": True}, "epochs": {"default": 10.0}, "learning_rate": {"default": 1e-3}}
     own["checkpoint_every"] = {"default": 100}
+    own["sequence_length"] = {"help": "tokens of a window; longer texts have several"}
     shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
     shared += ("checkpoint-every", "evaluate-every")
     cli.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", "dry-run", **own)

@@ -21,7 +21,7 @@ def parse_arguments(argv):
     cli.add_flags(parser, "tag-column", "scheme", "train-sentences")
     stride = "tokens between the starts of two windows, at most half a window (default: half a window)"
     cli.add_flags(parser, "context", "doc-stride", doc_stride={"default": None, "help": stride})
-    cli.add_finetuning_flags(parser)
+    cli.add_finetuning_flags(parser, sequence_length={"help": "tokens of a window; longer texts have several"})
     return parser.parse_args(argv)
 
 

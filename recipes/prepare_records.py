@@ -28,14 +28,8 @@ def parse_arguments(argv):
     add("--shard-tokens", type=positive_int, default=1 << 20, metavar="N", help=shard_tokens)
     shuffle_shards = "number of shards whose documents are shuffled together, in memory (default: 16)"
     add("--shuffle-shards", type=positive_int, default=16, metavar="N", help=shuffle_shards)
-    add_flags(
-        parser,
-        "sequence-length",
-        "seed",
-        "json",
-        "overwrite",
-        sequence_length={"help": "sequence length of the report"},
-    )
+    length, seed = {"help": "sequence length of the report"}, {"help": "determines the order of the documents"}
+    add_flags(parser, "sequence-length", "seed", "json", "overwrite", sequence_length=length, seed=seed)
     return parse_with_beam_flags(parser, argv)
 
 

@@ -44,6 +44,7 @@ def parse_arguments(argv):
         sequence_length={"default": None, "help": "tokens of a row (default: 128)"},
         batch_size={"default": None, "help": "rows per update, over all replicas (default: 32)"},
         learning_rate={"help": "peak learning rate, after the warm-up (default: 1e-4)"},
+        seed={"help": "determines new weights, dropout, pairs, masks and their order"},
         bias_correction={"action": argparse.BooleanOptionalAction},
         checkpoint_every={
             "default": 500,

@@ -23,6 +23,8 @@ def parse_arguments(argv):
         records={"required": True},
         output={"help": "a new directory, which appears when it is complete"},
         steps={"required": True, "help": "number of batches, one for each weight update"},
+        batch_size={"help": "rows of a batch"},
+        seed={"help": "determines pairs, masks and their order"},
         json={"help": "print batches.json on the last line"},
         overwrite={"help": "replace the batches in --output"},
     )

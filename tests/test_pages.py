@@ -100,7 +100,7 @@ def test_question_answering(place):
 
 
 def test_pre_training(place):
-    names = run("docs/pretraining.md", {'output="runs/tiny"': 'output="runs/new"'} | PRETRAIN, {"kbert": kbert})
+    names = run("docs/pretraining.md", {'output="runs/tiny"': 'output="runs/new"'} | PRETRAIN)
     assert names["run"].metrics["steps"] == 1
 
 
@@ -108,14 +108,16 @@ def test_pre_training(place):
 def test_quickstart_and_training(place, caplog):
     from kbert.pretraining.dataset import pretraining_dataset
 
-    write_lines(place / "corpus.txt", make_documents(300))
+    corpus = place / "runs/quickstart/corpus.txt"
+    corpus.parent.mkdir(parents=True)
+    write_lines(corpus, make_documents(300))
     smaller = {"5000": "100", "batch_size=64": "batch_size=4", "steps_per_epoch=100, epochs=10": "steps_per_epoch=2"}
     tokenizer = run("docs/quickstart.md", smaller)["tokenizer"]
     assert (place / "saved_models/by-hand/1/saved_model.pb").is_file()
 
     def make_dataset(start_step):
         return pretraining_dataset(
-            "corpus.txt", tokenizer, batch_size=4, sequence_length=16, max_predictions=3, start_step=start_step
+            corpus, tokenizer, batch_size=4, sequence_length=16, max_predictions=3, start_step=start_step
         )
 
     keras.utils.set_random_seed(1)

@@ -61,7 +61,7 @@ def test_a_page_with_a_result(make, tmp_path):
         assert line in page
     assert "2026-11-22; a processor, 2 cores; keras 3.15." in page
     assert make.with_results(page, tmp_path) == page
-    assert "No table has been run" in make.with_results(page, tmp_path / "none")
+    assert "No results." in make.with_results(page, tmp_path / "none")
 
 
 def test_a_page_with_a_comparison(make, tmp_path):

@@ -13,6 +13,8 @@ from kbert.files import read_json, write_json
 from kbert.inspection.playground.sources import ModelSource
 from kbert.serving.exported_pipeline import ExportedPipeline
 
+pytestmark = pytest.mark.slow  # of a script that runs once for each model; what it wrote: test_shipped_models.py
+
 
 @pytest.fixture(scope="module")
 def make():

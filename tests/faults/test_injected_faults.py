@@ -53,7 +53,8 @@ MORE = {  # in default runs: test_full_disk.py, tests/training/test_signals.py a
 }
 
 
-@pytest.mark.parametrize("faults", [FAULTS, pytest.param(MORE, marks=pytest.mark.slow)], ids=["files", "processes"])
+@pytest.mark.slow  # a full disk and a kill: test_full_disk.py, tasks/test_finetune.py
+@pytest.mark.parametrize("faults", [FAULTS, MORE], ids=["files", "processes"])
 def test_fine_tuning(home, processes, references, tmp_path, faults):
     outcomes = FaultRun(processes, home, tmp_path / "place", "table").meet(references("table"), *faults)
     assert dict(zip(faults, outcomes, strict=True)) == faults

@@ -12,6 +12,8 @@ from helpers.tiny_directory import sentences
 import kbert
 from kbert.inspection.playground.plugin import PlaygroundLoader
 
+pytestmark = pytest.mark.slow  # what is written: inspection/board; the plugin in a live server: browser/
+
 SHORT = {"batch_size": 4, "sequence_length": 16, "learning_rate": 1e-3}
 RATES = (1e-3, 2e-3)
 RUNS = ("pretraining/logs", "0/logs", "1/logs")

@@ -26,7 +26,7 @@ FILLED = PACKED | {"fill_rows": True}
 @pytest.fixture(scope="module")
 def records(tokenizer, tmp_path_factory):
     """Documents of one or two sentences, whose pairs are longer than half a row."""
-    documents = make_documents(120, sizes=(1, 2), words=(5, 8))
+    documents = make_documents(80, sizes=(1, 2), words=(5, 8))
     directory = tmp_path_factory.mktemp("short") / "records"
     write_records(documents, tokenizer, directory, shard_tokens=1000, held_out=HELD_OUT)
     return directory

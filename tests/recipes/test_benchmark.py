@@ -63,7 +63,8 @@ def test_rows_that_pairs_share(records, capsys):
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])  # plain rows are fed alike
+@pytest.mark.slow  # the options: test_packed_rows_are_measured_by_feed; measuring: test_benchmark_peers.py
+@pytest.mark.parametrize("packed", [False, True])
 def test_steps_on_one_batch_and_fed_by_the_pipeline(records, monkeypatch, capsys, packed):
     monkeypatch.setattr(feed, "_SETTLING", 0.0)
     result = benchmark(capsys, "feed", "--records", records, *(["--packed"] if packed else []))

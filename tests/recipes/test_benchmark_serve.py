@@ -31,6 +31,7 @@ def test_the_figures(model, monkeypatch, capsys):
     assert (result["load_seconds"], result["server_memory_mib"]) == (0.5, 123)
 
 
+@pytest.mark.slow
 def test_the_operations_of_encoding_and_of_serving(model, capsys):
     """Each block has six products with weights, and the pooler one."""
     benchmark = import_recipe("benchmark")

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from keras.callbacks import Callback
+
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.task import Task
@@ -38,7 +40,7 @@ def finetune(
     keep: str = "best",
     patience: int | None = None,
     checkpoint_every: int = 200,
-    callbacks: Sequence = (),
+    callbacks: Sequence | Callback = (),
     more_dev: Mapping | None = None,
     log_dir=None,
     profile=None,
@@ -79,21 +81,21 @@ def finetune(
             pre-training.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced".
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
-        evaluate_every: "epoch" or a number of steps; None: only at the end.
+        evaluate_every: "epoch" or a number of steps: when `dev` is scored; None: only at the end.
         keep: "best" or "last": which weights are kept.
-        patience: stop after this many evaluations without improvement; None: never.
+        patience: with `dev`, stop after this many evaluations without improvement; None: never.
         checkpoint_every: steps from one checkpoint to the next.
-        callbacks: your own Keras callbacks.
-        more_dev: {suffix: examples}, scored at the end; their metrics have this suffix.
+        callbacks: your own Keras callbacks, or one.
+        more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
         log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
-        profile: steps to profile for TensorBoard, as "20:25".
+        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         overwrite: delete another run in `output`.
 
     Returns:
         `FinetunedRun`, with ``metrics``, ``history``, ``pipeline`` and ``path``.
 
     Raises:
-        TypeError: `task` is no task object.
+        TypeError: `task` is no task object, `source` no model, or `callbacks` no callbacks.
         FileNotFoundError: no such file or model.
         FileExistsError: `output` holds other files or another run; the message says what was found.
         ValueError: incompatible examples, settings or model; a batch that does not fit into memory.

@@ -144,9 +144,9 @@ def pretrain(
         keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
-        callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
+        callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps.
         log_dir: path of the TensorBoard logs (`kbert.inspection.TensorBoard`); logs/ in `output` by default.
-        profile: steps to profile for TensorBoard, as "20:25".
+        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         data_service: "host:port" of a service that makes the training batches (recipes/serve_data.py); of records.
         output: path of a directory.
         overwrite: bool, delete another run in `output`.

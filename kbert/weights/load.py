@@ -141,7 +141,7 @@ def _wanted(stored, task, overrides):
         encoder_arguments = {**(encoder_arguments or {}), **given}
     for some in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
         if "outputs" in some:
-            some["outputs"] = [name for name in some["outputs"] if name != "pooled_output"] or None
+            some["outputs"] = [name for name in some["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
     _fit_labels(task, settings, arguments)

@@ -23,7 +23,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
         pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`; a list of these is an ensemble, whose
             outputs are the means of its models' (which must share vocabulary and preprocessing).
         task: a task object of the pipeline's task.
-        examples: the result of ``task.read``, the path of a file, or rows in memory.
+        examples: the result of ``task.read``, a file's path (of a GLUE directory the dev split), or rows in memory.
         batch_size: rows per forward pass; scores do not depend on it.
         return_predictions: whether to return the `Evaluation`, with predictions and prediction files, as well.
 

@@ -57,8 +57,8 @@ def finetune(
             or a kbert model or pipeline, whose own encoder is then trained.
         task: a task object, such as ``kbert.tasks.Classification(text="review", label="stars")``.
         train, dev: examples: the result of ``task.read``, the path of a file, or rows in memory (a dict of columns, a
-            list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset). Without `dev` there are no scores
-            and the last weights are kept.
+            list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset); a GLUE directory is as `dev` its dev
+            split. Without `dev` there are no scores and the last weights are kept.
         output: directory for the model, its metrics, history and TensorBoard logs; an unfinished run with the same
             settings and examples is resumed exactly. None: nothing is written.
         epochs: passes over `train`. The paper chooses among 2, 3 and 4.

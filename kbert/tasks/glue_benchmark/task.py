@@ -57,6 +57,7 @@ def glue(name: str) -> Classification | Regression:
 
     Returns:
         A task object; its ``read(path, split)`` takes the GLUE directory and "train", "dev" or, of MNLI, "dev_mm".
+        Where examples are to evaluate on, the directory alone is its dev split.
 
     Raises:
         ValueError: no such task.

@@ -37,6 +37,6 @@ def corpus_source(corpus):
     if corpus and not any(os.path.exists(one) or glob.has_magic(os.fspath(one)) for one in corpus):
         raise ValueError(
             f"No file matches {os.fspath(corpus[0])!r}. Give paths of text files, glob patterns, or documents "
-            'in memory: a list of documents, each a list of sentences, such as [["One.", "Two."], ["Another document."]]'
+            'in memory: a list of documents, each a list of sentences, such as [["One.", "Two."], ["Another text."]]'
         )
     return corpus

@@ -52,6 +52,8 @@ def run_pretraining(
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
+    if keep_every is not None and output is None and not dry_run:
+        raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
     hardware = choose_hardware(settings.strategy, settings.precision, settings.xla, settings.logical_cpus)
     stages = settings.stages()
     check_run(settings, hardware, log_every, data_service)

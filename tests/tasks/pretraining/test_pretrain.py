@@ -91,6 +91,11 @@ def test_a_run_that_a_callback_stopped(home, run):
     assert stopped.metrics["epochs"] == pytest.approx(run.metrics["epochs"] / 2)
 
 
+def test_checkpoints_to_keep_need_an_output(home):
+    with pytest.raises(ValueError, match="pretrain: `keep_every` needs `output`. Received: keep_every=500"):
+        kbert.pretrain(home / "records", keep_every=500, **SHORT)
+
+
 @pytest.mark.usefixtures("eagerly")
 def test_a_given_model_is_trained_itself(home, run):
     before = run.model.get_weights()

@@ -18,7 +18,7 @@ def corpus_source(corpus):
 
     Raises:
         TypeError: none of these.
-        ValueError: strings that are neither files nor patterns; no sentences, no column ``text``.
+        ValueError: no sentences, no column ``text``.
     """
     if isinstance(corpus, str | os.PathLike):
         return corpus
@@ -34,9 +34,15 @@ def corpus_source(corpus):
         )
     if not all(isinstance(one, str | os.PathLike) for one in corpus):
         return DocumentList(corpus)
-    if corpus and not any(os.path.exists(one) or glob.has_magic(os.fspath(one)) for one in corpus):
+    return corpus
+
+
+def check_paths(corpus) -> None:
+    """Raises ValueError if a list of strings has no path and no pattern: text is probably meant."""
+    if not isinstance(corpus, list | tuple) or not corpus:
+        return
+    if not any(os.path.exists(one) or glob.has_magic(os.fspath(one)) for one in corpus):
         raise ValueError(
             f"No file matches {os.fspath(corpus[0])!r}. Give paths of text files, glob patterns, or documents "
             'in memory: a list of documents, each a list of sentences, such as [["One.", "Two."], ["Another text."]]'
         )
-    return corpus

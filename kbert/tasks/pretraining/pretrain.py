@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from kbert.tasks.pretraining.corpus_source import corpus_source
+from kbert.tasks.pretraining.corpus_source import check_paths, corpus_source
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.run_pretraining import run_pretraining
@@ -180,4 +180,5 @@ def pretrain(
     fields = [field.name for field in dataclasses.fields(PretrainingSettings) if field.name in given]
     source = corpus_source(given.pop("corpus_or_records"))
     settings = PretrainingSettings(source=source, **{name: given.pop(name) for name in fields})
+    check_paths(source)
     return run_pretraining(settings, **given)

@@ -64,7 +64,7 @@ def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
         if format == "auto":
             sample = _sample(lines)
             reader, lines = detect_format(sample), itertools.chain(sample, lines)
-        yield from _gather(_READERS[reader](lines, language, name))
+        yield from gather_documents(_READERS[reader](lines, language, name))
 
 
 def prose_sentences(text, language="en") -> list[str]:
@@ -127,7 +127,7 @@ def _sample(lines):
     return sample
 
 
-def _gather(sentences):
+def gather_documents(sentences):
     """Documents from a stream of sentences in which None ends a document. Long documents are divided."""
     document, size = [], 0
     for sentence in sentences:

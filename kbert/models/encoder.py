@@ -22,7 +22,8 @@ class BertEncoder(BertModel):
 
     Args:
         config: `BertConfig`.
-        outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return.
+        outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return; None: the first
+            two, without pooler only the first.
         num_parts: K, for packed rows (several sequences in one row, each attending only to itself); None: plain rows.
         pooler: whether there is a pooler; without one there is no ``pooled_output``.
         dtype: dtype policy, such as ``"mixed_bfloat16"``; the global one by default.
@@ -60,7 +61,7 @@ class BertEncoder(BertModel):
     def __init__(
         self,
         config,
-        outputs=("sequence_output", "pooled_output"),
+        outputs=None,
         num_parts=None,
         pooler=True,
         dtype=None,
@@ -107,7 +108,8 @@ class BertEncoder(BertModel):
         """An encoder with these outputs that shares the layers of this one: training either changes both.
 
         Args:
-            *outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return.
+            *outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return, also as
+                one list.
 
         Raises:
             ValueError: an unknown output, or `pooled_output` of an encoder without pooler.
@@ -117,8 +119,8 @@ class BertEncoder(BertModel):
             encoder = BertEncoder(BertConfig.from_size("tiny", vocabulary_size=100))
             encoder.with_outputs("hidden_states", "attention_probs").output["hidden_states"]  # 3 of [B, S, 128]
         """
-        if "pooled_output" in outputs and self.pooler is None:
-            raise ValueError("BertEncoder.with_outputs: `pooled_output` needs the pooler, which this encoder lacks.")
+        if len(outputs) == 1 and not isinstance(outputs[0], str):
+            outputs = outputs[0]
         return self._sharing(outputs, self.num_parts, self.pooler)
 
     def with_parts(self, num_parts) -> "BertEncoder":
@@ -233,12 +235,11 @@ def _checked_outputs(config, outputs, num_parts, pooler):
         raise TypeError(f"BertEncoder: `config` must be a BertConfig. Received: {config!r}")
     if num_parts is not None:
         check_positive("BertEncoder", num_parts=num_parts)
+    if outputs is None:
+        outputs = ("sequence_output", "pooled_output") if pooler else ("sequence_output",)
     outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     if not outputs or set(outputs) - set(OUTPUTS):
         raise ValueError(f"BertEncoder: `outputs` must be some of {OUTPUTS}. Received: {outputs}")
-    if pooler:
-        return outputs
-    outputs = tuple(name for name in outputs if name != "pooled_output")
-    if not outputs:
-        raise ValueError("BertEncoder: `pooled_output` needs the pooler. Received: pooler=False and no other output")
+    if "pooled_output" in outputs and not pooler:
+        raise ValueError(f"BertEncoder: `pooled_output` needs the pooler. Received: {outputs}, and no pooler")
     return outputs

@@ -71,7 +71,8 @@ def pretraining_dataset(
     shards of records, and of the instances within a pool (a shard, or `pool_sentences` sentences of text).
 
     Args:
-        source: records directory, or path(s) or glob pattern(s) of text (`kbert.corpus.documents.read_documents`).
+        source: records directory, path(s) or glob pattern(s) of text (`kbert.corpus.documents.read_documents`), or a
+            `kbert.corpus.document_list.DocumentList`.
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.

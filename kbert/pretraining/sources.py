@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.corpus.corpus_files import find_files
+from kbert.corpus.document_list import DocumentList
 from kbert.corpus.documents import iterate_documents
 from kbert.corpus.pool import is_held_out, sufficient_share
 from kbert.corpus.reading_errors import reading_errors
@@ -23,13 +24,13 @@ def text_documents(source, format, language, seed, epochs, evaluation, held_out)
     Raises:
         ValueError: no or empty files, an invalid share, no document for training or evaluation.
     """
-    files = find_files(source)
+    files, read = _files_and_reader(source, format, language)
     if not 0 <= held_out < 1:
         raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
     if evaluation and not held_out:
         raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
     count = 0
-    for document in iterate_documents(files, format, language):
+    for document in read(files):
         count += 1
         if is_held_out(document, held_out) == evaluation:
             break
@@ -44,11 +45,18 @@ def text_documents(source, format, language, seed, epochs, evaluation, held_out)
 
     def documents():
         for epoch in itertools.count() if epochs is None else range(epochs):
-            for number, sentences in enumerate(iterate_documents(order(epoch), format, language)):
+            for number, sentences in enumerate(read(order(epoch))):
                 if is_held_out(sentences, held_out) == evaluation:
                     yield epoch, number, sentences
 
     return documents
+
+
+def _files_and_reader(source, format, language):
+    """The files of a corpus, and the function from them to their documents; those in memory are one file."""
+    if isinstance(source, DocumentList):
+        return [source], itertools.chain.from_iterable
+    return find_files(source), lambda files: iterate_documents(files, format, language)
 
 
 def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):

@@ -11,6 +11,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.weights.load import load_pretrained
+from kbert.weights.source import check_source
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -22,7 +23,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
         pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`; a list of these is an ensemble, whose
             outputs are the means of its models' (which must share vocabulary and preprocessing).
         task: a task object of the pipeline's task.
-        examples: the result of ``task.read``, the path of a file, or rows in memory.
+        examples: the result of ``task.read``, a file's path (of a GLUE directory the dev split), or rows in memory.
         batch_size: rows per forward pass; scores do not depend on it.
         return_predictions: whether to return the `Evaluation`, with predictions and prediction files, as well.
 
@@ -30,7 +31,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
         dict of scores; with `return_predictions` (scores, `kbert.tasks.task.Evaluation`).
 
     Raises:
-        TypeError: `task` is no task object.
+        TypeError: `task` is no task object, `pipeline` no pipeline and no source.
         ValueError: a pipeline of another task, a label that it does not know, incompatible models.
         FloatingPointError: scores that are infinite or NaN, as of a model with damaged weights.
 
@@ -44,7 +45,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
             f"Received: {task!r}"
         )
     pipeline = pipeline if isinstance(pipeline, Pipeline) else load_ensemble(pipeline)
-    result = evaluate_pipeline(pipeline, task, task.examples(examples), batch_size)
+    result = evaluate_pipeline(pipeline, task, task.examples(examples, dev=True), batch_size)
     return (result.scores, result) if return_predictions else result.scores
 
 
@@ -109,6 +110,9 @@ def load_ensemble(sources, **options) -> Pipeline:
     """
     alone = not isinstance(sources, Sequence) or isinstance(sources, str)
     sources = [sources] if alone else list(sources)
+    for source in sources:
+        if not isinstance(source, Pipeline):
+            check_source("evaluate: `pipeline`", source, "a kbert.Pipeline")
     pipelines = [one if isinstance(one, Pipeline) else build_pipeline(load_pretrained(one)) for one in sources]
     names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
     for name, pipeline in zip(names, pipelines, strict=True):

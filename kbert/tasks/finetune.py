@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from keras.callbacks import Callback
+
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.task import Task
@@ -38,7 +40,7 @@ def finetune(
     keep: str = "best",
     patience: int | None = None,
     checkpoint_every: int = 200,
-    callbacks: Sequence = (),
+    callbacks: Sequence | Callback = (),
     more_dev: Mapping | None = None,
     log_dir=None,
     profile=None,
@@ -55,8 +57,8 @@ def finetune(
             or a kbert model or pipeline, whose own encoder is then trained.
         task: a task object, such as ``kbert.tasks.Classification(text="review", label="stars")``.
         train, dev: examples: the result of ``task.read``, the path of a file, or rows in memory (a dict of columns, a
-            list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset). Without `dev` there are no scores
-            and the last weights are kept.
+            list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset); a GLUE directory is as `dev` its dev
+            split. Without `dev` there are no scores and the last weights are kept.
         output: directory for the model, its metrics, history and TensorBoard logs; an unfinished run with the same
             settings and examples is resumed exactly. None: nothing is written.
         epochs: passes over `train`. The paper chooses among 2, 3 and 4.
@@ -79,21 +81,21 @@ def finetune(
             pre-training.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced".
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
-        evaluate_every: "epoch" or a number of steps; None: only at the end.
+        evaluate_every: "epoch" or a number of steps: when `dev` is scored; None: only at the end.
         keep: "best" or "last": which weights are kept.
-        patience: stop after this many evaluations without improvement; None: never.
+        patience: with `dev`, stop after this many evaluations without improvement; None: never.
         checkpoint_every: steps from one checkpoint to the next.
-        callbacks: your own Keras callbacks.
-        more_dev: {suffix: examples}, scored at the end; their metrics have this suffix.
+        callbacks: your own Keras callbacks, or one.
+        more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
         log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
-        profile: steps to profile for TensorBoard, as "20:25".
+        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         overwrite: delete another run in `output`.
 
     Returns:
         `FinetunedRun`, with ``metrics``, ``history``, ``pipeline`` and ``path``.
 
     Raises:
-        TypeError: `task` is no task object.
+        TypeError: `task` is no task object, `source` no model, or `callbacks` no callbacks.
         FileNotFoundError: no such file or model.
         FileExistsError: `output` holds other files or another run; the message says what was found.
         ValueError: incompatible examples, settings or model; a batch that does not fit into memory.

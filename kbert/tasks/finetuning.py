@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
@@ -21,7 +22,7 @@ from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.starting_pipeline import starting_pipeline
 from kbert.tasks.task import Task
 from kbert.training.accumulation import check_accumulation
-from kbert.training.callbacks import ConsoleProgress
+from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
@@ -30,7 +31,7 @@ from kbert.training.intervals import log_interval, log_interval_for, training_st
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.save import resolve_parts, save_pretrained
-from kbert.weights.source import local_source
+from kbert.weights.source import check_source, local_source
 from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
@@ -71,7 +72,7 @@ class Finetuning:
         log_dir=None,
         profile=None,
         overwrite: bool = False,
-        callbacks: Sequence = (),
+        callbacks: Sequence | keras.callbacks.Callback = (),
         recipe: str = "kbert.finetune",
         more_settings=None,
         **options,
@@ -81,16 +82,21 @@ class Finetuning:
                 "finetune: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
                 f"Received: {task!r}"
             )
+        if not isinstance(source, BertModel | Pipeline):
+            check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
         self.options = FinetuningOptions(**options)
+        if dev is None:
+            self._check_without_dev(more_dev)
         self.output = None if output is None else pathlib.Path(output)
-        self.log_dir = pathlib.Path(log_dir) if log_dir else self.output and self.output / "logs"
-        self.overwrite, self.callbacks, self.recipe, self.profile = overwrite, list(callbacks), recipe, profile
+        self.log_dir = log_directory("finetune", log_dir, output, profile)
+        self.callbacks = callback_list("finetune", callbacks)
+        self.overwrite, self.recipe, self.profile = overwrite, recipe, profile
         self._source, self._more_settings = source, more_settings or {}
         self._given, train = task, task.examples(train)
         self.task, self.train = task.for_training(train)
-        self.dev = None if dev is None else self.task.examples(dev)
+        self.dev = None if dev is None else self.task.examples(dev, dev=True)
         self._examples = {"train": train, "dev": self.dev}  # as given
-        more_dev = {suffix: self.task.examples(examples) for suffix, examples in (more_dev or {}).items()}
+        more_dev = {suffix: self.task.examples(examples, dev=True) for suffix, examples in (more_dev or {}).items()}
         policy = keras.config.dtype_policy()
         try:
             self.hardware = choose_hardware(
@@ -113,6 +119,12 @@ class Finetuning:
         size, static = self.options.batch_size, self.hardware.name == "tpu"
         self._scores = DevScores(self.task, self.pipeline, self.train, self.dev, self.more_dev, size, static)
         self._run = None
+
+    def _check_without_dev(self, more_dev):
+        """Raises ValueError for what only evaluations on `dev` use."""
+        for name, value in (("more_dev", list(more_dev or ())), ("patience", self.options.patience)):
+            if value:
+                raise ValueError(f"finetune: `{name}` needs `dev`. Received: {name}={value!r} and dev=None")
 
     def settings(self) -> dict[str, Any]:
         """The settings that define the run, as in settings.json."""
@@ -186,6 +198,7 @@ class Finetuning:
             real_tokens=self.options.batch_size * data.real_tokens,
             evaluation=evaluation,
         )
+        done = history[-1]["step"] if history else steps  # a callback or `patience` may stop a run
         result, metrics = (None, {}) if evaluation is None else self._scores.of_kept_weights(evaluation)
         speeds = [record["real_tokens_per_second"] for record in history if "real_tokens_per_second" in record]
         metrics |= {
@@ -193,12 +206,12 @@ class Finetuning:
             "train_examples": len(self.train),
             "train_windows": data.windows,
             "dev_examples": 0 if self.dev is None else len(self.dev),
-            "steps": steps,
+            "steps": done,
             "minutes": training_minutes(history),
             "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,
         }
         if board and self.hardware.is_chief:
-            scores, step = (history[-1], steps) if result is None else (result.scores, evaluation.kept_step)
+            scores, step = (history[-1], done) if result is None else (result.scores, evaluation.kept_step)
             board[0].finish(scores | {"minutes": metrics["minutes"]}, step)
         if result is not None and result.settings:
             fields = {name: value for name, value in self.pipeline.settings().items() if name != "tokenizer"}
@@ -254,8 +267,9 @@ class Finetuning:
         if self.dev is None:
             return None, log_interval(options.checkpoint_every, _LOG_EVERY)
         at = evaluation_steps(steps, options.evaluate_every, data.rows / options.batch_size)
-        keep = {"keep": options.keep, "patience": options.patience}
-        evaluation = DevEvaluation(self._scores.evaluate, at, self.task.metrics[0], self.output, **keep)
+        metric, keep = self.task.metrics[0], {"keep": options.keep, "patience": options.patience}
+        keep["lower_is_better"] = metric in self.task.lower_is_better
+        evaluation = DevEvaluation(self._scores.evaluate, at, metric, self.output, **keep)
         return evaluation, log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
 
     def _save(self, run, result, metrics):

@@ -6,7 +6,7 @@ Shapes: n examples, N labels.
 import abc
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from kbert.inspection.view import View
@@ -57,7 +57,8 @@ class Task(abc.ABC):
 
     Attributes:
         name: the task's word, that of `kbert.load_pretrained(task=...)` and of its folder in kbert/tasks/.
-        metrics: names of its official metrics, all of them better when higher; the first chooses the best epoch.
+        metrics: names of its official metrics; the first chooses the best epoch.
+        lower_is_better: those metrics that are better when lower.
 
     Raises:
         ValueError: options, examples, a model or class weights that do not suit the task.
@@ -71,7 +72,18 @@ class Task(abc.ABC):
     """
 
     name: ClassVar[str]
+    lower_is_better: ClassVar[tuple[str, ...]] = ()
     metrics: tuple[str, ...]
+
+    def _check_metrics(self, known: Iterable[str]) -> None:
+        """Makes `metrics` a tuple, of one name as well; raises ValueError unless all of them are known."""
+        metrics = (self.metrics,) if isinstance(self.metrics, str) else tuple(self.metrics)
+        if not metrics or set(metrics) - set(known):
+            raise ValueError(
+                f"{type(self).__name__}: `metrics` must be names of {list(known)}, at least one. "
+                f"Received: {self.metrics!r}"
+            )
+        object.__setattr__(self, "metrics", metrics)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -98,23 +110,29 @@ class Task(abc.ABC):
             ValueError: invalid examples; the message names file and line.
         """
 
+    def read_dev(self, path) -> Examples:
+        """The examples of a file to evaluate on; of a directory of splits those of its dev split."""
+        return self.read(path)
+
     def dev_sets(self, path) -> dict[str, Examples]:
         """All examples to evaluate on that are there; most tasks have one set of them.
 
         Returns:
             {suffix of the names of their metrics: examples}, the first one's "".
         """
-        return {"": self.read(path)}
+        return {"": self.read_dev(path)}
 
     @abc.abstractmethod
     def from_memory(self, data) -> Examples:
         """The examples of rows in memory, in any of the forms that `kbert.tasks.in_memory.read_columns` takes."""
 
-    def examples(self, data) -> Examples:
-        """Examples: as given, from the path of a file, or from rows in memory."""
+    def examples(self, data, dev: bool = False) -> Examples:
+        """Examples, with `dev` those to evaluate on: as given, from a path, or from rows in memory."""
         if isinstance(data, Examples):
             return data
-        return self.read(data) if isinstance(data, str | os.PathLike) else self.from_memory(data)
+        if not isinstance(data, str | os.PathLike):
+            return self.from_memory(data)
+        return self.read_dev(data) if dev else self.read(data)
 
     def for_training(self, train: Examples) -> tuple[Self, Examples]:
         """This task, completed from the training examples, and those examples that can be learned.

@@ -1,4 +1,4 @@
-"""Progress of a run: lines on the console, from the logs that `fit_steps` completes or from those of `model.fit`."""
+"""Callbacks as a list; lines on the console, from the logs that `fit_steps` completes or from those of `model.fit`."""
 
 import logging
 import time
@@ -13,6 +13,20 @@ _LOGGER = logging.getLogger("kbert")
 _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "time_share", "seconds_left")
 _NOT_ON_CONSOLE += ("flops_per_second", "real_tokens_per_second")
 # The last is shown where the nominal speed is not known, as batches differ in length.
+
+
+def callback_list(function: str, callbacks) -> list[keras.callbacks.Callback]:
+    """Keras callbacks as a list, a single one as well.
+
+    Raises:
+        TypeError: something else; the message names the function whose argument `callbacks` it is.
+    """
+    found = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    if other := [one for one in found if not isinstance(one, keras.callbacks.Callback)]:
+        raise TypeError(
+            f"{function}: `callbacks` must be a keras.callbacks.Callback, or a list of them. Received: {other[0]!r}"
+        )
+    return found
 
 
 class ConsoleProgress(keras.callbacks.Callback):

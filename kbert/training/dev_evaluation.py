@@ -27,11 +27,11 @@ class DevEvaluation(keras.callbacks.Callback):
         evaluate: function without arguments that returns an object with ``scores``, a dict; it must not change the
             model.
         steps: ints, the steps after which to evaluate; the last one is the last step of the run.
-        metric: the score that decides, higher is better; ties are broken by the lower ``loss``, then by the earlier
-            step.
+        metric: the score that decides; ties are broken by the lower ``loss``, then by the earlier step.
         directory: path of the run, or None.
         keep: "best" or "last": which weights `restore_kept` leaves.
         patience: int, the number of evaluations without improvement after which training stops; None: never.
+        lower_is_better: whether the lowest score is the best, not the highest.
 
     Attributes:
         records: list of dicts, the step and the scores of each evaluation.
@@ -44,13 +44,13 @@ class DevEvaluation(keras.callbacks.Callback):
         evaluation.restore_kept(model)
     """
 
-    def __init__(self, evaluate, steps, metric, directory=None, keep="best", patience=None):
+    def __init__(self, evaluate, steps, metric, directory=None, keep="best", patience=None, lower_is_better=False):
         super().__init__()
         if keep not in ("best", "last"):
             raise ValueError(f'DevEvaluation: `keep` must be "best" or "last". Received: {keep!r}')
         self.evaluate, self.steps, self.metric = evaluate, frozenset(steps), metric
         self.directory = None if directory is None else pathlib.Path(directory)
-        self.keep, self.patience = keep, patience
+        self.keep, self.patience, self.lower_is_better = keep, patience, lower_is_better
         self.last = (0, None)
         self._weights = {}  # step -> weights, of a run without a directory
 
@@ -79,9 +79,9 @@ class DevEvaluation(keras.callbacks.Callback):
         return max(records, key=self._rank)["step"] if records else None  # of equal ones the first
 
     @property
-    def kept_step(self) -> int | None:
-        """The step of the weights that `restore_kept` leaves."""
-        return self.best_step() if self.keep == "best" else self.records[-1]["step"] if self.records else None
+    def kept_step(self) -> int:
+        """The step of the weights that `restore_kept` leaves; before the first evaluation the last one done."""
+        return self.best_step() if self.keep == "best" and self.records else self._recorder.step
 
     def on_train_begin(self, logs=None):
         self._evaluate_if_due()  # a checkpoint that an interruption left just before its evaluation
@@ -101,7 +101,7 @@ class DevEvaluation(keras.callbacks.Callback):
     def restore_kept(self, model) -> None:
         """Restores the weights of the evaluation that is kept, unless the model already has them."""
         step = self.kept_step
-        if step is None or step == self._recorder.step:
+        if step == self._recorder.step:
             return
         weights = self._read(step)
         with strategy_scope(model):
@@ -109,7 +109,8 @@ class DevEvaluation(keras.callbacks.Callback):
                 variable.assign(value)
 
     def _rank(self, record):
-        return record[self.metric], -(record.get("loss") or 0.0)
+        score = record[self.metric]
+        return -score if self.lower_is_better else score, -(record.get("loss") or 0.0)
 
     def _evaluate_if_due(self):
         step = self._recorder.step

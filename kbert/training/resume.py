@@ -7,6 +7,7 @@ import keras
 
 from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
+from kbert.training.callbacks import callback_list
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.history import History
 from kbert.training.jax_devices import check_divides
@@ -65,9 +66,9 @@ def fit_steps(
         output: directory; receives `checkpoints/` and `history.jsonl`. None: nothing is written, and a killed process
             starts again from the beginning.
         window: int, steps.
-        callbacks: Keras callbacks; their logs also have "step" (of the whole run), "total_steps", "learning_rate",
-            "gradient_norm", "seconds", and "tokens_per_second" and "flops_per_second" where the batches are dicts with
-            `token_ids` of one shape, under the names of `readable_logs`.
+        callbacks: Keras callbacks, or one; their logs also have "step" (of the whole run), "total_steps",
+            "learning_rate", "gradient_norm", "seconds", and "tokens_per_second" and "flops_per_second" where the
+            batches are dicts with `token_ids` of one shape, under the names of `readable_logs`.
         validation_data, validation_steps: as for `model.fit`.
         validation_every, checkpoint_every: ints, in windows; the last window always ends with both, except that a run
             with a `budget`, whose last window is not known in advance, has no validation at its end.
@@ -87,6 +88,7 @@ def fit_steps(
         list of dicts: the logs of every window of the run, including those before it was resumed.
 
     Raises:
+        TypeError: `callbacks` are none.
         ValueError: the checkpoint is of another model; the dataset ends too early; inconsistent numbers of steps; a
             batch that does not fit into memory; an optimizer with `gradient_accumulation_steps`.
         FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step. The last
@@ -104,6 +106,7 @@ def fit_steps(
     _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
     make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
     stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, model.steps_per_execution)
+    callbacks = callback_list("fit_steps", callbacks)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:
         output = pathlib.Path(output)

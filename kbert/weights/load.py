@@ -119,6 +119,7 @@ def _wanted(stored, task, overrides):
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
     overrides = dict(overrides)
     asked_for = overrides.get("sequence_length")
+    leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
     settings = _with_settings(stored, task, overrides)
     config = _with_fields(stored.description.config, overrides)
     if asked_for is not None and asked_for > config.max_sequence_length:
@@ -138,6 +139,9 @@ def _wanted(stored, task, overrides):
     given = {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}
     if given:
         encoder_arguments = {**(encoder_arguments or {}), **given}
+    for some in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
+        if "outputs" in some:
+            some["outputs"] = [name for name in some["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
     _fit_labels(task, settings, arguments)

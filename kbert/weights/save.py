@@ -47,6 +47,7 @@ def save_pretrained(
             `kbert.AdamW` whose moments and step are written too (`load_slots` reads them).
 
     Raises:
+        TypeError: neither a kbert model nor a pipeline.
         FileExistsError: the directory holds something else, or a model without `overwrite`.
         ValueError: an unknown format, no tokenizer, a vocabulary or labels that do not fit the model, a model that the
             format cannot hold (the message says why).
@@ -98,6 +99,7 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
     """Model, tokenizer and `ModelSettings` of what is saved: given, of the pipeline, or as the model was loaded.
 
     Raises:
+        TypeError: neither a kbert model nor a pipeline.
         ValueError: no tokenizer where one is needed, or one beside a pipeline.
     """
     if hasattr(model_or_pipeline, "preprocessor"):  # a Pipeline
@@ -107,6 +109,11 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
         stored = getattr(pipeline.model.pretrained, "settings", None) or ModelSettings()
         return pipeline.model, pipeline.tokenizer, stored.replace(**pipeline.settings())
     model = model_or_pipeline
+    if getattr(model, "task", None) is None:
+        hint = "; give its `pipeline`" if hasattr(model, "pipeline") else ""
+        raise TypeError(
+            f"save_pretrained: expected a kbert model or a kbert.Pipeline. Received: {type(model).__name__}{hint}"
+        )
     loaded = getattr(model, "pretrained", None)
     if tokenizer is None:
         tokenizer = None if loaded is None else loaded.tokenizer

@@ -11,6 +11,19 @@ from kbert.weights.step_paths import find_step_checkpoint
 _CONFIGS = ("config.json", "bert_config.json")
 
 
+def check_source(what: str, source, *others: str) -> None:
+    """Raises TypeError unless a source is a path or a name.
+
+    Args:
+        what: the function and its argument, for the message.
+        others: what else the function takes; a pipeline is the last.
+    """
+    if not isinstance(source, str | os.PathLike):
+        expected = " or ".join(("the path of a model", "its name on the Hugging Face hub", *others))
+        hint = "; give its `pipeline`" if others and hasattr(source, "pipeline") else ""
+        raise TypeError(f"{what} must be {expected}. Received: {type(source).__name__}{hint}")
+
+
 def local_source(source: str | os.PathLike) -> pathlib.Path | None:
     """The path that `source` means, or None if it can only be a name on the Hugging Face hub. Nothing is read.
 
@@ -21,8 +34,10 @@ def local_source(source: str | os.PathLike) -> pathlib.Path | None:
             branch, tag or commit may follow.
 
     Raises:
+        TypeError: neither a path nor a name.
         FileNotFoundError: something that looks like a path, but does not exist; a run without such a checkpoint.
     """
+    check_source("`source`", source)
     if (checkpoint := find_step_checkpoint(source)) is not None:
         return checkpoint
     path = pathlib.Path(source)

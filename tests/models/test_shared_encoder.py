@@ -38,13 +38,14 @@ def test_with_outputs_shares_the_weights(num_parts):
     np.testing.assert_array_equal(outputs["sequence_output"], encoder(batch)["sequence_output"])
     np.testing.assert_array_equal(outputs["hidden_states"][-1], outputs["sequence_output"])
     assert [x.shape for x in outputs["attention_probs"]] == [(BATCH, 3, LENGTH, LENGTH)] * 2
+    assert list(encoder.with_outputs(["hidden_states"]).output) == ["hidden_states"]  # as `outputs` of BertEncoder
     again = kbert.BertEncoder.from_config(other.get_config())
     assert again.output_keys == other.output_keys and again.weights[0] is not other.weights[0]
 
 
 def test_what_with_outputs_refuses():
     encoder = kbert.BertEncoder(config(num_layers=1), pooler=False)
-    with pytest.raises(ValueError, match="`pooled_output` needs the pooler, which this encoder lacks"):
+    with pytest.raises(ValueError, match=r"`pooled_output` needs the pooler. Received"):
         encoder.with_outputs("sequence_output", "pooled_output")
     with pytest.raises(ValueError, match="`outputs` must be some of"):
         encoder.with_outputs("nonsense")

@@ -109,7 +109,7 @@ def test_patience(init, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stopped = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, patience=1)
     assert [one["step"] for one in stopped.metrics["evaluations"]] == [3, 6, 9]
-    assert stopped.metrics["kept_step"] == 6 and stopped.history[-1]["step"] == 9
+    assert stopped.metrics["kept_step"] == 6 and stopped.history[-1]["step"] == stopped.metrics["steps"] == 9
     assert stopped.path is None and not list(tmp_path.iterdir())
     assert same(stopped.pipeline.model.get_weights(), run.pipeline.model.get_weights())
 
@@ -148,6 +148,37 @@ def test_what_is_no_task_object_is_named(init, run, task):
         kbert.finetune(init, task, ROWS, **QUICK)
     with pytest.raises(TypeError, match=r"evaluate: expected `task` as a task object"):
         kbert.evaluate(run.pipeline, task, ROWS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors(kbert.tasks.Regression):
+    """The error rises from one evaluation to the next."""
+
+    def evaluate(self, pipeline, examples, **options):
+        done = int(pipeline.model.optimizer.iterations.numpy())
+        return Evaluation({"mean_squared_error": {2: 0.1, 4: 9.0}[done]}, None)
+
+
+def test_the_lowest_error_is_the_best(init):
+    rows = [(text, len(label)) for text, label in ROWS]
+    run = kbert.finetune(init, Errors(metrics="mean_squared_error"), rows, rows[:9], **SHORT)
+    assert [one["step"] for one in run.metrics["evaluations"]] == [2, 4] and run.metrics["kept_step"] == 2
+
+
+@pytest.mark.parametrize("keep, step, kept", [("best", 1, 1), ("best", 3, 2), ("last", 3, 3)])
+def test_a_run_that_a_callback_stopped(init, keep, step, kept):
+    """The figures are of the steps that were done, and of the weights that the model has."""
+    seen = []
+
+    def stop(model):
+        seen.extend(weights(model))
+        model.stop_training = True
+
+    run = kbert.finetune(init, TASK, ROWS, DEV, callbacks=AtStep(step, stop), **SHORT | {"keep": keep})
+    assert run.metrics["steps"] == run.history[-1]["step"] == step
+    assert run.metrics["kept_step"] == kept
+    assert same(seen, run.pipeline.model.get_weights()) == (kept == step)
+    assert run.metrics["dev"]["accuracy"] == kbert.evaluate(run.pipeline, TASK, DEV)["accuracy"]
 
 
 def test_xla_where_it_is_asked_for(init):

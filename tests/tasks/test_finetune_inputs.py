@@ -240,3 +240,57 @@ def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path, class_weight
 def test_a_rate_that_is_no_number_is_named(init, option):
     with pytest.raises(ValueError, match=f"`{option}` must be a number above 0. Received: '3'"):
         kbert.finetune(init, TASK, ROWS, **(QUICK | {option: "3"}))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"patience": 3}, "`patience` needs `dev`. Received: patience=3"),
+        ({"more_dev": {"_x": DEV}}, r"`more_dev` needs `dev`. Received: more_dev=\['_x'\]"),
+        (
+            {"profile": "1:2"},
+            "`profile` needs a directory for the logs, `log_dir` or `output`. Received: profile='1:2'",
+        ),
+    ],
+)
+def test_what_would_be_ignored_is_refused(init, options, message):
+    with pytest.raises(ValueError, match=f"finetune: {message}"):
+        kbert.finetune(init, TASK, ROWS, **QUICK, **options)
+
+
+def test_a_pipeline_keeps_its_length(init):
+    """Of `init` it is 16."""
+    length = {"batch_size": 8, "steps": 1}
+    loaded = kbert.load_pretrained(init)
+    assert Finetuning(loaded, TASK, ROWS, **length).pipeline.settings()["sequence_length"] == 16
+    masks = kbert.build_pipeline(loaded, sequence_length=11)
+    run = Finetuning(masks, TASK, ROWS, **length)
+    assert run.pipeline.settings()["sequence_length"] == 11
+    assert masks.tokenizer.special_tokens_in_text and not run.pipeline.tokenizer.special_tokens_in_text
+    again = Finetuning(run.pipeline, TASK, ROWS, **length)
+    assert again.pipeline.settings()["sequence_length"] == 11
+    given = Finetuning(run.pipeline, TASK, ROWS, **length, sequence_length=9)
+    assert given.pipeline.settings()["sequence_length"] == 9
+    questions = {"question": ["the film ?"], "context": ["the film"], "answer": ["film"], "answer_start": [4]}
+    longest = loaded.config.max_sequence_length  # below the default of spans, which is not that of texts
+    spans = Finetuning(masks, kbert.tasks.SpanExtraction(doc_stride=4), questions, **length)
+    assert spans.pipeline.settings()["sequence_length"] == min(384, longest) > 11
+
+
+def test_what_is_no_model_is_named(init, tmp_path):
+    from kbert.tasks.finetuned_run import FinetunedRun
+
+    pipeline = Finetuning(init, TASK, ROWS, **QUICK).pipeline
+    run = FinetunedRun({}, [], pipeline, None)
+    hint = r".* Received: FinetunedRun; give its `pipeline`"
+    with pytest.raises(TypeError, match=f"finetune: `source` must be .* a kbert.Pipeline{hint}"):
+        kbert.finetune(run, TASK, ROWS, **QUICK)
+    with pytest.raises(TypeError, match=f"evaluate: `pipeline` must be .* a kbert.Pipeline{hint}"):
+        kbert.evaluate(run, TASK, ROWS)
+    with pytest.raises(TypeError, match=f"save_pretrained: expected a kbert model or a kbert.Pipeline{hint}"):
+        kbert.save_pretrained(run, tmp_path / "model")
+    with pytest.raises(TypeError, match="`source` must be the path of a model or its name .* Received: FinetunedRun$"):
+        kbert.load_pretrained(run)
+    model = kbert.BertClassifier(pipeline.model.config, num_labels=2)
+    with pytest.raises(ValueError, match=r"`source` must be .* or a pipeline.* Received: a BertClassifier without"):
+        kbert.finetune(model, TASK, ROWS, **QUICK)

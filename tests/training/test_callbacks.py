@@ -1,10 +1,13 @@
-"""What a run prints."""
+"""What a run prints, and what are callbacks."""
 
 import re
 
+import pytest
 from helpers import tiny_pretraining as tiny
 
-from kbert.training.callbacks import ConsoleProgress
+import kbert
+from kbert.tasks.pretraining.pretrain_on_batches import pretrain_on_batches
+from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.resume import fit_steps
 
 
@@ -23,3 +26,28 @@ def test_console_prints_a_line_a_window(tmp_path, caplog):
 def test_it_goes_with_plain_fit(caplog):
     tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, epochs=2, callbacks=[ConsoleProgress()], verbose=0)
     assert [record.getMessage().split()[1] for record in caplog.records if record.name == "kbert"] == ["step", "2", "4"]
+
+
+CALLS = {
+    "finetune": lambda **options: kbert.finetune("nowhere/init", kbert.tasks.Classification(), [("a", "b")], **options),
+    "pretrain": lambda **options: kbert.pretrain("nowhere.txt", vocabulary="nowhere.txt", steps=1, **options),
+    "pretrain_on_batches": lambda **options: pretrain_on_batches("nowhere", **options),
+    "fit_steps": lambda **options: fit_steps(tiny.model(), tiny.make_dataset, 1, **options),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_are_no_callbacks_is_named(name):
+    for wrong in ("x", [ConsoleProgress(), "x"], None):
+        with pytest.raises(TypeError, match=f"{name}: `callbacks` must be a keras.callbacks.Callback.* Received: "):
+            CALLS[name](callbacks=wrong)
+    if name != "fit_steps":
+        with pytest.raises(
+            ValueError, match=f"{name}: `profile` needs a directory for the logs, `log_dir` or `output`"
+        ):
+            CALLS[name](profile="1:2")
+
+
+def test_a_single_callback_is_one():
+    one = ConsoleProgress()
+    assert callback_list("fit_steps", one) == callback_list("fit_steps", (one,)) == [one]

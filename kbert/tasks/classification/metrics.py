@@ -60,6 +60,7 @@ def mean_squared_error(labels, predictions) -> float:
 
 
 METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)}
+LOWER_IS_BETTER = ("mean_squared_error",)  # all others are better when higher
 OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names its official ones
     "classification": ("accuracy", "macro_f1", "matthews"),
     "multi_label": ("micro_f1", "macro_f1", "subset_accuracy"),

@@ -7,7 +7,7 @@ from kbert.inspection.examples.multi_label_views import multi_label_views
 from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import LabelledText, from_table
 from kbert.tasks.classification.labels import check_labels_given, distinct_labels, split_labels
-from kbert.tasks.classification.metrics import OWN_METRICS
+from kbert.tasks.classification.metrics import METRICS, MULTI_LABEL_METRICS, OWN_METRICS
 from kbert.tasks.classification.text_task import TextTask
 
 
@@ -27,7 +27,7 @@ class Classification(TextTask):
             none, which are predicted independently (``BertClassifier(multi_label=True)``). None: one label per text.
 
     Raises:
-        ValueError: `window_pooling` of pairs, an empty `label_separator`.
+        ValueError: `window_pooling` of pairs, an empty `label_separator`, unknown metrics.
 
     Example::
 
@@ -47,6 +47,7 @@ class Classification(TextTask):
         if self.metrics is None:
             own = OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
             object.__setattr__(self, "metrics", own)
+        self._check_metrics(METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
 
     def _from_table(self, table):
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}

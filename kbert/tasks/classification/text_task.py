@@ -12,7 +12,7 @@ from kbert.tasks.classification.dataset import class_weights, real_tokens, train
 from kbert.tasks.classification.documents import document_windows, evaluate_documents
 from kbert.tasks.classification.evaluation import evaluate
 from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.metrics import metrics_of
+from kbert.tasks.classification.metrics import LOWER_IS_BETTER, metrics_of
 from kbert.tasks.in_memory import text_table
 from kbert.tasks.span.dataset import window_dataset
 from kbert.tasks.table import Table, read_table
@@ -29,6 +29,8 @@ class TextTask(Task):
     window_pooling: str | None = None
     doc_stride: int = 128
     metrics: tuple[str, ...] = ()
+
+    lower_is_better = LOWER_IS_BETTER
 
     def __post_init__(self):
         if self.window_pooling and self.text_pair:

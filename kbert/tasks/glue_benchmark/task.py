@@ -21,6 +21,10 @@ class _Glue:
         definition = GLUE_TASKS[self.glue_name]
         return definition.read_file(path) if pathlib.Path(path).is_file() else definition.read(path, split)
 
+    def read_dev(self, path):
+        """As of `Task`; of MNLI the matched one."""
+        return self.read(path, "dev")
+
     def dev_sets(self, path):
         """As of `Task`: of a directory the dev set, and for MNLI the mismatched one, whose suffix is "_mm"."""
         splits = GLUE_TASKS[self.glue_name].dev_splits
@@ -53,6 +57,7 @@ def glue(name: str) -> Classification | Regression:
 
     Returns:
         A task object; its ``read(path, split)`` takes the GLUE directory and "train", "dev" or, of MNLI, "dev_mm".
+        Where examples are to evaluate on, the directory alone is its dev split.
 
     Raises:
         ValueError: no such task.

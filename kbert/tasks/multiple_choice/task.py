@@ -7,7 +7,7 @@ import numpy as np
 
 from kbert.tasks.classification.dataset import real_tokens, training_dataset
 from kbert.tasks.classification.evaluation import evaluate
-from kbert.tasks.classification.metrics import METRICS
+from kbert.tasks.classification.metrics import LOWER_IS_BETTER, METRICS
 from kbert.tasks.in_memory import read_columns
 from kbert.tasks.multiple_choice.choice_views import choice_views
 from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
@@ -24,7 +24,7 @@ class MultipleChoice(Task):
         choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory: one column of lists.
 
     Raises:
-        ValueError: an unknown format.
+        ValueError: an unknown format, unknown metrics.
 
     Example::
 
@@ -39,6 +39,7 @@ class MultipleChoice(Task):
     metrics: tuple[str, ...] = ("accuracy",)
 
     name = "multiple_choice"
+    lower_is_better = LOWER_IS_BETTER
 
     def __post_init__(self):
         if self.format not in ("table", *READERS):
@@ -46,6 +47,7 @@ class MultipleChoice(Task):
                 f"MultipleChoice: `format` must be one of {['table', *READERS]}. Received: {self.format!r}"
             )
         object.__setattr__(self, "choices", tuple([self.choices] if isinstance(self.choices, str) else self.choices))
+        self._check_metrics(METRICS)
 
     def read(self, path):
         return read_questions(path, self.format, self.prompt, self.choices, self.label)

@@ -31,15 +31,21 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
     return "\n".join(lines)
 
 
-def count_epochs(settings, real_shares, corpus_tokens) -> float | None:
-    """About how many epochs a run of `steps` takes; None where the clock ends it or the corpus was not counted."""
+def count_epochs(settings, real_shares, corpus_tokens, done=None) -> float | None:
+    """About how many epochs a run of `steps` takes; None where the clock ends it or the corpus was not counted.
+
+    Args:
+        real_shares, corpus_tokens: as `describe_plan`.
+        done: int, count only the first steps, of a run that a callback stopped; None: all.
+    """
     if settings.hours is not None or not corpus_tokens:
         return None
-    rows = zip(settings.stages(), stage_steps(settings), strict=True)
-    tokens = (
-        steps * stage.batch_size * stage.phase.sequence_length * real_shares[stage.number] for stage, steps in rows
-    )
-    return sum(tokens) / corpus_tokens
+    left, tokens = settings.steps if done is None else done, 0.0
+    for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
+        rows = min(steps, left) * stage.batch_size
+        left -= min(steps, left)
+        tokens += rows * stage.phase.sequence_length * real_shares[stage.number]
+    return tokens / corpus_tokens
 
 
 def stage_steps(settings) -> list[int | None]:

@@ -1,10 +1,18 @@
-"""What stands for vocabularies and models in the settings of a run."""
+"""What stands for corpora, vocabularies and models in the settings of a run."""
 
 import hashlib
 import os
 
+from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records import vocabulary_hash
 from kbert.text.tokenizer import BertTokenizer
+
+
+def identify_source(source):
+    """What stands for what a run learns from in settings: its paths, or the hash of documents in memory."""
+    if isinstance(source, DocumentList):
+        return {"documents": len(source), "sha256": source.fingerprint()}
+    return [os.fspath(one) for one in ([source] if isinstance(source, str | os.PathLike) else source)]
 
 
 def identify_vocabulary(vocabulary):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from kbert.tasks.pretraining.corpus_source import check_paths, corpus_source
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.run_pretraining import run_pretraining
@@ -76,7 +77,9 @@ def pretrain(
     written. Progress is logged to the logger "kbert".
 
     Args:
-        corpus_or_records: a directory of records (`kbert.corpus.write_records`), or path(s) or glob pattern(s) of text.
+        corpus_or_records: a directory of records (`kbert.corpus.write_records`), path(s) or glob pattern(s) of text, or
+            documents in memory: a list of documents, each a list of sentences, or rows with a column ``text`` (a dict,
+            a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running prose.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own.
         lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.
@@ -144,9 +147,9 @@ def pretrain(
         keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
-        callbacks: further Keras callbacks; their epochs are windows of `log_every` steps.
+        callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps.
         log_dir: path of the TensorBoard logs (`kbert.inspection.TensorBoard`); logs/ in `output` by default.
-        profile: steps to profile for TensorBoard, as "20:25".
+        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         data_service: "host:port" of a service that makes the training batches (recipes/serve_data.py); of records.
         output: path of a directory.
         overwrite: bool, delete another run in `output`.
@@ -157,6 +160,7 @@ def pretrain(
         `PretrainingRun`.
 
     Raises:
+        TypeError: `corpus_or_records` is none of these, or `callbacks` are none.
         ValueError: incompatible arguments, damaged or empty files, inputs that changed since the run was started, a
             batch that does not fit into memory.
         FileExistsError: `output` holds a finished run, one with other settings, or other files.
@@ -174,5 +178,7 @@ def pretrain(
     """
     given = locals()  # all arguments by name
     fields = [field.name for field in dataclasses.fields(PretrainingSettings) if field.name in given]
-    settings = PretrainingSettings(source=given.pop("corpus_or_records"), **{name: given.pop(name) for name in fields})
+    source = corpus_source(given.pop("corpus_or_records"))
+    settings = PretrainingSettings(source=source, **{name: given.pop(name) for name in fields})
+    check_paths(source)
     return run_pretraining(settings, **given)

@@ -10,6 +10,7 @@ import keras
 
 from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_directory
+from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.pretrainer import BertPretrainer
@@ -21,7 +22,7 @@ from kbert.tasks.pretraining.pretraining_optimizer import compile_with
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun, measure_run
 from kbert.text.vocabulary import read_vocabulary
 from kbert.training.accumulation import check_accumulation
-from kbert.training.callbacks import ConsoleProgress
+from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
 from kbert.training.intervals import check_intervals, log_interval
@@ -77,7 +78,7 @@ def pretrain_on_batches(
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
         checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
-        callbacks: further Keras callbacks.
+        callbacks: further Keras callbacks, or one.
         log_dir, profile: see `kbert.pretrain`.
         output: path of a directory; None: nothing is written.
         overwrite: bool, delete another run in `output`.
@@ -95,6 +96,8 @@ def pretrain_on_batches(
     """
     if init is not None and size is not None:
         raise ValueError(f"pretrain_on_batches: `init` has an architecture of its own. Received: size={size!r} as well")
+    logs = log_directory("pretrain_on_batches", log_dir, output, profile)
+    callbacks = callback_list("pretrain_on_batches", callbacks)
     training, evaluation = BatchFiles(directory), BatchFiles(directory, evaluation=True)
     steps = _checked_steps(steps, training)
     warmup_steps = min(_WARMUP, math.ceil(steps / 10)) if warmup_steps is None else warmup_steps
@@ -128,7 +131,7 @@ def pretrain_on_batches(
         run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
         if run.is_chief:
             write_description(run.path / CHECKPOINTS, model, model_settings, vocabulary)
-    windows, logs = checkpoint_every // log_every, log_dir or (run and run.path / "logs")
+    windows = checkpoint_every // log_every
     board = _board(logs, profile, model, settings, evaluation)
     examples = [MaskedExamples(vocabulary, evaluation[0], logs, every=windows)] if board else []
     history = fit_steps(

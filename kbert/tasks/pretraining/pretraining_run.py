@@ -44,14 +44,14 @@ def measure_run(trained, evaluation, history, steps, board, about_data=None) -> 
 
     Args:
         history: list of dicts of `fit_steps`, empty but on the chief. A record of step 0 becomes ``before``.
-        steps: int; None: those of the history.
+        steps: int, those of the plan, for a history without records; None: not known.
         board: list of the run's `TensorBoard`, if it has one, which is told the scores.
         about_data: dict of further metrics.
     """
     scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
     first, last = (history[0], history[-1]) if history else ({}, {})
     metrics = scores | (about_data or {})
-    metrics |= {"steps": steps or last.get("step"), "parameters": trained.count_params()}
+    metrics |= {"steps": last.get("step", steps), "parameters": trained.count_params()}
     metrics |= {"tokens_per_second": last.get("tokens_per_second"), "minutes": training_minutes(history)}
     if first.get("step") == 0:
         metrics["before"] = {name.removeprefix("val_"): value for name, value in first.items() if name != "step"}

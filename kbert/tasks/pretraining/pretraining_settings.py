@@ -6,9 +6,10 @@ import math
 import os
 
 from kbert.config import POSITION_EMBEDDINGS
+from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.packed_rows import default_num_parts
-from kbert.tasks.pretraining.identify import identify_model, identify_vocabulary
+from kbert.tasks.pretraining.identify import identify_model, identify_source, identify_vocabulary
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
 from kbert.tasks.pretraining.plan import PlannedStage, plan_stages
@@ -283,8 +284,7 @@ class PretrainingSettings:
         if self.phases is not None:
             fields["phases"] = [dataclasses.asdict(phase) for phase in self.phases]
         source, vocabulary, init = (fields.pop(name) for name in ("source", "vocabulary", "init"))
-        patterns = [source] if isinstance(source, str | os.PathLike) else source
-        fields["records" if self.reads_records else "corpus"] = [os.fspath(pattern) for pattern in patterns]
+        fields["records" if self.reads_records else "corpus"] = identify_source(source)
         fields["vocab"] = identify_vocabulary(vocabulary)
         if (names := fields.pop("names")) is not None:
             fields["names"] = os.fspath(names)
@@ -297,7 +297,9 @@ class PretrainingSettings:
         """The files that the run reads, by argument, as `open_run` takes them."""
         from kbert.corpus.corpus_files import find_files
 
-        found = {"records": self.source} if self.reads_records else {"corpus": find_files(self.source)}
+        found = {}
+        if not isinstance(self.source, DocumentList):
+            found = {"records": self.source} if self.reads_records else {"corpus": find_files(self.source)}
         for name, value in (("vocab", self.vocabulary), ("init", self.init), ("names", self.names)):
             if isinstance(value, str | os.PathLike):
                 found[name] = local_source(value) or value if name == "init" else value

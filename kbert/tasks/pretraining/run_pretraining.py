@@ -1,11 +1,11 @@
 """The course of a pre-training: data, model, training, evaluation, saving."""
 
 import logging
-import pathlib
 import shutil
 
 import keras
 
+from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.pipelines.settings import ModelSettings
@@ -17,7 +17,7 @@ from kbert.tasks.pretraining.pretraining_run import PretrainingRun, measure_run
 from kbert.tasks.pretraining.row_layout import choose_packing, model_of_rows
 from kbert.tasks.pretraining.starting_model import starting_model
 from kbert.training.batch_memory import check_batch_memory
-from kbert.training.callbacks import ConsoleProgress
+from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
 from kbert.training.intervals import check_intervals, check_milestones, log_interval
@@ -48,9 +48,12 @@ def run_pretraining(
     dry_run,
 ) -> PretrainingRun:
     """Trains as the settings say; `kbert.pretrain` explains the arguments."""
+    logs, callbacks = log_directory("pretrain", log_dir, output, profile), callback_list("pretrain", callbacks)
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
+    if keep_every is not None and output is None and not dry_run:
+        raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
     hardware = choose_hardware(settings.strategy, settings.precision, settings.xla, settings.logical_cpus)
     stages = settings.stages()
     check_run(settings, hardware, log_every, data_service)
@@ -99,7 +102,6 @@ def run_pretraining(
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
         tokens = stages[0].batch_size * stages[0].phase.sequence_length
         forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
-    logs = pathlib.Path(log_dir) if log_dir else run.path / "logs" if run else None
     windows = checkpoint_every // log_every
     board, examples = [], []
     if logs is not None:
@@ -126,7 +128,7 @@ def run_pretraining(
     about_data = {
         "unigram": unigram,
         "pipeline": statistics[0] if len(statistics) == 1 else statistics,
-        "epochs": count_epochs(settings, real, corpus_tokens),
+        "epochs": count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None),
     }
     metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)
     if run is not None:

@@ -61,8 +61,7 @@ def _model_and_tokenizer(settings, hardware):
         return larger, model.pretrained.tokenizer
     tokenizer = source_tokenizer(settings)
     if settings.init is not None:
-        tokenizer = tokenizer or _tokenizer_of(settings.init)
-        return _given_model(settings, task, overrides, tokenizer), tokenizer
+        return _given_model(settings, task, overrides, tokenizer)
     size = settings.size or "tiny"
     if settings.initializer_stddev is not None:
         stddev = settings.initializer_stddev
@@ -90,6 +89,7 @@ def _given_model(settings, task, dropout, tokenizer):
     if not isinstance(model, BertPretrainer) or model.task != task:
         received = getattr(model, "task", type(model).__name__)
         raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
+    tokenizer = tokenizer or _tokenizer_of(settings.init)
     if dropout:
         raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
     for name, found, least in (
@@ -98,7 +98,7 @@ def _given_model(settings, task, dropout, tokenizer):
     ):
         if found < least:
             raise ValueError(f"pretrain: `{name}` is for at most {found:,} with this `init`. Received: {least:,}")
-    return model
+    return model, tokenizer
 
 
 def _tokenizer_of(init):

@@ -5,7 +5,7 @@ import dataclasses
 from kbert.inspection.examples.number_views import number_views
 from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import from_table
-from kbert.tasks.classification.metrics import OWN_METRICS
+from kbert.tasks.classification.metrics import METRICS, OWN_METRICS
 from kbert.tasks.classification.text_task import TextTask
 
 
@@ -17,7 +17,7 @@ class Regression(TextTask):
         text, label, text_pair, window_pooling, doc_stride, metrics: see `Classification`; the labels are numbers.
 
     Raises:
-        ValueError: `window_pooling` of pairs.
+        ValueError: `window_pooling` of pairs, unknown metrics.
 
     Example::
 
@@ -27,6 +27,10 @@ class Regression(TextTask):
     metrics: tuple[str, ...] = OWN_METRICS["regression"]
 
     name = "regression"
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_metrics(METRICS)
 
     def _from_table(self, table):
         return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label)

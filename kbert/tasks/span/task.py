@@ -21,6 +21,7 @@ from kbert.tasks.span.readers import (
 from kbert.tasks.task import Evaluation, Task, TrainingData
 
 _LOGGER = logging.getLogger("kbert")
+_METRICS = ("f1", "exact")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SpanExtraction(Task):
         n_best: the number of starts and ends of a window that are combined, and of answers listed.
 
     Raises:
-        ValueError: an unknown version.
+        ValueError: an unknown version, unknown metrics.
 
     Example::
 
@@ -49,13 +50,14 @@ class SpanExtraction(Task):
     max_query_length: int = 64
     max_answer_length: int = 30
     n_best: int = 20
-    metrics: tuple[str, ...] = ("f1", "exact")
+    metrics: tuple[str, ...] = _METRICS
 
     name = "span"
 
     def __post_init__(self):
         if self.version not in (None, *VERSIONS):
             raise ValueError(f"SpanExtraction: `version` must be one of {VERSIONS}. Received: {self.version!r}")
+        self._check_metrics(_METRICS)
 
     def read(self, path):
         return read_questions(path)

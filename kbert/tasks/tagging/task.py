@@ -17,6 +17,8 @@ from kbert.tasks.tagging.tag_scheme import SCHEMES
 from kbert.tasks.tagging.tagged_text import CONTEXTS, check_tags, learn_tags
 from kbert.tasks.task import Evaluation, Task, TrainingData
 
+_METRICS = ("f1", "precision", "recall", "accuracy")
+
 
 @dataclasses.dataclass(frozen=True)
 class Tagging(Task):
@@ -30,7 +32,7 @@ class Tagging(Task):
         doc_stride: tokens from one window to the next, at most half a window. None: half a window.
 
     Raises:
-        ValueError: an unknown scheme or context.
+        ValueError: an unknown scheme or context, unknown metrics.
 
     Example::
 
@@ -42,7 +44,7 @@ class Tagging(Task):
     tag_column: int = -1
     context: str = "document"
     doc_stride: int | None = None
-    metrics: tuple[str, ...] = ("f1", "precision", "recall", "accuracy")
+    metrics: tuple[str, ...] = _METRICS
 
     name = "tagging"
 
@@ -50,6 +52,7 @@ class Tagging(Task):
         for name, allowed in (("scheme", (None, *SCHEMES)), ("context", CONTEXTS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"Tagging: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
+        self._check_metrics(_METRICS)
 
     def read(self, path):
         return _with_tag_names(read_tagged(path, tag_column=self.tag_column, scheme=self.scheme))

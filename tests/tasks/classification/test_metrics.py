@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import kbert
 from kbert.tasks.classification import metrics
 
 
@@ -83,3 +84,19 @@ def test_scipy_agrees(seed):
     truth, guess = _numbers(seed)
     assert metrics.pearson(truth, guess) == pytest.approx(stats.pearsonr(truth, guess)[0], abs=1e-12)
     assert metrics.spearman(truth, guess) == pytest.approx(stats.spearmanr(truth, guess)[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["Classification", "Regression", "MultipleChoice", "Tagging", "SpanExtraction"])
+def test_a_task_knows_its_metrics(name):
+    task = getattr(kbert.tasks, name)
+    first = task().metrics[0]
+    assert task(metrics=first).metrics == task(metrics=[first]).metrics == (first,)
+    for wrong in ("nope", (first, "nope"), ()):
+        with pytest.raises(ValueError, match=f"{name}: `metrics` must be names of .*{first}.* Received: "):
+            task(metrics=wrong)
+
+
+def test_metrics_of_one_label_and_of_several():
+    with pytest.raises(ValueError, match=r"\['micro_f1', 'macro_f1', 'subset_accuracy'\].* Received: 'accuracy'"):
+        kbert.tasks.Classification(label_separator="|", metrics="accuracy")
+    assert set(metrics.LOWER_IS_BETTER) < set(metrics.METRICS)

@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from helpers.run_eagerly import run_eagerly
+from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import OTHER, TEST_ROWS, write_toy_glue
 
+import kbert
 from kbert.tasks.classification.metrics import METRICS
+from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 
 
@@ -137,3 +141,22 @@ def test_a_missing_file_is_named(tmp_path):
         GLUE_TASKS["MNLI"].read_test(tmp_path, "AX")
     with pytest.raises(ValueError, match=r"answers the test files \['SST-2'\]. Received: 'AX'"):
         GLUE_TASKS["SST-2"].read_test(tmp_path, "AX")
+
+
+@pytest.mark.parametrize("name", ["RTE", "MNLI", "STS-B"])
+def test_a_directory_to_evaluate_on_is_its_dev_split(toy, name):
+    """Of MNLI the matched one."""
+    task = kbert.tasks.glue(name)
+    train, dev = task.examples(toy), task.examples(toy, dev=True)
+    assert (train.fingerprint(), dev.fingerprint()) == tuple(task.read(toy, s).fingerprint() for s in ("train", "dev"))
+    file = toy / name / "train.tsv"
+    assert task.examples(file, dev=True).fingerprint() == train.fingerprint()
+
+
+def test_finetune_and_evaluate_take_the_dev_split(toy, tmp_path):
+    task = kbert.tasks.glue("RTE")
+    options = {"batch_size": 8, "sequence_length": 9, "steps": 1}
+    work = Finetuning(write_tiny_directory(tmp_path / "init"), task, toy, toy, more_dev={"_more": toy}, **options)
+    assert (len(work.train), len(work.dev), len(work.more_dev["_more"])) == (60, 20, 20)
+    with run_eagerly():
+        assert kbert.evaluate(work.pipeline, task, toy)["examples"] == 20

@@ -81,6 +81,22 @@ def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_a_run_that_a_callback_stopped(home, run):
+    stop = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: setattr(stop.model, "stop_training", True)
+    )
+    arguments = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1, "callbacks": stop}
+    stopped = kbert.pretrain(home / "corpus.txt", **arguments, **TEXT)
+    assert stopped.metrics["steps"] == stopped.history[-1]["step"] == 1
+    assert stopped.metrics["epochs"] == pytest.approx(run.metrics["epochs"] / 2)
+
+
+def test_checkpoints_to_keep_need_an_output(home):
+    with pytest.raises(ValueError, match="pretrain: `keep_every` needs `output`. Received: keep_every=500"):
+        kbert.pretrain(home / "records", keep_every=500, **SHORT)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_a_given_model_is_trained_itself(home, run):
     before = run.model.get_weights()
     found = kbert.pretrain(home / "corpus.txt", init=run.pipeline, learning_rate=1e-2, **TEXT)

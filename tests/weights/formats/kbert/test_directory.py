@@ -127,6 +127,17 @@ def test_a_missing_pooler_is_new_and_named(tmp_path, caplog):
     same_weights(encoder, model)
 
 
+def test_a_pooler_can_be_left_out(tmp_path):
+    """Its output with it, where the outputs are those that are stored."""
+    for outputs in (["pooled_output", "hidden_states"], ["pooled_output"]):
+        encoder = kbert.BertEncoder(tiny_config(), outputs=outputs)
+        kbert.save_pretrained(encoder, tmp_path / "model", tokenizer=tiny_tokenizer(), overwrite=True)
+        without = kbert.load_pretrained(tmp_path / "model", pooler=False)
+        assert list(without.output) == (outputs[1:] or ["sequence_output"]) and without.pooler is None
+    with pytest.raises(ValueError, match="`pooled_output` needs the pooler"):
+        kbert.load_pretrained(tmp_path / "model", pooler=False, outputs=["pooled_output"])
+
+
 def test_another_number_of_labels_is_a_new_head(tmp_path):
     pipeline = kbert.build_pipeline(kbert.BertClassifier(tiny_config()), tiny_tokenizer(), labels=["no", "yes"])
     kbert.save_pretrained(pipeline, tmp_path / "model")

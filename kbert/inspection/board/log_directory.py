@@ -1,0 +1,25 @@
+"""Where a run writes its TensorBoard logs."""
+
+import pathlib
+
+
+def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
+    """The directory of a run's logs: `log_dir`, else ``logs`` in `output`, else None.
+
+    Args:
+        function: whose arguments they are, for the message.
+        log_dir, output, profile: see `kbert.finetune`.
+
+    Raises:
+        ValueError: a `profile` that could be written nowhere.
+    """
+    if log_dir:
+        return pathlib.Path(log_dir)
+    if output is not None:
+        return pathlib.Path(output) / "logs"
+    if profile is not None:
+        raise ValueError(
+            f"{function}: `profile` needs a directory for the logs, `log_dir` or `output`. "
+            f"Received: profile={profile!r} and neither"
+        )
+    return None

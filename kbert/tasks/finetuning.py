@@ -18,6 +18,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.dev_scores import DevScores
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.tasks.identify import identify_model
 from kbert.tasks.starting_pipeline import starting_pipeline
 from kbert.tasks.task import Task
 from kbert.training.accumulation import check_accumulation
@@ -107,6 +108,7 @@ class Finetuning:
                 self.pipeline = starting_pipeline(source, self.task, settings, self.options)
         finally:
             keras.config.set_dtype_policy(policy)  # the caller's; the layers keep theirs
+        self._init = identify_model(source)  # now: a model that is given is trained itself
         self.train = self.task.for_model(self.train, self.pipeline.settings())
         if self.options.class_weight is not None:
             self.task.check_class_weight(self.options.class_weight, self.pipeline, self.train)
@@ -116,8 +118,7 @@ class Finetuning:
 
     def settings(self) -> dict[str, Any]:
         """The settings that define the run, as in settings.json."""
-        named = {"init": str(self._source) if not isinstance(self._source, BertModel | Pipeline) else "a model"}
-        named |= {name: one and one.path for name, one in self._examples.items()}
+        named = {"init": self._init} | {name: one and one.path for name, one in self._examples.items()}
         return named | self._given.to_dict() | self.options.to_dict() | self._more_settings
 
     def open(self):

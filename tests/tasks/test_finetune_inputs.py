@@ -158,6 +158,28 @@ def test_other_rows_do_not_resume(init, tmp_path):
         Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1).open()
 
 
+def test_another_model_does_not_resume(init, tmp_path):
+    """A model or a pipeline that is given is known by its weights, its sizes and what is frozen, not by its path."""
+    model, again = (kbert.load_pretrained(init, "classification", labels=["bad", "good"]) for _ in range(2))
+    again.set_weights(model.get_weights())
+    pipelines = [kbert.build_pipeline(one, sequence_length=9) for one in (model, again)]
+    for number, (first, second) in enumerate(((model, again), pipelines)):
+        path = tmp_path / str(number)
+        Finetuning(first, TASK, ROWS, DEV, path, **QUICK).open()
+        kbert_locks_free(path)
+        work = Finetuning(second, TASK, ROWS, DEV, path, **QUICK)
+        again.encoder.trainable = False  # once it is opened, what happens to the model is the training itself
+        assert work.open().resume
+        kbert_locks_free(path)
+        with pytest.raises(FileExistsError, match=r"other settings \(init: \{'sha256': .* there, .* now\)"):
+            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        again.encoder.trainable = True
+        again.weights[0].assign_add([[1e-3]])
+        with pytest.raises(FileExistsError, match=r"other settings \(init"):
+            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        again.set_weights(model.get_weights())
+
+
 def test_a_run_records_all_that_it_reads(init, tmp_path):
     for name in ("train", "dev", "more"):
         write_table(tmp_path / f"{name}.csv", ROWS)

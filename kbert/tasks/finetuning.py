@@ -92,22 +92,17 @@ class Finetuning:
         self.dev = None if dev is None else self.task.examples(dev)
         self._examples = {"train": train, "dev": self.dev}  # as given
         more_dev = {suffix: self.task.examples(examples) for suffix, examples in (more_dev or {}).items()}
-        policy = keras.config.dtype_policy()
-        try:
-            self.hardware = choose_hardware(
-                self.options.strategy, self.options.precision, self.options.xla, self.options.logical_cpus
-            )
-            check_accumulation(self.options.accumulate, self.hardware, [self.options.batch_size])
-            settings = self.task.settings(self.train)
-            if self.dev is not None:
-                self.task.check_dev(self.dev, settings)
-                self.dev = self.task.for_model(self.dev, settings)
-            self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in more_dev.items()}
-            keras.utils.set_random_seed(self.options.seed)
-            with self.hardware.scope():
-                self.pipeline = starting_pipeline(source, self.task, settings, self.options)
-        finally:
-            keras.config.set_dtype_policy(policy)  # the caller's; the layers keep theirs
+        machine = {name: getattr(self.options, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
+        self.hardware = choose_hardware(**machine, source=source)
+        check_accumulation(self.options.accumulate, self.hardware, [self.options.batch_size])
+        settings = self.task.settings(self.train)
+        if self.dev is not None:
+            self.task.check_dev(self.dev, settings)
+            self.dev = self.task.for_model(self.dev, settings)
+        self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in more_dev.items()}
+        keras.utils.set_random_seed(self.options.seed)
+        with self.hardware.scope():
+            self.pipeline = starting_pipeline(source, self.task, settings, self.options)
         self._init = identify_model(source)  # now: a model that is given is trained itself
         self.train = self.task.for_model(self.train, self.pipeline.settings())
         if self.options.class_weight is not None:

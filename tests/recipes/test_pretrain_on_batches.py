@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import pytest
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_recipe import read_json, run_recipe
@@ -64,6 +65,16 @@ def test_weight_decay_shrinks_kernels_only(batches):
     for before, after in zip(without.weights, decayed.weights, strict=True):
         same = "bias" in before.path or "gamma" in before.path or "beta" in before.path
         assert (before.numpy() == after.numpy()).all() == same, before.path
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_dtype_policy_is_the_callers_again(batches, tmp_path):
+    options = {"precision": "mixed_bfloat16", "steps": 1, "dry_run": True}
+    found = pretrain_on_batches(batches, **options)
+    assert found.model.dtype_policy.name == "mixed_bfloat16" and keras.config.dtype_policy().name == "float32"
+    with pytest.raises(ValueError, match="`init` must be a kbert directory"):
+        pretrain_on_batches(batches, **options, init=tmp_path)
+    assert keras.config.dtype_policy().name == "float32"
 
 
 def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811

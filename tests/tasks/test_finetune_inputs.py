@@ -1,5 +1,6 @@
 """kbert.finetune: the rows, models and options that it takes, and what it records of them."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -121,6 +122,28 @@ def test_models_and_pipelines_are_trained_themselves(init):
         kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
     with pytest.raises(ValueError, match=r"`class_weight` is for a classifier's labels.*Received: \['fine'\]"):
         kbert.finetune(encoder, TASK, ROWS, class_weight={"fine": 1.0}, sequence_length=9)
+
+
+def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
+    def policies(source=init, **options):
+        work = Finetuning(source, TASK, ROWS, **QUICK, **options)
+        return work.hardware.precision, work.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
+
+    half, full = "mixed_bfloat16", "float32"
+    assert policies(precision=half) == (half, half, full)
+    encoder = kbert.load_pretrained(init, "encoder", dtype=half)
+    assert policies(encoder) == (half, half, full)
+    with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16'.*'float32'"):
+        policies(encoder, precision=full)
+    with pytest.raises(ValueError, match="class_weight"):
+        policies(precision=half, class_weight={"fine": 1.0})
+    assert keras.config.dtype_policy().name == full
+    keras.config.set_dtype_policy(half)
+    try:
+        assert policies() == (half, half, half)
+        assert policies(precision=full) == (full, full, half)
+    finally:
+        keras.config.set_dtype_policy(full)
 
 
 def test_random_weights_keep_only_the_architecture(init):

@@ -51,7 +51,8 @@ def run_pretraining(
     log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
     check_intervals(checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
-    hardware = choose_hardware(settings.strategy, settings.precision, settings.xla, settings.logical_cpus)
+    machine = {name: getattr(settings, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
+    hardware = choose_hardware(**machine, source=settings.init)
     stages = settings.stages()
     check_run(settings, hardware, log_every, data_service)
     keras.utils.set_random_seed(settings.seed)

@@ -11,6 +11,7 @@ import keras
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
+from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.build import build_pipeline
@@ -103,6 +104,7 @@ class Finetuning:
         keras.utils.set_random_seed(self.options.seed)
         with self.hardware.scope():
             self.pipeline = starting_pipeline(source, self.task, settings, self.options)
+        check_not_quantized(self.pipeline.model)
         self._init = identify_model(source)  # now: a model that is given is trained itself
         self.train = self.task.for_model(self.train, self.pipeline.settings())
         if self.options.class_weight is not None:

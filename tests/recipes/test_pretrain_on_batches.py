@@ -6,6 +6,7 @@ import keras
 import pytest
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_recipe import read_json, run_recipe
+from helpers.tiny_bert import tiny_config
 
 import kbert
 from kbert.tasks.pretraining import write_batches as write_batches_module
@@ -104,4 +105,10 @@ def test_what_is_refused(batches, records, tmp_path):  # noqa: F811
         run_recipe("write_batches", *arguments)
     with pytest.raises(SystemExit, match="`init` must be a kbert directory. Received"):
         run_recipe("pretrain_on_batches", "--batches", batches, "--init", tmp_path, "--output", tmp_path / "run")
+    tokenizer = kbert.BertTokenizer(batches / "vocab.txt")  # noqa: F811
+    model = kbert.BertPretrainer(tiny_config(num_layers=1, vocabulary_size=tokenizer.vocabulary_size))
+    model.quantize("int8")
+    kbert.save_pretrained(model, tmp_path / "int8", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="training needs float weights. Received: .*int8, a quantised model"):
+        pretrain_on_batches(batches, init=tmp_path / "int8", output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -8,6 +8,7 @@ import keras
 
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
+from kbert.models.quantized_layers import check_not_quantized
 from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import count_epochs, describe_plan, estimate_pretraining
@@ -57,6 +58,7 @@ def run_pretraining(
     check_run(settings, hardware, log_every, data_service)
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
+    check_not_quantized(model)
     settings = choose_packing(settings, tokenizer)
     with hardware.scope():
         trained = model_of_rows(model, settings)

@@ -199,8 +199,7 @@ class Finetuning:
             scores, step = (history[-1], steps) if result is None else (result.scores, evaluation.kept_step)
             board[0].finish(scores | {"minutes": metrics["minutes"]}, step)
         if result is not None and result.settings:
-            fields = {name: value for name, value in self.pipeline.settings().items() if name != "tokenizer"}
-            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **(fields | result.settings))
+            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **self.pipeline.options() | result.settings)
         if run is not None:
             self._save(run, result, metrics)
         return FinetunedRun(metrics, history, self.pipeline, self.output)

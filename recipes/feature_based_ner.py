@@ -56,19 +56,22 @@ def main(argv=None):
         tags = task.settings(train)["labels"]
         hardware = choose_hardware("one", args.precision)
         outputs, length = ("hidden_states",), args.sequence_length
-        encoder = kbert.load_pretrained(args.init, task="encoder", outputs=outputs, sequence_length=length)
+        with hardware.scope():
+            encoder = kbert.load_pretrained(args.init, task="encoder", outputs=outputs, sequence_length=length)
         training = FeatureTraining(**{f.name: getattr(args, f.name) for f in dataclasses.fields(FeatureTraining)})
         modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)
         texts, work = {"train": train, "dev": dev}, {"modes": modes, "sequence_length": length, "training": training}
         if args.dry_run:
-            print(describe_estimate(estimate_feature_taggers(encoder, texts, tags, args.output, **work)))
+            with hardware.scope():
+                print(describe_estimate(estimate_feature_taggers(encoder, texts, tags, args.output, **work)))
             return
         about = {"settings": cli.settings_of(args, "feature_mode"), "inputs": cli.inputs_of(args)}
         about["recipe"] = "feature_based_ner.py"
         run = open_run(args.output, overwrite=args.overwrite, **about)
     print(hardware.describe())
     print(f"{len(train):,} training sentences, {len(dev):,} to evaluate on; tags: {' '.join(tags)}")
-    done = train_feature_taggers(encoder, texts, tags, run.path, profile=args.profile, **work, **about)
+    with hardware.scope():
+        done = train_feature_taggers(encoder, texts, tags, run.path, profile=args.profile, **work, **about)
     print(f"\n{describe_scores(done)}")
     metrics = {"feature_modes": done, "train_examples": len(train)}
     if len(done) == len(FEATURE_MODES):

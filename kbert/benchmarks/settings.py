@@ -70,8 +70,11 @@ class BenchmarkSettings:
 
     def hardware(self):
         """Sets up the one device that is measured, with precision and XLA; see `choose_hardware`."""
+        import keras
+
         from kbert.training.hardware import choose_hardware
 
+        keras.config.set_dtype_policy(self.precision)  # of the whole process: each benchmark has one of its own
         return choose_hardware(strategy="one", precision=self.precision, xla=self.xla)
 
     def of_model(self) -> dict:

@@ -18,7 +18,7 @@ def run_program(main, resumes: bool = False) -> None:
 
     Args:
         main: function without arguments.
-        resumes: whether the same command resumes a run from its checkpoints.
+        resumes: whether the same command resumes a run from its checkpoints; with --dry-run there is no run.
 
     Example::
 
@@ -37,8 +37,9 @@ def run_program(main, resumes: bool = False) -> None:
         let_signals_kill()
         stopped = error if isinstance(error, Interrupted) else Interrupted()
         if stopped.report is None:
-            hint = "The same command resumes the run." if resumes else "No partial files were left."
-            print(f"\nInterrupted by {stopped.number.name}. {hint}", file=sys.stderr, flush=True)
+            hint = " The same command resumes the run." if resumes else " No partial files were left."
+            hint = "" if "--dry-run" in sys.argv else hint
+            print(f"\nInterrupted by {stopped.number.name}.{hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
     except (FloatingPointError, LostWorker) as error:
         sys.exit(f"error: {error}")

@@ -6,7 +6,7 @@ import os
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records_manifest import is_records
-from kbert.tasks.pretraining.identify import identify_model, identify_vocabulary
+from kbert.tasks.identify import identify_model, identify_vocabulary
 from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.row_layout import choose_packing

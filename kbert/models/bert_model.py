@@ -15,7 +15,7 @@ from kbert.models.check_targets import check_targets, checked_dataset, lists_to_
 from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
-from kbert.models.quantized_layers import quantize_layers, quantized_layers
+from kbert.models.quantized_layers import check_not_quantized, quantize_layers, quantized_layers
 from kbert.models.train_step import check_micro_batches, has_replicas, train_in_parts
 from kbert.models.train_step_on_jax import train_in_parts_on_jax
 from kbert.models.trainability import set_trainability, set_trainable, trainability
@@ -42,8 +42,8 @@ class BertModel(CompatibleModel):
 
     Raises:
         ValueError: on a call, a batch with a missing or an unknown key, which the message names; on `fit` and the like,
-            labels that are not a class; on `quantize`, another mode than int8 or a
-            model with LoRA.
+            labels that are not a class; on `fit` and `train_on_batch`, a quantised model; on `quantize`, another mode
+            than int8 or a model with LoRA.
     """
 
     task: str
@@ -136,6 +136,10 @@ class BertModel(CompatibleModel):
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
+
+    def make_train_function(self, force=False):  # each `fit` and `train_on_batch` calls it first
+        check_not_quantized(self)
+        return super().make_train_function(force)
 
     def train_step(self, *args):
         if self.micro_batches == 1 and not self.compiles_gradient:

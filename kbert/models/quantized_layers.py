@@ -26,6 +26,15 @@ def quantize_layers(model, modes: dict[str, str]) -> None:
                 layers[path].quantize(mode)
 
 
+def check_not_quantized(model) -> None:
+    """Raises ValueError for a quantised model: no gradient reaches its int8 kernels, so it cannot be trained."""
+    if quantized_layers(model):
+        raise ValueError(
+            f"{type(model).__name__}: training needs float weights. Received: a quantised model. Train first, and "
+            "quantise the result."
+        )
+
+
 def check_quantized(modes) -> None:
     """Raises ValueError if something is not a dict of paths → "int8"."""
     if not isinstance(modes, dict) or any(mode != "int8" for mode in modes.values()):

@@ -15,7 +15,7 @@ from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
-from kbert.pipelines.registry import register_classes
+from kbert.pipelines.registry import register_classes, task_pipeline
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.pipelines.window_labels import split_texts, values_of_windows
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
@@ -118,6 +118,11 @@ class Pipeline(keras.Model):
     def settings(self):
         """What `kbert.save_pretrained` stores besides weights and architecture, as the fields of `ModelSettings`."""
         return {**self.answers.settings(), **self.preprocessor.settings()}
+
+    def options(self) -> dict:
+        """Those of the settings that `kbert.build_pipeline` takes for the task, to make such a pipeline again."""
+        taken = ("sequence_length", *task_pipeline(self.task).options)
+        return {name: value for name, value in self.settings().items() if name in taken}
 
     def __call__(self, inputs, *args, **kwargs):
         # Not in `call`: Keras checks what comes in before that, and would count the strings of a list.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from kbert.models.average import average_models
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
+from kbert.pipelines.registry import task_class
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.weights.load import load_pretrained
@@ -116,16 +117,15 @@ def load_ensemble(sources, **options) -> Pipeline:
     pipelines = [one if isinstance(one, Pipeline) else build_pipeline(load_pretrained(one)) for one in sources]
     names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
     for name, pipeline in zip(names, pipelines, strict=True):
-        if pipeline.model.task in ("encoder", "pretraining", "masked_lm", "next_sentence"):
-            raise ValueError(
-                f"{name}: expected a fine-tuned classifier, regressor, tagger or model of questions. "
-                f"Received: a {pipeline.model.task} model"
-            )
+        try:
+            task_class(pipeline.model.task)
+        except ValueError as error:
+            raise ValueError(f"{name}: expected a fine-tuned model. {error}") from None
     if len(pipelines) == 1 and not options and isinstance(sources[0], Pipeline):
         return pipelines[0]
     _check_alike(names, pipelines)
-    settings = [pipeline.settings() for pipeline in pipelines]
-    fields = {name: value for name, value in settings[0].items() if name not in ("tokenizer", "doc_stride")}
+    settings = [pipeline.options() for pipeline in pipelines]
+    fields = {name: value for name, value in settings[0].items() if name != "doc_stride"}
     if "doc_stride" in settings[0] and fields.get("window_pooling", "spans"):
         fields["doc_stride"] = settings[0]["doc_stride"]
     thresholds = [one["null_threshold"] for one in settings if one.get("null_threshold") is not None]

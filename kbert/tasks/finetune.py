@@ -54,7 +54,7 @@ def finetune(
 
     Args:
         source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or a recipe's output;
-            or a kbert model or pipeline, whose own encoder is then trained.
+            or a kbert model or pipeline, whose own encoder is then trained (to resume, give it as it was at the start).
         task: a task object, such as ``kbert.tasks.Classification(text="review", label="stars")``.
         train, dev: examples: the result of ``task.read``, the path of a file, or rows in memory (a dict of columns, a
             list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset); a GLUE directory is as `dev` its dev

@@ -12,6 +12,7 @@ from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
+from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.build import build_pipeline
@@ -19,6 +20,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.dev_scores import DevScores
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.tasks.identify import identify_model
 from kbert.tasks.starting_pipeline import starting_pipeline
 from kbert.tasks.task import Task
 from kbert.training.accumulation import check_accumulation
@@ -97,22 +99,19 @@ class Finetuning:
         self.dev = None if dev is None else self.task.examples(dev, dev=True)
         self._examples = {"train": train, "dev": self.dev}  # as given
         more_dev = {suffix: self.task.examples(examples, dev=True) for suffix, examples in (more_dev or {}).items()}
-        policy = keras.config.dtype_policy()
-        try:
-            self.hardware = choose_hardware(
-                self.options.strategy, self.options.precision, self.options.xla, self.options.logical_cpus
-            )
-            check_accumulation(self.options.accumulate, self.hardware, [self.options.batch_size])
-            settings = self.task.settings(self.train)
-            if self.dev is not None:
-                self.task.check_dev(self.dev, settings)
-                self.dev = self.task.for_model(self.dev, settings)
-            self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in more_dev.items()}
-            keras.utils.set_random_seed(self.options.seed)
-            with self.hardware.scope():
-                self.pipeline = starting_pipeline(source, self.task, settings, self.options)
-        finally:
-            keras.config.set_dtype_policy(policy)  # the caller's; the layers keep theirs
+        machine = {name: getattr(self.options, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
+        self.hardware = choose_hardware(**machine, source=source)
+        check_accumulation(self.options.accumulate, self.hardware, [self.options.batch_size])
+        settings = self.task.settings(self.train)
+        if self.dev is not None:
+            self.task.check_dev(self.dev, settings)
+            self.dev = self.task.for_model(self.dev, settings)
+        self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in more_dev.items()}
+        keras.utils.set_random_seed(self.options.seed)
+        with self.hardware.scope():
+            self.pipeline = starting_pipeline(source, self.task, settings, self.options)
+        check_not_quantized(self.pipeline.model)
+        self._init = identify_model(source)  # now: a model that is given is trained itself
         self.train = self.task.for_model(self.train, self.pipeline.settings())
         if self.options.class_weight is not None:
             self.task.check_class_weight(self.options.class_weight, self.pipeline, self.train)
@@ -128,8 +127,7 @@ class Finetuning:
 
     def settings(self) -> dict[str, Any]:
         """The settings that define the run, as in settings.json."""
-        named = {"init": str(self._source) if not isinstance(self._source, BertModel | Pipeline) else "a model"}
-        named |= {name: one and one.path for name, one in self._examples.items()}
+        named = {"init": self._init} | {name: one and one.path for name, one in self._examples.items()}
         return named | self._given.to_dict() | self.options.to_dict() | self._more_settings
 
     def open(self):
@@ -214,8 +212,7 @@ class Finetuning:
             scores, step = (history[-1], done) if result is None else (result.scores, evaluation.kept_step)
             board[0].finish(scores | {"minutes": metrics["minutes"]}, step)
         if result is not None and result.settings:
-            fields = {name: value for name, value in self.pipeline.settings().items() if name != "tokenizer"}
-            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **(fields | result.settings))
+            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **self.pipeline.options() | result.settings)
         if run is not None:
             self._save(run, result, metrics)
         return FinetunedRun(metrics, history, self.pipeline, self.output)

@@ -13,19 +13,19 @@ _FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a se
 
 
 def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
-    """The scores of a classifier, regressor or multiple-choice model for every row.
+    """The scores of every row by a model with one output, such as a classifier, regressor or multiple-choice model.
 
     Rows run in the order of their length, in full batches cut to their longest row, and are returned in their original
     order. The scores are those of padded batches, up to the order of floating-point sums.
 
     Args:
-        model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
+        model: with one output: ``logits`` [B, N] or [B, C], or scores.
         preprocessor: the pipeline's, from strings to the model's batch.
         columns: {name: list of n strings, or of n equally long lists of strings}, as the preprocessor names them.
         static: keep every batch at the preprocessor's length, as a TPU needs it.
 
     Returns:
-        float64: probabilities [n, N] or [n, C], of a multi-label classifier each by itself; or scores [n].
+        float64: of logits probabilities [n, N] or [n, C], of a multi-label classifier each by itself; else scores [n].
 
     Raises:
         FloatingPointError: scores that are infinite or NaN.
@@ -34,12 +34,15 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     if not static:
         batch_size = limit_batch_size(batch_size, len(order))
     data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
+    (name,) = model.output
     outputs = model.predict(data, verbose=0, callbacks=[PredictionProgress(len(order), batch_size)])
-    scores = np.asarray(outputs["score" if model.task == "regression" else "logits"])[place].astype("float64")
+    scores = np.asarray(outputs[name])[place].astype("float64")
     check_scores(scores)
+    if name != "logits":
+        return scores
     if getattr(model, "multi_label", False):
         return 1.0 / (1.0 + np.exp(-np.clip(scores, -700, 700)))
-    return scores if model.task == "regression" else softmax(scores)
+    return softmax(scores)
 
 
 def check_scores(scores):

@@ -36,7 +36,7 @@ class Evaluation:
 
     Attributes:
         scores: JSON-serialisable dict with the official metrics.
-        settings: fields of `ModelSettings` that were chosen on these examples, such as the null threshold.
+        settings: options of `kbert.build_pipeline` that were chosen on these examples, such as the null threshold.
         predictions: the answers: probabilities [n, N], scores [n], tags of every sentence, or answers by id.
         write: function of a directory that writes the official prediction files there; None if there are none.
         show: function that returns what TensorBoard shows of the answers, a list of `kbert.inspection.view.View`; None

@@ -35,7 +35,7 @@ class Hardware:
             Keras' global distribution.
         name: "one", "mirrored", "multiworker" or "tpu".
         replicas: int, how many share a batch.
-        precision: the Keras dtype policy that was set.
+        precision: the Keras dtype policy of what is built in `scope`.
         jit_compile: bool, for `model.compile(jit_compile=...)`; explicit, as Keras' "auto" changes with the machine.
         reasons: one line for each decision.
 
@@ -50,9 +50,16 @@ class Hardware:
     jit_compile: bool
     reasons: tuple[str, ...]
 
+    @contextlib.contextmanager
     def scope(self):
-        """The context in which to build, load and compile a model."""
-        return self.strategy.scope() if self.strategy is not None else contextlib.nullcontext()
+        """The context in which to build, load and compile a model; the global dtype policy is then as before."""
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(self.precision)
+        try:
+            with self.strategy.scope() if self.strategy is not None else contextlib.nullcontext():
+                yield
+        finally:
+            keras.config.set_dtype_policy(policy)  # the caller's; layers keep theirs
 
     @property
     def is_chief(self) -> bool:
@@ -81,8 +88,10 @@ class Hardware:
         return "\n".join(("Hardware:", *(f"  {reason}" for reason in self.reasons)))
 
 
-def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=None, threads=None) -> Hardware:
-    """Chooses how this process trains, and sets up TensorFlow and Keras; call it before building anything.
+def choose_hardware(
+    strategy="auto", precision="auto", xla="auto", logical_cpus=None, threads=None, source=None
+) -> Hardware:
+    """Chooses how this process trains, and sets up its devices; call it before building anything.
 
     A process has one strategy of each kind: a second call with the same `strategy` returns the same one.
 
@@ -91,13 +100,16 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
             GPUs of this machine, without GPUs its (logical) CPU devices; on JAX all devices of the kind that it
             prefers. "multiworker": the machines that TF_CONFIG names. "tpu": the TPU that TPU_NAME names, or the local
             one.
-        precision: "auto" is float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
+        precision: a Keras dtype policy. "auto" is the global one (`keras.config.set_dtype_policy`) unless that is
+            float32; then float32 on a CPU, bfloat16 on a TPU or a GPU that has it, else float16 on GPUs with tensor
             cores. Weights, normalisation statistics and losses are always float32.
         xla: "auto" is on for one GPU, else off. "on" with several replicas compiles the forward and the backward pass
             inside each of them (of kbert's models; Keras itself would compile the strategy's code, and fail).
         logical_cpus: int, the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
             tested without GPUs.
         threads: int, TensorFlow's threads inside an operation; default: one per core.
+        source: what is going to be trained: a model or a pipeline has its own policy, which is then the precision; the
+            path of one, or None, has none.
 
     Where steps run on the CPU, the C library is told to keep freed memory (`kbert.training.memory`), unless
     `MALLOC_...` variables are set.
@@ -106,7 +118,8 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         `Hardware`; print its `.describe()`.
 
     Raises:
-        ValueError: an unknown choice, choices that cannot be combined, an invalid TF_CONFIG.
+        ValueError: an unknown choice, choices that cannot be combined, another `precision` than that of the `source`,
+            an invalid TF_CONFIG.
         RuntimeError: the requested hardware does not exist, or TensorFlow has already been initialised.
 
     Example::
@@ -125,7 +138,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         if value not in allowed:
             raise ValueError(f"choose_hardware: `{name}` must be one of {allowed}. Received: {value!r}")
     if keras.backend.backend() != "tensorflow":
-        return _on_jax(strategy, precision, xla, logical_cpus)
+        return _on_jax(strategy, precision, xla, logical_cpus, source)
     _prepare_devices(logical_cpus, threads)
     gpus = _gpus()
     name, why = _choose_name(strategy, gpus)
@@ -133,8 +146,7 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
         keep_freed_memory()
     built = _strategy(name)
     devices = _describe_devices(name, built, gpus)
-    policy, policy_why = _choose_precision(precision, name, gpus)
-    keras.config.set_dtype_policy(policy)
+    policy, policy_why = _choose_precision(precision, source, *_best_precision(name, gpus))
     jit_compile, xla_why = _choose_xla(xla, name, gpus)
     reasons = (
         f"strategy {name}: {devices} ({why})",
@@ -144,10 +156,9 @@ def choose_hardware(strategy="auto", precision="auto", xla="auto", logical_cpus=
     return Hardware(built, name, built.num_replicas_in_sync, policy, jit_compile, reasons)
 
 
-def _on_jax(strategy, precision, xla, logical_cpus):
-    name, replicas, devices, best, why = choose_jax_devices(strategy, logical_cpus)
-    policy, why = (best, f"auto: {why}") if precision == "auto" else (precision, "asked for")
-    keras.config.set_dtype_policy(policy)
+def _on_jax(strategy, precision, xla, logical_cpus, source):
+    name, replicas, devices, *best = choose_jax_devices(strategy, logical_cpus)
+    policy, why = _choose_precision(precision, source, *best)
     jit_compile = xla != "off"
     reasons = (
         f"strategy {name}: {devices}",
@@ -276,18 +287,34 @@ def _describe_devices(name, strategy, gpus):
     return f"{strategy.num_replicas_in_sync} replicas on {kind}"
 
 
-def _choose_precision(precision, name, gpus):
+def _choose_precision(precision, source, best, why):
+    """The policy and its reason; `best` suits the device, and `why` says so."""
+    if isinstance(source, keras.Model):
+        own = getattr(source, "model", source).dtype_policy.name  # of a pipeline its model's
+        if precision not in ("auto", own):
+            raise ValueError(
+                f"choose_hardware: a model that is given keeps its own dtype policy: `precision` must be {own!r} or "
+                f'"auto". Received: {precision!r}. To change it, load the model with '
+                f"kbert.load_pretrained(source, dtype={precision!r})."
+            )
+        return own, "that of the given model"
     if precision != "auto":
         return precision, "asked for"
+    if (policy := keras.config.dtype_policy().name) != "float32":
+        return policy, "auto: the global dtype policy"
+    return best, f"auto: {why}"
+
+
+def _best_precision(name, gpus):
     if name == "tpu":
-        return "mixed_bfloat16", "auto: a TPU multiplies bfloat16"
+        return "mixed_bfloat16", "a TPU multiplies bfloat16"
     if not gpus:
-        return "float32", "auto: on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells"
+        return "float32", "on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells"
     if min(gpus) >= (8, 0):
-        return "mixed_bfloat16", f"auto: compute capability {min(gpus)} has bfloat16 tensor cores"
+        return "mixed_bfloat16", f"compute capability {min(gpus)} has bfloat16 tensor cores"
     if min(gpus) >= (7, 0):
-        return "mixed_float16", f"auto: compute capability {min(gpus)} has float16 tensor cores"
-    return "float32", f"auto: compute capability {min(gpus)} has no tensor cores"
+        return "mixed_float16", f"compute capability {min(gpus)} has float16 tensor cores"
+    return "float32", f"compute capability {min(gpus)} has no tensor cores"
 
 
 def _choose_xla(xla, name, gpus):

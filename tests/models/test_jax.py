@@ -63,6 +63,12 @@ again = logits(keras.models.load_model(sys.argv[1] + "/lora.keras"))
 model.merge_lora()
 changes = {"start": first - start, "again": again - expected, "merged": logits(model) - expected}
 result["lora"] = {name: float(np.abs(change).max()) for name, change in changes.items()} | {"history": history}
+model.compile()
+model.quantize("int8")
+try:
+    model.fit(plain_batch(), labels_of((5,), 3), verbose=0)
+except ValueError as error:
+    result["quantised"] = str(error)
 result |= {"backend": keras.backend.backend(),
            "tensorflow": [name for name in sys.modules if name.split(".")[0] == "tensorflow"]}
 print(json.dumps(result))
@@ -86,6 +92,7 @@ def test_trains_without_tensorflow(on_jax):
     assert np.all(np.isfinite(result["history"])) and last < 0.7 * first
     assert sorted(result["shapes"]) == [[5, 3, 12], [5, 7, 12], [5, 7, 12], [5, 7, 12]]
     assert "position table" in result["refused"]
+    assert "training needs float weights" in result["quantised"]
 
 
 @pytest.mark.parity

@@ -112,6 +112,33 @@ def test_what_a_quantised_model_cannot(tmp_path):
             kbert.save_pretrained(model, tmp_path / "other", format=format, tokenizer=tiny_tokenizer())
 
 
+def test_it_cannot_be_trained(tmp_path):
+    model = MODELS["classification"]()
+    model.compile(run_eagerly=True)
+    labels = {"logits": np.array([0, 2])}
+    model.fit(batch(model), labels, verbose=0)
+    model.encoder.quantize("int8")  # of the model, Keras would forget the compiled step by itself
+    before, refused = model.get_weights(), "training needs float weights. Received: a quantised model"
+    for train in (model.fit, model.train_on_batch):
+        with pytest.raises(ValueError, match=refused):
+            train(batch(model), labels)
+    model.evaluate(batch(model), labels, verbose=0)
+    rows, task, output = [("good", "a"), ("bad", "b")], kbert.tasks.Classification(), tmp_path / "run"
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b", "c"])
+    with pytest.raises(ValueError, match=refused):
+        pipeline.fit(["good"], ["a"])
+    with pytest.raises(ValueError, match=refused):  # a new head on its encoder
+        kbert.finetune(pipeline, task, rows, output=output)
+    np.testing.assert_equal(model.get_weights(), before)
+    pretrainer = MODELS["pretraining, tied"]()
+    pretrainer.quantize("int8")
+    (tmp_path / "corpus.txt").write_text("good film\nbad film\n\nnever\n")
+    with pytest.raises(ValueError, match=refused):
+        options = {"vocabulary": tiny_tokenizer(), "sequence_length": 16, "packed": False}
+        kbert.pretrain(tmp_path / "corpus.txt", init=pretrainer, steps=1, output=output, **options)
+    assert not output.exists()
+
+
 def test_no_collections_are_made_nothing_is_frozen_and_the_original_kernels_are_freed(monkeypatch):
     """Where a program has frozen objects, as this one has (conftest), they stay so and the model does not join them."""
     made, collect, frozen = [], gc.collect, gc.get_freeze_count()

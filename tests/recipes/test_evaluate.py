@@ -80,7 +80,7 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
     [
         (
             ("--model", "{home}/init"),
-            "expected a fine-tuned classifier, regressor, tagger or model of questions. Received: a pretraining model",
+            "expected a fine-tuned model. Expected a task that is fine-tuned on examples. Received: 'pretraining'",
         ),
         (("--text-pair-column", "label"), "was trained on single texts. Received: pairs of texts"),
         (

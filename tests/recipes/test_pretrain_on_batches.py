@@ -2,9 +2,11 @@
 
 import json
 
+import keras
 import pytest
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_recipe import read_json, run_recipe
+from helpers.tiny_bert import tiny_config
 
 import kbert
 from kbert.tasks.pretraining import write_batches as write_batches_module
@@ -66,6 +68,16 @@ def test_weight_decay_shrinks_kernels_only(batches):
         assert (before.numpy() == after.numpy()).all() == same, before.path
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_the_dtype_policy_is_the_callers_again(batches, tmp_path):
+    options = {"precision": "mixed_bfloat16", "steps": 1, "dry_run": True}
+    found = pretrain_on_batches(batches, **options)
+    assert found.model.dtype_policy.name == "mixed_bfloat16" and keras.config.dtype_policy().name == "float32"
+    with pytest.raises(ValueError, match="`init` must be a kbert directory"):
+        pretrain_on_batches(batches, **options, init=tmp_path)
+    assert keras.config.dtype_policy().name == "float32"
+
+
 def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
@@ -93,4 +105,10 @@ def test_what_is_refused(batches, records, tmp_path):  # noqa: F811
         run_recipe("write_batches", *arguments)
     with pytest.raises(SystemExit, match="`init` must be a kbert directory. Received"):
         run_recipe("pretrain_on_batches", "--batches", batches, "--init", tmp_path, "--output", tmp_path / "run")
+    tokenizer = kbert.BertTokenizer(batches / "vocab.txt")  # noqa: F811
+    model = kbert.BertPretrainer(tiny_config(num_layers=1, vocabulary_size=tokenizer.vocabulary_size))
+    model.quantize("int8")
+    kbert.save_pretrained(model, tmp_path / "int8", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="training needs float weights. Received: .*int8, a quantised model"):
+        pretrain_on_batches(batches, init=tmp_path / "int8", output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

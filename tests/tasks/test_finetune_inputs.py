@@ -1,5 +1,6 @@
 """kbert.finetune: the rows, models and options that it takes, and what it records of them."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -123,6 +124,28 @@ def test_models_and_pipelines_are_trained_themselves(init):
         kbert.finetune(encoder, TASK, ROWS, class_weight={"fine": 1.0}, sequence_length=9)
 
 
+def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
+    def policies(source=init, **options):
+        work = Finetuning(source, TASK, ROWS, **QUICK, **options)
+        return work.hardware.precision, work.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
+
+    half, full = "mixed_bfloat16", "float32"
+    assert policies(precision=half) == (half, half, full)
+    encoder = kbert.load_pretrained(init, "encoder", dtype=half)
+    assert policies(encoder) == (half, half, full)
+    with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16'.*'float32'"):
+        policies(encoder, precision=full)
+    with pytest.raises(ValueError, match="class_weight"):
+        policies(precision=half, class_weight={"fine": 1.0})
+    assert keras.config.dtype_policy().name == full
+    keras.config.set_dtype_policy(half)
+    try:
+        assert policies() == (half, half, half)
+        assert policies(precision=full) == (full, full, half)
+    finally:
+        keras.config.set_dtype_policy(full)
+
+
 def test_random_weights_keep_only_the_architecture(init):
     rows = [*ROWS, ("the film", "so so")]
 
@@ -156,6 +179,28 @@ def test_other_rows_do_not_resume(init, tmp_path):
             assert work.open().resume
     with pytest.raises(FileExistsError, match="seed: 0 there, 1 now"):
         Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1).open()
+
+
+def test_another_model_does_not_resume(init, tmp_path):
+    """A model or a pipeline that is given is known by its weights, its sizes and what is frozen, not by its path."""
+    model, again = (kbert.load_pretrained(init, "classification", labels=["bad", "good"]) for _ in range(2))
+    again.set_weights(model.get_weights())
+    pipelines = [kbert.build_pipeline(one, sequence_length=9) for one in (model, again)]
+    for number, (first, second) in enumerate(((model, again), pipelines)):
+        path = tmp_path / str(number)
+        Finetuning(first, TASK, ROWS, DEV, path, **QUICK).open()
+        kbert_locks_free(path)
+        work = Finetuning(second, TASK, ROWS, DEV, path, **QUICK)
+        again.encoder.trainable = False  # once it is opened, what happens to the model is the training itself
+        assert work.open().resume
+        kbert_locks_free(path)
+        with pytest.raises(FileExistsError, match=r"other settings \(init: \{'sha256': .* there, .* now\)"):
+            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        again.encoder.trainable = True
+        again.weights[0].assign_add([[1e-3]])
+        with pytest.raises(FileExistsError, match=r"other settings \(init"):
+            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        again.set_weights(model.get_weights())
 
 
 def test_a_run_records_all_that_it_reads(init, tmp_path):

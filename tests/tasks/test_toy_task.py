@@ -1,4 +1,4 @@
-"""A task made of new files and one line: it trains, is saved, loaded, exported and served, and predicts files."""
+"""A task made of new files and one line: it is trained, scored, saved, loaded, exported and served, and reads files."""
 
 import json
 
@@ -6,7 +6,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.run_recipe import run_recipe
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.tiny_finetuning import QUICK
 
 import kbert
 from kbert.pipelines import registry
@@ -32,6 +35,50 @@ def test_it_trains(pipeline):
     pipeline.compile(kbert.AdamW(0.01))
     history = pipeline.fit(TEXTS, [1.0, 0.0, 0.0, 1.0], epochs=8, verbose=0).history["loss"]
     assert history[-1] < history[0]
+
+
+@pytest.mark.usefixtures("eagerly", "registered")
+def test_it_is_fine_tuned_evaluated_and_predicted(tmp_path, capsys):
+    """By `kbert.finetune` and `kbert.evaluate`, and by the recipes that take a model of any task."""
+    task = registry.task_class("politeness")()
+    rows = [(text, float(label == "good")) for text, label in sentences(24)]
+    files = [write_table(tmp_path / name, some, ("text", "politeness")) for name, some in _split(rows)]
+    train, dev = (task.read(file) for file in files)
+    assert dev.columns["text"] == [text for text, _ in rows[16:]] and dev.where(0) == f"{files[1]}, line 2"
+    init, options = write_tiny_directory(tmp_path / "init"), QUICK | {"steps": 3}
+    run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
+    degrees, mean = np.array([one for _, one in rows[16:]]), np.mean([one for _, one in rows[:16]])
+    assert run.metrics["constant_answer"]["agreement"] == pytest.approx(1 - np.abs(mean - degrees).mean())
+    found = run.pipeline.predict(list(dev.texts), verbose=0)["politeness"]
+    assert run.metrics["dev"]["agreement"] == pytest.approx(1 - np.abs(found - degrees).mean(), abs=1e-5)
+    assert run.pipeline.answers.threshold == run.metrics["threshold"] == pytest.approx(np.median(found), abs=1e-5)
+    assert kbert.load_pretrained(run.path).pretrained.settings.get("threshold") == run.metrics["threshold"]
+    scores = kbert.evaluate([run.path, run.pipeline], task, rows[16:])  # an ensemble of twice the same
+    assert scores == pytest.approx(run.metrics["dev"], abs=1e-5) and scores["examples"] == 8
+    flags = ("--text-column", "text", "--label-column", "politeness", "--json")
+    run_recipe("evaluate", "--model", run.path, "--data", files[1], *flags)
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == pytest.approx(scores, abs=1e-5)
+    run_recipe("predict", "--model", run.path, "--input", files[1], "--output", tmp_path / "answers.jsonl")
+    answers = [json.loads(line)["politeness"] for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    np.testing.assert_allclose(answers, found, atol=1e-5)
+
+
+def _split(rows):
+    return ("train.csv", rows[:16]), ("dev.csv", rows[16:])
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_does_not_belong_to_it_is_an_error(pipeline):
+    task, rows = registry.task_class("politeness")(), [("good", 1.0), ("bad", 0.0)]
+    with pytest.raises(ValueError, match="expected a classification model. Received: a politeness model"):
+        kbert.evaluate(pipeline, kbert.tasks.Classification(), [("good", "x")])
+    with pytest.raises(ValueError, match="`class_weight` is for a classifier's labels"):
+        kbert.finetune(pipeline, task, rows, class_weight="balanced")
+    with pytest.raises(ValueError, match="Expected options of Politeness, .* Received: {'scheme': 'iob'}"):
+        type(task).from_options({"scheme": "iob"})
+    with pytest.raises(ValueError, match="model 0: expected a fine-tuned model. .* Received: 'encoder'"):
+        encoder = kbert.build_pipeline(kbert.BertEncoder(tiny_config(num_layers=1)), tiny_tokenizer())
+        kbert.evaluate([encoder, encoder], task, rows)
 
 
 @pytest.mark.usefixtures("eagerly")

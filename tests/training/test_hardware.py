@@ -10,7 +10,9 @@ import pytest
 import tensorflow as tf
 from helpers.paths import ROOT
 from helpers.run_python import run_python
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
+import kbert
 from kbert.training import hardware
 from kbert.training.hardware import choose_hardware
 from kbert.training.workers import check_tf_config
@@ -45,10 +47,38 @@ def test_auto_without_accelerator(no_accelerator):
         assert not tf.distribute.has_strategy()
 
 
-def test_precision_becomes_the_policy(no_accelerator):
+def policy():
+    return keras.config.dtype_policy().name
+
+
+def test_precision_is_the_policy_of_the_scope(no_accelerator):
     chosen = choose_hardware("one", precision="mixed_bfloat16", xla="on")
-    assert keras.config.dtype_policy().name == chosen.precision == "mixed_bfloat16"
+    assert policy() == "float32"
+    with chosen.scope():
+        assert policy() == chosen.precision == "mixed_bfloat16"
+    with pytest.raises(ZeroDivisionError), chosen.scope():
+        1 / 0  # noqa: B018
+    assert policy() == "float32"
     assert chosen.jit_compile and "XLA on (asked for)" in chosen.describe()
+
+
+def test_a_global_policy_is_kept(no_accelerator):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    chosen = choose_hardware()
+    assert chosen.precision == "mixed_bfloat16" and "(auto: the global dtype policy)" in chosen.describe()
+    assert choose_hardware(precision="float32").precision == "float32"
+    assert policy() == "mixed_bfloat16"
+
+
+def test_a_model_keeps_its_own_policy(no_accelerator):
+    model = kbert.BertClassifier(tiny_config(num_layers=1), dtype="mixed_bfloat16")
+    for source in (model, kbert.build_pipeline(model, tiny_tokenizer())):
+        chosen = choose_hardware(source=source)
+        assert chosen.precision == "mixed_bfloat16" and "(that of the given model)" in chosen.describe()
+        assert choose_hardware(precision="mixed_bfloat16", source=source).precision == "mixed_bfloat16"
+        with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16' or \"auto\". Received: 'float32'"):
+            choose_hardware(precision="float32", source=source)
+    assert choose_hardware(precision="mixed_bfloat16", source="runs/a").precision == "mixed_bfloat16"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +86,7 @@ def test_precision_becomes_the_policy(no_accelerator):
     [([(9, 0)], "mixed_bfloat16"), ([(8, 0), (7, 5)], "mixed_float16"), ([(6, 1)], "float32"), ([], "float32")],
 )
 def test_precision_of_gpus(capabilities, policy):
-    assert hardware._choose_precision("auto", "one", capabilities)[0] == policy
+    assert hardware._best_precision("one", capabilities)[0] == policy
 
 
 def test_auto_takes_what_is_there(monkeypatch):
@@ -67,7 +97,7 @@ def test_auto_takes_what_is_there(monkeypatch):
     assert hardware._choose_xla("auto", "mirrored", [(8, 0)] * 2)[0] is False
     monkeypatch.setenv("TPU_NAME", "my-tpu")
     assert hardware._choose_name("auto", [])[0] == "tpu"
-    assert hardware._choose_precision("auto", "tpu", [])[0] == "mixed_bfloat16"
+    assert hardware._best_precision("tpu", [])[0] == "mixed_bfloat16"
 
 
 @pytest.mark.parametrize("gpus, kept", [([], 1), ([(9, 0)], 0)])

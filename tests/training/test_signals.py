@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import textwrap
 import threading
 import time
@@ -16,6 +17,7 @@ from helpers.forked_recipe import start_recipe
 from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
+from kbert.command_line import program
 from kbert.training.resume import fit_steps
 from kbert.training.signals import Interrupted
 
@@ -201,6 +203,27 @@ def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number
     assert line == f"Interrupted by {signal.Signals(number).name}. {hint}"
     assert not output.exists()
     assert bool(list(output.parent.iterdir())) == ("resumes" in hint)  # what is answered so far, or nothing
+
+
+@pytest.mark.parametrize(
+    "flags, resumes, hint",
+    [
+        ([], True, " The same command resumes the run."),
+        ([], False, " No partial files were left."),
+        (["--dry-run"], True, ""),
+        (["--dry-run"], False, ""),
+    ],
+)
+def test_the_line_says_what_is_left(monkeypatch, capsys, flags, resumes, hint):
+    def main():
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(program, "log_to_console", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["recipe.py", *flags])
+    with pytest.raises(SystemExit) as stop:
+        program.run_program(main, resumes=resumes)
+    assert stop.value.code == STATUS[signal.SIGTERM]
+    assert capsys.readouterr().err == f"\nInterrupted by SIGTERM.{hint}\n"
 
 
 def test_the_second_signal_ends_at_once(tmp_path):

@@ -217,6 +217,8 @@ def _stored_model(init, vocabulary_size, pairs, rates):
             f"pretrain_on_batches: the batches are for a {task} model, vocabulary {vocabulary_size:,}. Received: "
             f"{path}, a {content['task']} model, vocabulary {content['architecture']['vocabulary_size']:,}"
         )
+    if content.get("quantized_layers"):
+        raise ValueError(f"pretrain_on_batches: training needs float weights. Received: {path}, a quantised model")
     if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
         raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
     config = BertConfig.from_dict(content["architecture"] | rates)

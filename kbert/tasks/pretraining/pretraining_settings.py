@@ -9,7 +9,7 @@ from kbert.config import POSITION_EMBEDDINGS
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.packed_rows import default_num_parts
-from kbert.tasks.pretraining.identify import identify_model, identify_source, identify_vocabulary
+from kbert.tasks.identify import identify_model, identify_source, identify_vocabulary
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
 from kbert.tasks.pretraining.plan import PlannedStage, plan_stages

@@ -8,6 +8,7 @@ import keras
 from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
+from kbert.models.quantized_layers import check_not_quantized
 from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import count_epochs, describe_plan, estimate_pretraining
@@ -54,11 +55,13 @@ def run_pretraining(
     check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and output is None and not dry_run:
         raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
-    hardware = choose_hardware(settings.strategy, settings.precision, settings.xla, settings.logical_cpus)
+    machine = {name: getattr(settings, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
+    hardware = choose_hardware(**machine, source=settings.init)
     stages = settings.stages()
     check_run(settings, hardware, log_every, data_service)
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
+    check_not_quantized(model)
     settings = choose_packing(settings, tokenizer)
     with hardware.scope():
         trained = model_of_rows(model, settings)

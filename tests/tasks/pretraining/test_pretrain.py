@@ -152,6 +152,28 @@ def test_a_given_model_must_fit(home, run):
 
 
 @pytest.mark.usefixtures("no_estimate")
+def test_the_dtype_policy_is_the_callers_again(home, monkeypatch):
+    def policy():
+        return keras.config.dtype_policy().name
+
+    half = kbert.pretrain(home / "records", precision="mixed_bfloat16", dry_run=True, **SHORT).model
+    assert (half.encoder.dtype_policy.name, policy()) == ("mixed_bfloat16", "float32")
+    assert kbert.pretrain(home / "records", init=half, dry_run=True, **SHORT).model is half
+    with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16' or .* Received: 'float32'"):
+        kbert.pretrain(home / "records", init=half, precision="float32", **SHORT)
+    with monkeypatch.context() as patch, pytest.raises(TypeError, match="NoneType"):
+        patch.setattr(run_pretraining, "compile_models", None)  # fails once the model is there
+        kbert.pretrain(home / "records", precision="mixed_bfloat16", **SHORT)
+    assert policy() == "float32"
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        found = kbert.pretrain(home / "records", dry_run=True, **SHORT)
+        assert found.model.dtype_policy.name == policy() == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+@pytest.mark.usefixtures("no_estimate")
 def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
     smaller = kbert.BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=len(VOCABULARY)))
     kbert.save_pretrained(smaller, tmp_path / "tiny", tokenizer=make_tokenizer())

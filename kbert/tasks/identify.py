@@ -1,6 +1,7 @@
 """What stands for corpora, vocabularies and models in the settings of a run."""
 
 import hashlib
+import json
 import os
 
 from kbert.corpus.document_list import DocumentList
@@ -25,10 +26,12 @@ def identify_vocabulary(vocabulary):
 
 
 def identify_model(init):
-    """What stands for a model in settings: its path, or the hash of its weights."""
+    """What stands for a model or a pipeline in settings: its path, or the hash of all that its training depends on."""
     if init is None or isinstance(init, str | os.PathLike):
         return None if init is None else os.fspath(init)
-    digest = hashlib.sha256()
-    for weight in getattr(init, "model", init).weights:
-        digest.update(weight.path.encode() + weight.numpy().tobytes())
+    model = getattr(init, "model", init)
+    about = [model.config.to_dict(), model.dtype_policy.name, init.settings() if model is not init else None]
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for weight in model.weights:
+        digest.update(f"{weight.path} {weight.trainable}".encode() + weight.numpy().tobytes())
     return {"sha256": digest.hexdigest()}

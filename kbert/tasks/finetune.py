@@ -77,7 +77,8 @@ def finetune(
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
             pre-training.
-        class_weight: for a classifier, {label: loss factor of its examples}, or "balanced".
+        class_weight: for a classifier, {label: loss factor of its examples}, or "balanced": every label has the same
+            total weight. An integer is a class number, and an error if it is also the label of another class.
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
         evaluate_every: "epoch" or a number of steps; None: only at the end.
         keep: "best" or "last": which weights are kept.

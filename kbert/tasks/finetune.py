@@ -44,11 +44,13 @@ def finetune(
     profile=None,
     overwrite: bool = False,
 ) -> FinetunedRun:
-    """Fine-tunes a pre-trained model, with one new layer, on a task.
+    """Fine-tunes a pre-trained model on a task, with a new last layer unless it has one for the same labels.
 
-    All weights are trained. The learning rate rises over the first tenth of the steps and falls linearly to 0. After
-    each epoch the model is evaluated on `dev`, and the best weights are kept, as the paper chooses the number of epochs
-    on dev. Progress is logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
+    A model of the task with the same labels keeps its head and their order; so does one that has only default names of
+    labels (``LABEL_0`` …, ``0`` …) and as many. All weights are trained. The learning rate rises over the first tenth
+    of the steps and falls linearly to 0. After each epoch the model is evaluated on `dev`, and the best weights are
+    kept, as the paper chooses the number of epochs on dev. Progress is logged (logger "kbert"; `kbert.log_to_console`
+    shows it); nothing is printed.
 
     Args:
         source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or a recipe's output;

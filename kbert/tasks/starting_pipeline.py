@@ -8,7 +8,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_pipeline
 from kbert.weights.description import ModelDescription
 from kbert.weights.head_labels import head_labels
-from kbert.weights.load import load_checkpoint
+from kbert.weights.load import load_pretrained
 from kbert.weights.open_checkpoint import open_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
@@ -39,7 +39,7 @@ def _loaded(source, task, settings, options):
     stored = open_checkpoint(source)
     if task == stored.description.task and "labels" in settings:
         settings["labels"] = head_labels(stored.settings.labels, settings["labels"]) or settings["labels"]
-    model = load_checkpoint(stored, task, **settings)
+    model = load_pretrained(stored, task, **settings)
     if options.random_weights:
         loaded, model = model, ModelDescription.from_model(model).build()
         model.pretrained = loaded.pretrained

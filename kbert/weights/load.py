@@ -54,7 +54,8 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         source: a kbert directory, or a recipe's output with one in ``model/``; a Hugging Face directory, or the path of
             its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, with
             ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
-            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit.
+            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit; or what
+            `kbert.weights.open_checkpoint.open_checkpoint` returned.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
         revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit; None: the main
@@ -85,12 +86,9 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         model = kbert.load_pretrained("runs/pretrain", task="classification", labels=["bad", "good"])
         pipeline = kbert.build_pipeline(model)
     """
-    stored = open_checkpoint(source, vocabulary, revision=revision, token=token)
-    return load_checkpoint(stored, task, dtype=dtype, **overrides)
-
-
-def load_checkpoint(stored: Checkpoint, task=None, *, dtype=None, **overrides):
-    """`load_pretrained` of what `open_checkpoint` returned."""
+    stored = source
+    if not isinstance(source, Checkpoint):
+        stored = open_checkpoint(source, vocabulary, revision=revision, token=token)
     description, settings = _wanted(stored, task, overrides)
     new = _new_head(stored, description.task, settings.labels)
     _check_quantized(stored, description, new)

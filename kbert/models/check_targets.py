@@ -1,4 +1,4 @@
-"""Finds labels that are not a class before a model is trained or evaluated on them.
+"""Finds labels that are not a class, or not on or off, before a model is trained or evaluated on them.
 
 Shapes: B batch, S sequence, C choices, N labels.
 """
@@ -6,15 +6,18 @@ Shapes: B batch, S sequence, C choices, N labels.
 import keras
 import numpy as np
 
-from kbert.optim.cross_entropy import broadcast_weights, wrong_labels
-from kbert.optim.losses import ClassificationLoss, SpanLoss
+from kbert.optim.cross_entropy import broadcast_weights, on_or_off, wrong_labels
+from kbert.optim.losses import ClassificationLoss, MultiLabelLoss, SpanLoss
+
+_CLASS_LOSSES = (ClassificationLoss, keras.losses.SparseCategoricalCrossentropy)
 
 
 def check_targets(model, inputs, labels, weights=None):
-    """Raises a ValueError for labels in arrays that are not a class of their output, or, for a score, not a number.
+    """Raises a ValueError for labels in arrays that are not what the loss of their output takes.
 
-    With kbert's losses a label may be -1, "no label"; a label of weight 0 may be anything. An output whose loss does
-    not read class numbers is not checked.
+    That is a class, for a multi-label classifier 0 or 1 (or a probability) for each label, for a score a finite number.
+    With kbert's losses a label may be -1, "no label"; a label of weight 0 may be anything. Labels for other losses are
+    not checked.
 
     Args:
         inputs: the batch, a dict of arrays; its S positions or C choices are the classes of some outputs.
@@ -25,13 +28,14 @@ def check_targets(model, inputs, labels, weights=None):
             continue
         values = keras.ops.convert_to_numpy(values)
         if values.dtype.kind not in "biuf":
-            raise ValueError(f"{_expected(model, name, '')} Received: an array of {values.dtype}")
+            raise ValueError(f"{_expected(model, name, '', loss)} Received: an array of {values.dtype}")
+        _check_shape(model, name, values, loss)
         is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)
         is_wrong = keras.ops.convert_to_numpy(is_wrong)
         if is_wrong.any():
             index = tuple(np.argwhere(is_wrong)[0].tolist())
             raise ValueError(
-                f"{_expected(model, name, number)} Received: {values[index]} in row {index[0]}; "
+                f"{_expected(model, name, number, loss)} Received: {values[index]} in row {index[0]}; "
                 f"{int(is_wrong.sum())} of {is_wrong.size} labels are outside."
             )
 
@@ -51,9 +55,10 @@ def checked_dataset(model, dataset):
     @tf.autograph.experimental.do_not_convert
     def check(inputs, labels, *weights):
         for name, values, weight, loss in _targets(model, labels, *weights):
+            _check_shape(model, name, values, loss)
             is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)
             found = tf.boolean_mask(values, is_wrong)
-            message = f"{_expected(model, name, number if isinstance(number, int) else '')} Received:"
+            message = f"{_expected(model, name, number if isinstance(number, int) else '', loss)} Received:"
             tf.debugging.Assert(tf.logical_not(tf.reduce_any(is_wrong)), [message, found], summarize=5)
         return inputs, labels, *weights
 
@@ -71,9 +76,23 @@ def _targets(model, labels, weights=None):
             part.get(name) if isinstance(part, dict) else part if len(outputs) == 1 else None
             for part in (losses, labels, weights)
         )
-        is_class = isinstance(loss, (ClassificationLoss, keras.losses.SparseCategoricalCrossentropy))
-        if values is not None and loss is not None and (is_class or name == "score"):
+        is_known = isinstance(loss, (*_CLASS_LOSSES, MultiLabelLoss)) or (name == "score" and loss is not None)
+        if values is not None and is_known:
             yield name, values, weight, loss
+
+
+def _check_shape(model, name, values, loss):
+    """Raises a ValueError for labels with more or fewer axes than the loss takes, or another number of labels."""
+    shape, logits = values.shape, model.output[name].shape
+    if getattr(shape, "rank", 0) is None or not isinstance(loss, (*_CLASS_LOSSES, MultiLabelLoss)):
+        return
+    if isinstance(loss, MultiLabelLoss):
+        is_right = len(shape) == len(logits) and shape[-1] in (None, logits[-1])
+    else:
+        more = (1, 2) if isinstance(loss, SpanLoss) else (1,)  # classes as a column; a position with its row's length
+        is_right = len(shape) == len(logits) - 1 or (len(shape) == len(logits) and shape[-1] in (None, *more))
+    if not is_right:
+        raise ValueError(f"{_expected(model, name, logits[-1], loss)} Received: labels of shape {tuple(shape)}")
 
 
 def _wrong(model, name, inputs, values, weight, loss):
@@ -82,6 +101,8 @@ def _wrong(model, name, inputs, values, weight, loss):
     if name == "score":
         is_wrong = keras.ops.logical_not(keras.ops.isfinite(keras.ops.cast(values, "float32")))
         return is_wrong, values, None
+    if isinstance(loss, MultiLabelLoss):
+        return on_or_off(values, values, weight)[-1], values, model.output[name].shape[-1]
     number = limit = model.output[name].shape[-1] or keras.ops.shape(inputs["token_ids"])[1]  # N, or S or C
     if isinstance(loss, SpanLoss) and len(values.shape) == 2 and values.shape[1] == 2:
         values, limit = values[:, 0], values[:, 1]
@@ -104,7 +125,12 @@ def _is_absent(padding_mask, values, weight):
     return ops.logical_and(ops.logical_not(is_chosen_there), ops.logical_and(values >= 0, weight != 0))
 
 
-def _expected(model, name, number):
-    kind = "finite numbers" if name == "score" else f"classes, 0 to {number - 1}" if number else "class numbers"
+def _expected(model, name, number, loss):
+    if name == "score":
+        kind = "finite numbers"
+    elif isinstance(loss, MultiLabelLoss):
+        kind = f"0 or 1 for each label of a text, [B, {number or 'N'}]"
+    else:
+        kind = f"classes, 0 to {number - 1}" if number else "class numbers"
     kind += " of choices that are there" if model.task == "multiple_choice" else ""
     return f"{type(model).__name__}: expected the labels of `{name}` to be {kind}."

@@ -3,8 +3,74 @@
 Shapes: B batch, S sequence, N labels.
 """
 
+import numbers
+from collections.abc import Mapping, Sequence
+
 import keras
 import numpy as np
+
+
+def class_factors(class_weight, num_labels: int, labels: Sequence[str] | None = None, *, ids=None, owner: str):
+    """The factor of each class in the loss, float32 [N]; 1 for those that `class_weight` does not name.
+
+    Args:
+        class_weight: {label or class number: factor}; "balanced": every class has the same total weight.
+        num_labels: N.
+        labels: the N strings in the order of the logits; None: only class numbers are known here.
+        ids: the class numbers [B] of all that is learned, -1 for none; None: they are not known beforehand.
+        owner: what messages begin with.
+
+    Raises:
+        ValueError: an unknown label or class; a number that is also the label of another class; a factor that is not a
+            number of at least 0; several labels a text; "balanced" without `ids`.
+    """
+    if ids is not None and ids.ndim != 1:
+        raise ValueError(
+            f"{owner}: `class_weight` is for texts with one label each. Received: labels of shape {ids.shape}"
+        )
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        return _balanced(num_labels, ids, owner)
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f'{owner}: expected `class_weight` as {{label: factor}} or "balanced". Received: {class_weight!r}'
+        )
+    factors, given = np.ones(num_labels, "float32"), set()
+    for key, factor in class_weight.items():
+        number = _class_number(key, num_labels, labels, owner)
+        if not isinstance(factor, numbers.Real) or not 0 <= factor < float("inf"):
+            raise ValueError(f"{owner}: expected `class_weight` of at least 0 for {key!r}. Received: {factor!r}")
+        if number in given:
+            raise ValueError(f"{owner}: expected one `class_weight` for class {number}. Received: {class_weight}")
+        given.add(number)
+        factors[number] = factor
+    return factors
+
+
+def _balanced(num_labels, ids, owner):
+    if ids is None:
+        raise ValueError(
+            f'{owner}: class_weight="balanced" is for kbert.finetune, and for pipeline.fit with labels in arrays or '
+            "lists. Here give {class: factor}."
+        )
+    counts = np.bincount(ids[(ids >= 0) & (ids < num_labels)].astype("int64"), minlength=num_labels)
+    return (counts.sum() / (max(np.count_nonzero(counts), 1) * np.maximum(counts, 1))).astype("float32")
+
+
+def _class_number(key, num_labels, labels, owner):
+    known = [] if labels is None else list(labels)
+    if isinstance(key, str) and key in known:
+        return known.index(key)
+    if str(key) in known and known.index(str(key)) != key:
+        raise ValueError(
+            f"{owner}: expected strings as keys of `class_weight`: a number is a class from 0, and {key} is not that "
+            f"of the label {str(key)!r}. Received: {key!r}"
+        )
+    if isinstance(key, bool) or not isinstance(key, numbers.Integral) or not 0 <= key < num_labels:
+        names = f"the labels {known}, or " if known else ""
+        raise ValueError(
+            f"{owner}: expected `class_weight` for {names}the classes 0 to {num_labels - 1}. Received: {key!r}"
+        )
+    return int(key)
 
 
 def apply_class_weight(model, x, y, sample_weight, class_weight):
@@ -21,7 +87,7 @@ def apply_class_weight(model, x, y, sample_weight, class_weight):
         (x, sample_weight).
 
     Raises:
-        ValueError: several outputs, no classes, an unknown class, or a weight that is negative or not finite.
+        ValueError: several outputs, no classes, or what `class_factors` refuses.
     """
     table = _table(model, class_weight)
     if hasattr(x, "element_spec") and hasattr(x, "map"):
@@ -53,12 +119,4 @@ def _table(model, class_weight):
     owner = type(model).__name__
     if len(model.output) != 1 or not next(iter(model.output.values())).shape[-1]:
         raise ValueError(f"{owner}: `class_weight` is for models with one output for classes. Received: {class_weight}")
-    number = next(iter(model.output.values())).shape[-1]
-    table = np.ones(number, "float32")
-    for key, weight in dict(class_weight).items():
-        if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < number:
-            raise ValueError(f"{owner}: expected `class_weight` for the classes 0 to {number - 1}. Received: {key!r}")
-        if not 0 <= float(weight) < float("inf"):
-            raise ValueError(f"{owner}: expected a weight of at least 0 for class {key}. Received: {weight!r}")
-        table[key] = weight
-    return table
+    return class_factors(class_weight, next(iter(model.output.values())).shape[-1], owner=owner)

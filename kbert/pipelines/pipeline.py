@@ -31,10 +31,10 @@ class Pipeline(keras.Model):
     `kbert.build_pipeline` puts the parts together for a model's task.
 
     `compile`, `fit` and `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its
-    outputs (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings. The
-    windows of a long document are learned with the label and the weight of their text, and `evaluate` scores windows.
-    The labels of questions and of tagged words belong to windows themselves: train `model` on a dataset of windows,
-    such as `kbert.tasks.span.dataset` makes.
+    outputs (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings (for
+    a multi-label classifier a list of them for each text). The windows of a long document are learned with the label
+    and the weight of their text, and `evaluate` scores windows. The labels of questions and of tagged words belong to
+    windows themselves: train `model` on a dataset of windows, such as `kbert.tasks.span.dataset` makes.
 
     Args:
         preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
@@ -148,14 +148,16 @@ class Pipeline(keras.Model):
             y: labels: numbers, or, of a model with labels, the label strings; also a dict of them by output.
             *args: batch_size, epochs, verbose, callbacks and so on, as in Keras.
             validation_data: (x, y), (x, y, weights), or a dataset.
-            class_weight: dict of class number or label string → weight.
+            class_weight: {label string or class number: loss factor}, or, with `y` in a list or an array, "balanced":
+                every class has the same total weight. A number that is also another class's label is an error.
             **kwargs: other arguments of `keras.Model.fit`: validation_split, callbacks, sample_weight ...
 
         Returns:
             `keras.callbacks.History`.
 
         Raises:
-            ValueError: a label that the model does not have; a preprocessor whose windows have labels of their own.
+            ValueError: labels or a `class_weight` that do not suit the model; a preprocessor whose windows have labels
+                of their own.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
         if self.preprocessor.makes_windows and kwargs.get("validation_split") and not _makes_batches(x):
@@ -170,7 +172,9 @@ class Pipeline(keras.Model):
             validation_data = self._dataset(validation_data)
         kwargs |= {"validation_data": validation_data}
         if class_weight is not None:
-            kwargs["class_weight"] = class_weight_ids(class_weight, self.answers.labels)
+            kwargs["class_weight"] = class_weight_ids(
+                class_weight, self.answers.labels, self._targets(y), kwargs.get("validation_split")
+            )
         return self._with_batch(self.model.fit, x, y, *args, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
@@ -183,7 +187,7 @@ class Pipeline(keras.Model):
         return self.model.test_on_batch(*self._batch(x, y, sample_weight), *args, **kwargs)
 
     def _targets(self, y):
-        return label_ids(y, self.answers.labels)
+        return label_ids(y, self.answers.labels, getattr(self.model, "multi_label", False))
 
     def _with_batch(self, method, x, y, *args, **kwargs):
         """A method of the model, given what it is trained on."""

@@ -46,11 +46,13 @@ def finetune(
     profile=None,
     overwrite: bool = False,
 ) -> FinetunedRun:
-    """Fine-tunes a pre-trained model, with one new layer, on a task.
+    """Fine-tunes a pre-trained model on a task, with a new last layer unless it has one for the same labels.
 
-    All weights are trained. The learning rate rises over the first tenth of the steps and falls linearly to 0. After
-    each epoch the model is evaluated on `dev`, and the best weights are kept, as the paper chooses the number of epochs
-    on dev. Progress is logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
+    A model of the task with the same labels keeps its head and their order; so does one that has only default names of
+    labels (``LABEL_0`` …, ``0`` …) and as many. All weights are trained. The learning rate rises over the first tenth
+    of the steps and falls linearly to 0. After each epoch the model is evaluated on `dev`, and the best weights are
+    kept, as the paper chooses the number of epochs on dev. Progress is logged (logger "kbert"; `kbert.log_to_console`
+    shows it); nothing is printed.
 
     Args:
         source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or a recipe's output;
@@ -79,7 +81,8 @@ def finetune(
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
             pre-training.
-        class_weight: for a classifier, {label: loss factor of its examples}, or "balanced".
+        class_weight: for a classifier, {label: loss factor of its examples}, or "balanced": every label has the same
+            total weight. An integer is a class number, and an error if it is also the label of another class.
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
         evaluate_every: "epoch" or a number of steps: when `dev` is scored; None: only at the end.
         keep: "best" or "last": which weights are kept.

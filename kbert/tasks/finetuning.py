@@ -112,7 +112,10 @@ class Finetuning:
             self.pipeline = starting_pipeline(source, self.task, settings, self.options)
         check_not_quantized(self.pipeline.model)
         self._init = identify_model(source)  # now: a model that is given is trained itself
-        self.train = self.task.for_model(self.train, self.pipeline.settings())
+        settings = self.pipeline.settings()  # with labels in the order of a head that goes on
+        self.train = self.task.for_model(self.train, settings)
+        self.dev = None if self.dev is None else self.task.for_model(self.dev, settings)
+        self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in self.more_dev.items()}
         if self.options.class_weight is not None:
             self.task.check_class_weight(self.options.class_weight, self.pipeline, self.train)
         size, static = self.options.batch_size, self.hardware.name == "tpu"

@@ -64,5 +64,7 @@ class FinetuningOptions:
     def to_dict(self) -> dict[str, Any]:
         """The options that determine the result: all but the interval of checkpoints."""
         fields = dataclasses.asdict(self)
+        if isinstance(self.class_weight, Mapping):
+            fields["class_weight"] = {str(key): float(factor) for key, factor in self.class_weight.items()}  # JSON
         del fields["checkpoint_every"]
         return fields

@@ -1,5 +1,7 @@
 """The pipeline that a fine-tuning trains, with the weights that it starts from."""
 
+import logging
+
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
@@ -7,16 +9,22 @@ from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import ModelDescription
+from kbert.weights.head_labels import head_labels
 from kbert.weights.load import load_pretrained
+from kbert.weights.open_checkpoint import open_checkpoint
+
+_LOGGER = logging.getLogger("kbert")
 
 
 def starting_pipeline(source, task, settings, options) -> Pipeline:
     """Loads or builds the model of a task, with the preprocessing and the answers that the task wants."""
     length = {} if options.sequence_length is None else {"sequence_length": options.sequence_length}
     if isinstance(source, BertModel | Pipeline):
-        model = _given(source, task.name, settings, options)
+        head = _own_head(source, task.name, settings)
         tokenizer, own_length = _own_preprocessing(source, task.name)
-        fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")} | own_length | length
+        model = _given(source, task.name, settings, options, head is not None)
+        fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
+        fields |= (head or {}) | own_length | length
     else:
         model, tokenizer, fields = _loaded(source, task.name, settings | length, options), None, {}
     pipeline = build_pipeline(model, tokenizer, **fields)
@@ -32,32 +40,50 @@ def _loaded(source, task, settings, options):
         if "bilstm" not in own:
             raise ValueError(f"finetune: a {task} model takes no `bilstm`. Received: bilstm=True")
         settings["bilstm"] = True
-    model = load_pretrained(source, task, **settings)
+    stored = open_checkpoint(source)
+    if task == stored.description.task and "labels" in settings:
+        settings["labels"] = head_labels(stored.settings.labels, settings["labels"]) or settings["labels"]
+    model = load_pretrained(stored, task, **settings)
     if options.random_weights:
         loaded, model = model, ModelDescription.from_model(model).build()
         model.pretrained = loaded.pretrained
     return model
 
 
-def _given(source, task, settings, options):
+def _own_head(source, task, settings):
+    """Labels and thresholds of a given model whose head goes on with the task; None: the task needs a new head."""
+    model = source.model if isinstance(source, Pipeline) else source
+    if model.task != task or getattr(model, "num_labels", None) != settings.get("num_labels"):
+        return None
+    if "labels" not in settings:
+        return {}
+    stored = source.settings() if isinstance(source, Pipeline) else model.pretrained and vars(model.pretrained.settings)
+    own = stored or {}
+    labels = head_labels(own.get("labels"), settings["labels"])
+    if labels is None or "multi_label" not in settings:
+        return labels and {"labels": labels}
+    is_same = settings["multi_label"] and labels == own.get("labels")
+    return {"labels": labels, "thresholds": own.get("thresholds") if is_same else None}
+
+
+def _given(source, task, settings, options, head_goes_on):
     """The given model where it is the task's already, otherwise a new one on its encoder."""
     model = source.model if isinstance(source, Pipeline) else source
     if options.random_weights or options.dropout is not None or options.bilstm:
         raise ValueError(
             "finetune: `random_weights`, `dropout` and `bilstm` need a source that is loaded. Received: a model"
         )
-    is_multi_label, wanted = getattr(model, "multi_label", False), settings.get("multi_label", False)
-    if is_multi_label and not wanted:
-        raise ValueError(
-            "finetune: expected a model with one label a text. Received: a multi-label classifier, which takes "
-            "kbert.tasks.Classification(label_separator=...), or `pipeline.fit(texts, labels)`"
-        )
-    is_same = getattr(model, "num_labels", None) == settings.get("num_labels") and is_multi_label == wanted
-    if model.task == task and is_same:
+    if head_goes_on and getattr(model, "multi_label", False) == settings.get("multi_label", False):
         return model
     encoder = model if model.task == "encoder" else model.encoder
-    arguments = {n: settings[n] for n in ModelDescription.argument_names(task) if n in settings}
-    return task_pipeline(task).model_class(encoder, **arguments)
+    arguments = {name: getattr(model, name) for name in model.own_arguments} if head_goes_on else {}
+    arguments |= {n: settings[n] for n in ModelDescription.argument_names(task) if n in settings}
+    new = task_pipeline(task).model_class(encoder, **arguments)
+    if head_goes_on:
+        new.set_weights(model.get_weights())
+    else:
+        _LOGGER.warning("%s: newly initialised (not in the given model)", ", ".join(task_pipeline(task).heads))
+    return new
 
 
 def _own_preprocessing(source, task):

@@ -2,12 +2,18 @@
 
 import dataclasses
 
+import numpy as np
+from keras import ops
+
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import FREE_FIELDS, ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
+from kbert.weights.formats.checkpoint import Checkpoint
+from kbert.weights.formats.variables import heads_of
+from kbert.weights.head_labels import head_labels
 from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.report import LoadReport
 
@@ -48,7 +54,8 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         source: a kbert directory, or a recipe's output with one in ``model/``; a Hugging Face directory, or the path of
             its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, with
             ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
-            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit.
+            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit; or what
+            `kbert.weights.open_checkpoint.open_checkpoint` returned.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
         revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit; None: the main
@@ -61,7 +68,9 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``), fields of
             `ModelSettings` (``labels, sequence_length, pair`` ...), arguments of `BertTokenizer` (``lowercase`` ...),
             and those fields of `BertConfig` that do not shape the weights (``hidden_dropout, attention_dropout`` ...).
-            ``labels`` gives ``num_labels``; with new labels of the old number a stored head is kept.
+            ``labels`` gives ``num_labels``. A stored head is loaded with its own labels; one that has only default
+            names (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head is new, and stored
+            thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
 
     Returns:
         The model; ``model.pretrained`` is a `Pretrained`: ``tokenizer`` (None for a checkpoint without a vocabulary),
@@ -70,28 +79,54 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     Raises:
         FileNotFoundError: no such source, or missing files.
         ValueError: damaged files, a vocabulary that does not fit, an incomplete encoder, something that kbert cannot
-            represent (the message says why), an unknown task or override.
+            represent (the message says why), an unknown task or override, the stored labels in another order.
 
     Example::
 
         model = kbert.load_pretrained("runs/pretrain", task="classification", labels=["bad", "good"])
         pipeline = kbert.build_pipeline(model)
     """
-    stored = open_checkpoint(source, vocabulary, revision=revision, token=token)
+    stored = source
+    if not isinstance(source, Checkpoint):
+        stored = open_checkpoint(source, vocabulary, revision=revision, token=token)
     description, settings = _wanted(stored, task, overrides)
+    new = _new_head(stored, description.task, settings.labels)
+    _check_quantized(stored, description, new)
     tokenizer = None
     if stored.vocabulary is not None:
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
         tokenizer = _tokenizer(stored, settings)
     model = _build(stored, description, dtype)
-    report = stored.load_into(model)
+    report = _load_all_but(new, stored, model)
     report.log()
     model.pretrained = Pretrained(tokenizer, settings, report)
     return model
 
 
-def _check_quantized(stored, description):
-    if stored.description.quantized_layers and not description.has_the_variables_of(stored.description):
+def _new_head(stored, task, labels):
+    """The layers whose stored weights are of other labels: all of the head, or none."""
+    there = stored.settings.labels
+    if task != stored.description.task or labels is None or len(labels) != len(there or labels):
+        return ()
+    if (kept := head_labels(there, labels)) not in (None, labels):
+        raise ValueError(
+            f"load_pretrained: expected `labels` in the order of the stored head, {kept}, as they name its logits. "
+            f"Received: {labels}"
+        )
+    return heads_of(task) if kept is None else ()
+
+
+def _load_all_but(layers, stored, model):
+    """Loads the weights of all other layers; the report."""
+    initial = [(v, np.array(ops.convert_to_numpy(v))) for v in model.weights if v.path.split("/")[0] in layers]
+    report = stored.load_into(model)
+    for variable, value in initial:
+        variable.assign(value)
+    return report.without({variable.path for variable, _ in initial})
+
+
+def _check_quantized(stored, description, new):
+    if stored.description.quantized_layers and (new or not description.has_the_variables_of(stored.description)):
         raise ValueError(
             f"load_pretrained: {stored.path} is quantised: it can only be loaded as it is, for the task "
             f"{stored.description.task}. Load the model that it was made from for another task."
@@ -128,7 +163,8 @@ def _wanted(stored, task, overrides):
             f"{config.max_sequence_length}. Received: {asked_for}"
         )
     same_task = task == stored.description.task
-    kept = stored.description.arguments if same_task else _MASKED_LM_ARGUMENTS
+    kept = set(stored.description.arguments if same_task else _MASKED_LM_ARGUMENTS)
+    kept -= {"num_labels"} if settings.labels is not None else set()  # which gives it
     arguments = {}
     for name in ModelDescription.argument_names(task):
         if name in overrides:
@@ -147,7 +183,6 @@ def _wanted(stored, task, overrides):
     _fit_labels(task, settings, arguments)
     kept = (stored.description.quantized_layers, stored.description.trainability) if same_task else ()
     description = ModelDescription(task, config, arguments, encoder_arguments, *kept)
-    _check_quantized(stored, description)
     return description, settings
 
 
@@ -161,8 +196,12 @@ def _with_settings(stored, task, overrides):
         if task_pipeline(task).default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
             longest = stored.description.config.max_sequence_length
             fields["sequence_length"] = task_pipeline(task).default_sequence_length(longest)
-    if task != settings.task or overrides.get("num_labels") not in (None, len(settings.labels or ())):
-        fields["labels"] = None  # as do labels of which another number is wanted
+    is_other_number = overrides.get("num_labels") not in (None, len(settings.labels or ()))
+    labels = overrides.get("labels", settings.labels)
+    if task != settings.task or is_other_number or list(labels or ()) != list(settings.labels or ()):
+        fields |= {"labels": None, "thresholds": None}
+    elif overrides.get("multi_label") is False:
+        fields["thresholds"] = None
     fields |= {name: overrides.pop(name) for name in _settings_names(task) if name in overrides}
     return settings.replace(**fields)
 

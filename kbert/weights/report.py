@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 _LOGGER = logging.getLogger("kbert")
@@ -46,6 +47,12 @@ class LoadReport:
     def unused(self) -> list[ReportRow]:
         """Variables of the source that the model does not have."""
         return [row for row in self.rows if row.status == UNUSED]
+
+    def without(self, variables: Collection[str]) -> "LoadReport":
+        """The same report of a load after which these variables of the model are newly initialised after all."""
+        new = [r for r in self.rows if r.variable in variables and r.status == LOADED]
+        rows = [ReportRow(r.variable, "", NEW) if r in new else r for r in self.rows]
+        return dataclasses.replace(self, rows=rows + [ReportRow("", r.source, UNUSED) for r in new])
 
     def log(self) -> None:
         """Logs the totals, a line for each part that is new or not used, and at the level DEBUG the whole table."""

@@ -86,6 +86,14 @@ CASES = {  # model, batch, output, sound labels, wrong ones, what the message sa
         [np.nan, np.inf],
         "finite numbers",
     ),
+    "several": (
+        lambda: BertClassifier(small(), 3, multi_label=True),
+        plain_batch,
+        "logits",
+        np.array([[1, 0, -1], [0, 1, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]),
+        [2, -2, 1.5],
+        r"0 or 1 for each label of a text, \[B, 3\]",
+    ),
 }
 OTHERS = {
     "start_logits": np.zeros(BATCH, "int32"),
@@ -236,6 +244,16 @@ def test_labels_may_be_lists():
         assert np.isfinite(history["loss"][0]) and np.isfinite(history["val_loss"][0])
     with pytest.raises(ValueError, match="expected the labels of `logits` to be classes, 0 to 2"):
         model.fit(batch, [3] * BATCH, verbose=0)
+
+
+def test_labels_of_another_shape_are_named():
+    for make, batch, output, sound, _, _ in (CASES[name] for name in ("class", "tag", "several", "next")):
+        model, batch = compiled(make), batch()
+        for labels in (np.stack([sound, sound], -1), sound[..., 0] if sound.ndim > 1 else np.eye(BATCH)):
+            with pytest.raises(ValueError, match=rf"`{output}` to be .*Received: labels of shape \(5,"):
+                model.fit(batch, labels_of(model, output, labels))
+    model = compiled(CASES["class"][0])
+    model.test_on_batch(plain_batch(), CASES["class"][3][:, None])  # a column of classes
 
 
 @pytest.mark.parametrize("texts", [["a text", "b"], np.array(["a text", "b"]), tf.constant(["a text", "b"])])

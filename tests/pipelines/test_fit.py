@@ -90,6 +90,84 @@ def test_class_weights_are_sample_weights():
     assert same(pipeline.model.get_weights(), expected)
 
 
+def test_balanced_class_weights_are_those_of_the_labels_that_are_learned():
+    names = ["good"] * 3 + ["bad"] * 9 + ["good"] * 4
+    expected = weights_after(TEXTS, names, class_weight={"good": 16 / 14, "bad": 16 / 18})
+    for y in (names, np.array(names), {"logits": names}, [int(name == "good") for name in names]):
+        assert same(weights_after(TEXTS, y, class_weight="balanced"), expected)
+    expected = weights_after(TEXTS, names, class_weight={"good": 2.0, "bad": 12 / 18}, validation_split=0.25)
+    assert same(weights_after(TEXTS, names, class_weight="balanced", validation_split=0.25), expected)
+    with pytest.raises(ValueError, match='class_weight="balanced" is for kbert.finetune, and for pipeline.fit with'):
+        make().fit(tf.data.Dataset.from_tensors((TEXTS, NAMES)), class_weight="balanced")
+    batch = {name: np.asarray(value) for name, value in make().preprocessor(TEXTS).items()}
+    with pytest.raises(ValueError, match='BertClassifier: class_weight="balanced" is for kbert.finetune'):
+        make().model.fit(batch, np.array(IDS), class_weight="balanced")
+
+
+def test_a_number_that_may_be_a_label_is_no_key_of_class_weights():
+    stars = kbert.build_pipeline(make().model, tiny_tokenizer(), labels=["1", "2"], sequence_length=7)
+    with pytest.raises(ValueError, match="Pipeline: expected strings as keys of `class_weight`.*the label '1'"):
+        stars.fit(TEXTS, np.array(IDS), class_weight={1: 5.0})
+
+
+@functools.cache
+def several():
+    """A pipeline of a multi-label classifier."""
+    keras.utils.set_random_seed(0)
+    model = kbert.BertClassifier(tiny_config(num_layers=1), 3, multi_label=True)
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b", "c"], sequence_length=7)
+    pipeline.compile(kbert.AdamW(0.01), run_eagerly=True)
+    return pipeline
+
+
+LISTS = [["a", "c"], ["b"], [], ["c", "b"]]
+IS_ON = np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]])
+RAGGED = tf.ragged.constant(LISTS)
+
+
+def test_lists_of_label_strings_of_a_multi_label_model():
+    pipeline, texts = several(), TEXTS[:4]
+    expected = pipeline.evaluate(texts, IS_ON, verbose=0, return_dict=True)
+    tuples = [tuple(labels) for labels in LISTS]
+    for y in (LISTS, tuples, {"logits": LISTS}, np.array(LISTS, object), RAGGED, RAGGED.to_tensor(""), IS_ON.tolist()):
+        assert pipeline.evaluate(texts, y, verbose=0, return_dict=True) == pytest.approx(expected)
+    for y in (RAGGED, {"logits": RAGGED}, RAGGED.to_tensor(""), IS_ON):
+        data = tf.data.Dataset.from_tensor_slices((texts, y)).batch(2)
+        assert pipeline.evaluate(data, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-4)
+    assert pipeline.test_on_batch(texts, LISTS, return_dict=True) == pytest.approx(expected)
+    history = pipeline.fit(texts, LISTS, validation_data=(texts, LISTS), verbose=0).history
+    after = pipeline.evaluate(texts, IS_ON, verbose=0, return_dict=True)
+    assert history["val_loss"] == [pytest.approx(after["loss"])] and after["loss"] != expected["loss"]
+    pipeline.train_on_batch(texts, LISTS)
+    assert pipeline.test_on_batch(texts, [[], [], [], []], return_dict=True)["loss"] > 0
+    windows = kbert.build_pipeline(
+        pipeline.model, tiny_tokenizer(), labels=["a", "b", "c"], sequence_length=7, window_pooling="max", doc_stride=5
+    )
+    windows.fit(["good film " * 4, *texts[1:]], LISTS, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "y, message",
+    [
+        ([["a"], ["d"]], r"row 1: expected one of the labels \['a', 'b', 'c'\]. Received: 'd'"),
+        (["a", "b"], r"row 0: expected a list of the labels \['a', 'b', 'c'\]. Received: 'a'"),
+        (tf.constant(["a", "b"]), r"expected a list of labels for each row. Received: strings \(2,\)"),
+        ([0, 2], r"`logits` to be 0 or 1 for each label of a text, \[B, 3\]. Received: labels of shape \(2,\)"),
+        ([[0, 1], [1, 1]], r"0 or 1 for each label of a text, \[B, 3\]. Received: labels of shape \(2, 2\)"),
+        ([[0, 1, 1], [1, 1, 2]], r"0 or 1 for each label of a text, \[B, 3\]. Received: 2 in row 1; 1 of 6"),
+        ([[0, 1, 1], [1]], r"expected labels as numbers \[B, ...\]. Received: rows of unequal lengths"),
+    ],
+)
+def test_wrong_labels_of_a_multi_label_model(y, message):
+    with pytest.raises(ValueError, match=message):
+        several().fit(TEXTS[:2], y, verbose=0)
+    with pytest.raises(ValueError, match="one of the labels .* Received: \\['good', 'bad'\\]"):
+        make().fit(TEXTS[:2], [["good", "bad"], ["good"]], verbose=0)
+    data = tf.data.Dataset.from_tensors((TEXTS[:2], [[0, 1], [1, 1]]))
+    with pytest.raises(ValueError, match=r"\[B, 3\]. Received: labels of shape \(2, 2\)"):
+        several().fit(data, verbose=0)
+
+
 @pytest.mark.parametrize(
     "arguments,message",
     [
@@ -98,13 +176,16 @@ def test_class_weights_are_sample_weights():
             "row 1: expected one of the labels .*'good'.*: 'nice'",
         ),
         ({"y": ["good", None, "bad", "bad"]}, "row 1: expected one of the labels .* Received: None"),
-        ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, r"`class_weight` for the labels .* Received: \['fine'\]"),
-        ({"y": IDS[:4], "class_weight": {2: 1.0}}, "`class_weight` for the classes 0 to 1. Received: 2"),
+        ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, "`class_weight` for the labels .* Received: 'fine'"),
+        (
+            {"y": IDS[:4], "class_weight": {2: 1.0}},
+            "`class_weight` for the labels .* or the classes 0 to 1. Received: 2",
+        ),
         (
             {"y": np.eye(4, 2), "class_weight": {1: 2.0}},
-            r"needs class numbers.*shape \(4, 2\)",
+            r"`class_weight` is for texts with one label each.*shape \(4, 2\)",
         ),
-        ({"y": IDS[:4], "class_weight": {1: -1.0}}, "weight of at least 0 for class 1. Received: -1.0"),
+        ({"y": IDS[:4], "class_weight": {1: -1.0}}, "`class_weight` of at least 0 for 1. Received: -1.0"),
     ],
 )
 def test_wrong_labels_and_weights_are_named(arguments, message):

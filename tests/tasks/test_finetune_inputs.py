@@ -120,7 +120,7 @@ def test_models_and_pipelines_are_trained_themselves(init):
     assert again.pipeline.model is run.pipeline.model
     with pytest.raises(ValueError, match="a source that is loaded"):
         kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
-    with pytest.raises(ValueError, match=r"`class_weight` is for a classifier's labels.*Received: \['fine'\]"):
+    with pytest.raises(ValueError, match="`class_weight` for the labels.*Received: 'fine'"):
         kbert.finetune(encoder, TASK, ROWS, class_weight={"fine": 1.0}, sequence_length=9)
 
 
@@ -269,16 +269,28 @@ def test_balanced_classes_weigh_the_same(init):
 @pytest.mark.parametrize(
     "class_weight, message",
     [
-        ({"fine": 2.0}, r"for a classifier's labels, \['bad', 'good'\]. Received: \['fine'\]"),
-        ("balance", r"for a classifier's labels, \['bad', 'good'\], or \"balanced\". Received: 'balance'"),
-        ({"good": -1.0}, "expected a factor of at least 0 for 'good'. Received: -1.0"),
-        ({"good": float("nan")}, "expected a factor of at least 0 for 'good'. Received: nan"),
+        ({"fine": 2.0}, r"for the labels \['bad', 'good'\], or the classes 0 to 1. Received: 'fine'"),
+        ("balance", r"`class_weight` as \{label: factor\} or \"balanced\". Received: 'balance'"),
+        ({"good": -1.0}, "expected `class_weight` of at least 0 for 'good'. Received: -1.0"),
+        ({"good": float("nan")}, "expected `class_weight` of at least 0 for 'good'. Received: nan"),
     ],
 )
 def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path, class_weight, message):
     with pytest.raises(ValueError, match=message):
         kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", class_weight=class_weight, **QUICK)
     assert not (tmp_path / "run").exists()
+
+
+def test_keys_and_factors_of_class_weights_are_those_of_a_pipeline(init, tmp_path):
+    stars = [(text, {"good": "2", "bad": "1"}[label]) for text, label in ROWS]
+    with pytest.raises(ValueError, match="finetune: expected strings as keys of `class_weight`.*the label '1'"):
+        Finetuning(init, TASK, stars, class_weight={1: 5.0}, **QUICK)
+    work = Finetuning(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **QUICK)
+    work.open()
+    assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"1": 5.0}
+    regression = kbert.tasks.Regression()
+    with pytest.raises(ValueError, match="`class_weight` is for models with labels. Received: 'balanced'"):
+        Finetuning(init, regression, [(text, "1.5") for text, _ in ROWS], class_weight="balanced", **QUICK)
 
 
 @pytest.mark.parametrize("option", ["epochs", "learning_rate"])

@@ -3,11 +3,10 @@
 Shapes: B batch, S sequence, N labels.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import tensorflow as tf
 
+from kbert.models.class_weights import class_factors
 from kbert.preprocessing.buckets import trim_padding
 from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.classification.labels import check_label_numbers
@@ -59,33 +58,17 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
     """The factor of each example's loss, float32.
 
     Args:
-        class_weight: {label: factor}, 1 for labels not in it; "balanced": every label has the same total weight.
+        class_weight: as `kbert.models.class_weights.class_factors` takes it.
         pipeline: of a classifier.
         examples: with the model's labels.
 
     Raises:
-        ValueError: something else; a model without labels, or a label that it does not have; a factor that is negative
-            or not finite; texts with several labels.
+        ValueError: a model without labels, or what `class_factors` refuses.
     """
-    if examples.labels.ndim == 2:
-        raise ValueError(
-            f"`class_weight` is for texts with one label each. Received: {class_weight} for several labels"
-        )
-    names = [str(name) for name in getattr(pipeline.answers, "labels", ())]
-    if class_weight == "balanced" and names:
-        counts = np.bincount(examples.labels, minlength=len(names))
-        factors = len(examples) / (np.count_nonzero(counts) * np.maximum(counts, 1))
-        return factors.astype("float32")[examples.labels]
-    if not names or not isinstance(class_weight, Mapping):
-        expected = f'{names}, or "balanced"' if names else "and this model has none"
-        raise ValueError(f"`class_weight` is for a classifier's labels, {expected}. Received: {class_weight!r}")
-    given = {str(label): factor for label, factor in class_weight.items()}
-    if unknown := sorted(set(given) - set(names)):
-        raise ValueError(f"`class_weight` is for a classifier's labels, {names}. Received: {unknown}")
-    for label, factor in given.items():
-        if not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
-            raise ValueError(f"`class_weight`: expected a factor of at least 0 for {label!r}. Received: {factor!r}")
-    return np.array([given.get(name, 1.0) for name in names], "float32")[examples.labels]
+    labels, ids = getattr(pipeline.answers, "labels", None), examples.labels
+    if not labels:
+        raise ValueError(f"finetune: `class_weight` is for models with labels. Received: {class_weight!r}")
+    return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]
 
 
 def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:

@@ -65,8 +65,8 @@ class Classification(TextTask):
             raise ValueError(f"{train.path or 'the examples'}: expected a text with a label. Received: none has one")
         if not train.multi_label and len(labels) < 2:
             raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
-        several = {"multi_label": True} if train.multi_label else {}
-        return super().settings(train) | {"labels": labels, "num_labels": len(labels)} | several
+        head = {"labels": labels, "num_labels": len(labels), "multi_label": train.multi_label}
+        return super().settings(train) | head
 
     def for_model(self, examples: LabelledText, settings) -> LabelledText:
         return examples.with_labels(settings["labels"]) if settings.get("labels") else examples

@@ -30,7 +30,10 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
     answers = {}
     for file in task.tests:
         test = task.read_test(directory, file)
-        scores = [predict_scores(p.model, p.preprocessor, test.columns, batch_size=batch_size) for p in pipelines]
+        scores = [
+            _in_order(predict_scores(p.model, p.preprocessor, test.columns, batch_size=batch_size), p, task)
+            for p in pipelines
+        ]
         answers[file] = _lines(test.index, predictions(task, np.mean(scores, axis=0)))
     return answers
 
@@ -39,7 +42,7 @@ def check_pipeline(name, pipeline, task: GlueTask) -> None:
     """Raises a ValueError that names the model, unless it fits the task: type, labels and inputs, whole texts."""
     model, settings = pipeline.model, pipeline.settings()
     expected = "regression" if task.regression else "classification"
-    if model.task != expected or (task.labels and list(task.labels) != settings.get("labels")):
+    if model.task != expected or (task.labels and sorted(task.labels) != sorted(settings.get("labels"))):
         raise ValueError(
             f"{name}: expected a model for {task.name}, {expected} with labels {task.labels}. "
             f"Received: {model.task} with labels {settings.get('labels')}"
@@ -151,6 +154,12 @@ def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[p
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name, _MIDNIGHT), content, zipfile.ZIP_DEFLATED)
     return path, [file for file in SUBMISSION_FILES if file not in answers]
+
+
+def _in_order(scores, pipeline, task):
+    """The scores of a model with its labels in the order of the task's."""
+    labels = list(pipeline.answers.labels or ())
+    return scores[:, [labels.index(label) for label in task.labels]] if task.labels else scores
 
 
 def _lines(index, answers):

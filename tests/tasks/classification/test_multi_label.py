@@ -79,7 +79,5 @@ def test_fine_tuning_evaluation_and_answers(init, run):
     assert kbert.evaluate(strict, TASK, ROWS)["micro_f1"] < dev["micro_f1"]
     with pytest.raises(ValueError, match="trained on examples with several labels.* Received: one label a text"):
         kbert.evaluate(pipeline, kbert.tasks.Classification(), sentences(6))
-    with pytest.raises(ValueError, match="a multi-label classifier, which takes kbert.tasks.Classification"):
-        kbert.finetune(pipeline, kbert.tasks.Classification(), sentences(6), steps=1)
     with pytest.raises(ValueError, match="`class_weight` is for texts with one label each"):
         kbert.finetune(init, TASK, ROWS, steps=1, sequence_length=9, class_weight="balanced")

@@ -10,7 +10,13 @@ from helpers.tiny_directory import VOCABULARY
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
 
 import kbert
-from kbert.tasks.glue_benchmark.submission import answer_tests, constant_answers, predictions, write_submission
+from kbert.tasks.glue_benchmark.submission import (
+    answer_tests,
+    check_pipeline,
+    constant_answers,
+    predictions,
+    write_submission,
+)
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 
 
@@ -55,6 +61,20 @@ def test_a_whole_submission_of_toy_models_over_every_layout(toy, pipelines, tmp_
             assert [float(line[1]) for line in lines] == pytest.approx(expected, abs=6e-4)
         else:
             assert [line[1] for line in lines] == [task.labels[i] for i in np.argmax(outputs["logits"], axis=-1)]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_head_in_another_order_answers_the_same(toy, pipelines):
+    task = GLUE_TASKS["MNLI"]
+    pipeline = pipelines[task.labels, task.pair]
+    model = kbert.BertClassifier(pipeline.model.encoder, 3)
+    model.set_weights([w[..., ::-1] if w.shape[-1] == 3 else w for w in pipeline.model.get_weights()])
+    turned = kbert.build_pipeline(model, pipeline.tokenizer, labels=task.labels[::-1], pair=True)
+    check_pipeline("turned", turned, task)
+    assert answer_tests([turned], task, toy) == answer_tests([pipeline], task, toy)
+    assert answer_tests([turned, pipeline], task, toy) == answer_tests([pipeline], task, toy)
+    with pytest.raises(ValueError, match="other: expected a model for MNLI, classification with labels"):
+        check_pipeline("other", kbert.build_pipeline(model, pipeline.tokenizer, labels=list("abc"), pair=True), task)
 
 
 def test_scores_become_the_strings_of_the_server():

@@ -144,9 +144,59 @@ def test_another_number_of_labels_is_a_new_head(tmp_path):
     model = kbert.load_pretrained(tmp_path / "model", num_labels=4)
     assert model.num_labels == 4 and model.pretrained.settings.labels is None
     assert len(model.pretrained.report.newly_initialised) == 2
-    renamed = kbert.load_pretrained(tmp_path / "model", labels=["bad", "good"])
-    assert renamed.pretrained.settings.labels == ["bad", "good"] and not renamed.pretrained.report.newly_initialised
-    same_weights(renamed, pipeline.model)
+
+
+def test_other_labels_are_a_new_head_and_the_same_keep_their_order(tmp_path, caplog):
+    model = randomise(kbert.BertClassifier(tiny_config()))
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["pos", "neg"])
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+    same_weights(kbert.load_pretrained(tmp_path / "model", labels=("pos", "neg")), model)
+    with pytest.raises(ValueError, match=r"order of the stored head, \['pos', 'neg'\].*Received: \['neg', 'pos'\]"):
+        kbert.load_pretrained(tmp_path / "model", labels=["neg", "pos"])
+    other = kbert.load_pretrained(tmp_path / "model", labels=["bad", "good"])
+    report, head = other.pretrained.report, ["classifier_head/dense/kernel", "classifier_head/dense/bias"]
+    assert [row.variable for row in report.newly_initialised] == [row.source for row in report.unused] == head
+    assert "classifier_head: newly initialised (2 variables" in caplog.text
+    assert len(report.rows) == len(model.weights) + 2
+    same_weights(other.encoder, model.encoder)
+    kernels = [next(v.numpy() for v in one.weights if v.path == head[0]) for one in (model, other)]
+    assert np.std(kernels[1]) < 0.1 < np.std(kernels[0])
+    assert other.pretrained.settings.labels == ["bad", "good"]
+
+
+@pytest.mark.parametrize("labels", [None, ["0", "1"], ["LABEL_0", "LABEL_1"]])
+def test_default_names_take_the_labels_given(labels, tmp_path):
+    model = randomise(kbert.BertClassifier(tiny_config()))
+    settings = ModelSettings(labels=labels, sequence_length=9)
+    kbert.save_pretrained(model, tmp_path / "model", tokenizer=tiny_tokenizer(), settings=settings)
+    named = kbert.load_pretrained(tmp_path / "model", labels=["neg", "pos"])
+    assert named.pretrained.settings.labels == ["neg", "pos"] and not named.pretrained.report.newly_initialised
+    same_weights(named, model)
+
+
+def test_a_quantised_head_has_no_other_labels(tmp_path):
+    model = kbert.BertClassifier(tiny_config())
+    model.quantize("int8")
+    kbert.save_pretrained(kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b"]), tmp_path / "model")
+    assert kbert.load_pretrained(tmp_path / "model", labels=["a", "b"]).pretrained.settings.labels == ["a", "b"]
+    with pytest.raises(ValueError, match="is quantised: it can only be loaded as it is"):
+        kbert.load_pretrained(tmp_path / "model", labels=["c", "d"])
+
+
+def test_thresholds_go_with_their_labels(tmp_path):
+    model = kbert.BertClassifier(tiny_config(), 2, multi_label=True)
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b"], thresholds=[0.3, 0.4])
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+
+    def thresholds(**overrides):
+        loaded = kbert.load_pretrained(tmp_path / "model", **overrides)
+        kbert.build_pipeline(loaded)
+        return loaded.pretrained.settings.thresholds
+
+    assert thresholds() == thresholds(labels=["a", "b"]) == [0.3, 0.4]
+    for overrides in ({"labels": ["c", "d"]}, {"labels": list("abc")}, {"num_labels": 3}, {"multi_label": False}):
+        assert thresholds(**overrides) is None
+    assert thresholds(labels=["c", "d"], thresholds=[0.5, 0.6]) == [0.5, 0.6]
 
 
 def test_overrides(pretrained):

@@ -1,0 +1,58 @@
+"""`class_weight`: which class a key means, and what is no weight, for fine-tuning, pipelines and models alike."""
+
+import numpy as np
+import pytest
+
+from kbert.models.class_weights import class_factors
+
+STARS = ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "class_weight, labels, expected",
+    [
+        ({"1": 5.0}, STARS, [5, 1, 1]),
+        ({0: 5.0}, STARS, [5, 1, 1]),  # no label is called 0
+        ({1: 5.0, 2: 4}, ["0", "1", "2"], [1, 5, 4]),
+        ({np.int64(1): np.float32(5.0)}, ["a", "b", "c"], [1, 5, 1]),
+        ({1: 5.0}, None, [1, 5, 1]),
+        ({np.str_("3"): np.float16(0.5)}, tuple(STARS), [1, 1, 0.5]),
+    ],
+)
+def test_strings_are_labels_and_integers_are_classes(class_weight, labels, expected):
+    factors = class_factors(class_weight, 3, labels, owner="it")
+    assert factors.dtype == np.float32 and factors.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "class_weight, labels, message",
+    [
+        ({1: 5.0}, STARS, "it: expected strings as keys of `class_weight`.* 1 is not that of the label '1'"),
+        ({3: 5.0}, STARS, "it: expected strings as keys of `class_weight`.* 3 is not that of the label '3'"),
+        ({4: 5.0}, STARS, r"for the labels \['1', '2', '3'\], or the classes 0 to 2. Received: 4"),
+        ({"4": 5.0}, STARS, r"for the labels \['1', '2', '3'\], or the classes 0 to 2. Received: '4'"),
+        ({"1": 5.0}, None, "for the classes 0 to 2. Received: '1'"),
+        ({True: 5.0}, ["a", "b", "c"], "or the classes 0 to 2. Received: True"),
+        ({1.0: 5.0}, None, "for the classes 0 to 2. Received: 1.0"),
+        ({"a": 5.0, 0: 2.0}, ["a", "b", "c"], "one `class_weight` for class 0"),
+        ({"1": "5"}, STARS, "of at least 0 for '1'. Received: '5'"),
+        ({"1": float("inf")}, STARS, "of at least 0 for '1'. Received: inf"),
+        ([1.0, 2.0, 3.0], STARS, r"as \{label: factor\} or \"balanced\". Received: \[1.0, 2.0, 3.0\]"),
+        (
+            "balanced",
+            STARS,
+            'class_weight="balanced" is for kbert.finetune, and for pipeline.fit with labels in arrays',
+        ),
+    ],
+)
+def test_what_is_no_class_weight(class_weight, labels, message):
+    with pytest.raises(ValueError, match=message):
+        class_factors(class_weight, 3, labels, owner="it")
+
+
+def test_balanced():
+    ids = np.array([0, 0, 0, 2, -1, -1])
+    factors = class_factors("balanced", 3, STARS, ids=ids, owner="it")
+    assert 3 * factors[0] == pytest.approx(factors[2]) and 3 * factors[0] + factors[2] == pytest.approx(4)
+    with pytest.raises(ValueError, match=r"it: `class_weight` is for texts with one label each.*\(4, 3\)"):
+        class_factors("balanced", 3, STARS, ids=np.ones((4, 3)), owner="it")

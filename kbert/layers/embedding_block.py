@@ -108,9 +108,10 @@ class EmbeddingBlock(keras.layers.Layer):
         if tokens.shape[1] is None and keras.backend.backend() == "tensorflow":
             import tensorflow as tf
 
-            tf.debugging.assert_less_equal(
-                length, self.max_sequence_length, message="a sequence is longer than the position table"
-            )
+            message = "a sequence is longer than the position table"
+            check = tf.debugging.assert_less_equal(length, self.max_sequence_length, message=message)
+            with tf.control_dependencies([] if check is None else [check]):  # else the sum below may fail first
+                length = tf.identity(length)
         # A sinusoidal layer has no table; a quantised one holds codes, which the layer scales.
         if self.positions != "learned" or self.position_embedding.quantization_mode is not None:
             return self.position_embedding(ops.arange(length, dtype="int32"))  # [S, H]

@@ -20,9 +20,12 @@ from kbert.training.hardware import choose_hardware
 RUN_RECIPE = """
 import contextlib, importlib, io, json, sys
 
+from kbert.training.console import log_to_console
+
 printed = io.StringIO()
 sys.path.insert(0, sys.argv[1])
 with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+    log_to_console()
     importlib.import_module(sys.argv[2]).main([*sys.argv[3:], "--strategy", "mirrored", "--logical-cpus", "2"])
 print(json.dumps(printed.getvalue()))
 """

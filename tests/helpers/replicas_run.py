@@ -51,7 +51,7 @@ def pretrain(hardware, output, **parts):
         callbacks=[board],
     )
     evaluation = model.evaluate(tiny.make_dataset(400).take(3), return_dict=True, verbose=0)
-    norms = layer_norms(model, history[-1]["learning_rate"])
+    norms = layer_norms(model, history[-1]["learning_rate"]) if history else None  # of the chief
     return {"history": history, "evaluation": evaluation, "weights": weights_of(model), "norms": norms}
 
 

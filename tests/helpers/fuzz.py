@@ -1,7 +1,6 @@
 """Damaged files in great number: mutations of sound ones, and what every reader owes its caller when it meets them."""
 
 import contextlib
-import gc
 import pathlib
 import random
 import re
@@ -125,8 +124,6 @@ def check_reader(
             raise AssertionError(f"mutation {number} of seed {seed}: more than {seconds} s") from None
         except Exception as error:
             raise AssertionError(f"mutation {number} of seed {seed}: {type(error).__name__}: {error}") from error
-        if number % 100 == 99:
-            gc.collect()  # errors and frames refer to each other, and to the decompressors that were open
         grown = peak_memory() - peak
         assert grown < megabytes, f"mutation {number} of seed {seed}: {grown:.0f} MB more at the peak"
     return found

@@ -34,16 +34,32 @@ def identify_inputs(inputs: Mapping[str, object]) -> dict:
         ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given. The files of a
         name on the hub are named by it and the commit that was found: ``owner/name@commit/config.json``.
     """
-    given = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
-    files = {
-        argument: {name: file for path in paths for name, file in _named_files(path)}
-        for argument, paths in given.items()
-    }
+    files = _files(inputs)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return {
             argument: dict(zip(named, pool.map(_identify, named.values()), strict=True))
             for argument, named in files.items()
         }
+
+
+def check_outside(run: pathlib.Path, inputs: Mapping[str, object]) -> None:
+    """Raises a ValueError if an input is below the directory of a run, which is about to be emptied."""
+    for argument, named in _files(inputs).items():
+        for file in map(pathlib.Path, named.values()):
+            if file.resolve().is_relative_to(run.resolve()):
+                raise ValueError(
+                    f"{run}: --overwrite would delete an input of this run ({_flag(argument)}): {file}. Nothing was "
+                    "deleted. Give another --output."
+                )
+
+
+def _files(inputs):
+    """{argument: {name: path}} of the files of the arguments that were given."""
+    given = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
+    return {
+        argument: {name: file for path in paths for name, file in _named_files(path)}
+        for argument, paths in given.items()
+    }
 
 
 def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:

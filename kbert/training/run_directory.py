@@ -11,7 +11,7 @@ from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_j
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
 from kbert.training.extension import check_extension
-from kbert.training.inputs import check_inputs, identify_inputs
+from kbert.training.inputs import check_inputs, check_outside, identify_inputs
 from kbert.training.made_by import INPUTS, SETTINGS, makers, run_record
 from kbert.versions import versions
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
@@ -149,6 +149,7 @@ def _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples):
             return RunDirectory(path, resume=True)
         if not overwrite:
             raise FileExistsError(_what_is_there(path, found, settings, finished))
+        check_outside(path, inputs)
         _empty(path)
     record = {
         "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

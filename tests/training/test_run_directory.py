@@ -78,6 +78,20 @@ def test_overwrite_deletes_and_says_so(tmp_path, caplog):
     assert not (tmp_path / "weights").exists()
 
 
+def test_overwrite_never_deletes_an_input_of_the_run(tmp_path):
+    corpus, other = tmp_path / "run" / "texts" / "corpus.txt", tmp_path / "vocab.txt"
+    corpus.parent.mkdir(parents=True)
+    for file in (corpus, other):
+        file.write_text("a b .\n")
+    with pytest.raises(ValueError, match=r"--overwrite would delete an input .*--corpus.*corpus\.txt.* Nothing"):
+        open_run(tmp_path / "run", SETTINGS, overwrite=True, inputs={"vocab": other, "corpus": [corpus]})
+    with pytest.raises(FileNotFoundError):
+        open_run(tmp_path / "run", SETTINGS, overwrite=True, inputs={"corpus": [tmp_path / "none.txt"]})
+    assert corpus.read_text() == "a b .\n"
+    assert not open_run(tmp_path / "run", SETTINGS, overwrite=True, inputs={"vocab": other}).resume
+    assert not corpus.exists()
+
+
 def test_overwrite_does_not_empty_a_checkout_or_where_one_stands(tmp_path, monkeypatch):
     (tmp_path / ".git").mkdir()
     (tmp_path / "code.py").write_text("x")

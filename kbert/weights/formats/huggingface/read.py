@@ -172,6 +172,8 @@ def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
     stated = {"tokenizer": {**stored.tokenizer, **tokenizer.settings}, **pooling}
     if "num_labels" in arguments:
         stated["labels"] = _labels(fields, arguments["num_labels"], directory / CONFIG)
+        if stated["labels"] != stored.labels or not arguments.get("multi_label"):
+            stated["thresholds"] = None  # config.json was changed by another program since
     return dataclasses.replace(stored, **stated)
 
 

@@ -10,6 +10,7 @@ from helpers.hf_directory import GOLDEN, edit, rewrite
 from helpers.hf_values import check_outputs, values
 from helpers.slow_but import slow_but
 from helpers.stored_models import MODELS, assert_same_model, assert_same_weights, load, make_model, save
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.weights.files.safetensors_file import write_safetensors
@@ -210,3 +211,19 @@ def test_a_pooler_that_has_no_part_can_be_left_out(tmp_path):
     }
     kbert.save_pretrained(model, tmp_path / "hf", format="huggingface")
     assert_same_weights(load(tmp_path / "hf"), model)
+
+
+def test_thresholds_are_of_the_labels_that_they_were_stored_with(tmp_path):
+    pipeline = kbert.build_pipeline(
+        kbert.BertClassifier(tiny_config(), num_labels=2, multi_label=True),
+        tiny_tokenizer(),
+        labels=["bad", "good"],
+        thresholds=[0.2, 0.9],
+    )
+    kbert.save_pretrained(pipeline, tmp_path / "model", format="huggingface")
+    assert kbert.load_pretrained(tmp_path / "model").pretrained.settings.thresholds == [0.2, 0.9]
+    config = tmp_path / "model" / "config.json"
+    stated = json.loads(config.read_text()) | {"id2label": {"0": "dull", "1": "fun"}, "label2id": {"dull": 0, "fun": 1}}
+    config.write_text(json.dumps(stated))
+    settings = kbert.load_pretrained(tmp_path / "model").pretrained.settings
+    assert settings.labels == ["dull", "fun"] and settings.thresholds is None

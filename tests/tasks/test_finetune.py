@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_directory import write_tiny_directory
 from helpers.tiny_finetuning import DEV, QUICK, ROWS, SHORT, TASK, same
 
 import kbert
@@ -21,11 +20,6 @@ def op_by_op():
     """All runs but that of `test_what_happens_is_logged`."""
     with run_eagerly():
         yield
-
-
-@pytest.fixture(scope="module")
-def init(tmp_path_factory):
-    return write_tiny_directory(tmp_path_factory.mktemp("home") / "init")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
-from helpers.tiny_directory import write_table, write_tiny_directory
+from helpers.tiny_directory import write_table
 from helpers.tiny_finetuning import DEV, QUICK, ROWS, TASK, same
 
 import kbert
@@ -17,11 +17,6 @@ from kbert.tasks.finetuning import Finetuning
 def op_by_op():
     with run_eagerly():
         yield
-
-
-@pytest.fixture(scope="module")
-def init(tmp_path_factory):
-    return write_tiny_directory(tmp_path_factory.mktemp("home") / "init")
 
 
 class Frame:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_directory import sentences, write_tiny_directory
+from helpers.tiny_directory import sentences
 from helpers.tiny_finetuning import DEV, QUICK, ROWS, TASK, same
 
 import kbert
@@ -21,11 +21,6 @@ TAGGED = [{"words": ["the", "film"], "tags": ["O", "B-X"]}, {"words": ["a", "boo
 def op_by_op():
     with run_eagerly():
         yield
-
-
-@pytest.fixture(scope="module")
-def init(tmp_path_factory):
-    return write_tiny_directory(tmp_path_factory.mktemp("home") / "init")
 
 
 @pytest.fixture(params=["directory", "pipeline", "model"])

@@ -2,24 +2,14 @@
 
 import contextlib
 import dataclasses
-import functools
 import os
 
 import keras
 
-from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
-from kbert.training.workers import (
-    SILENCE_SECONDS,
-    START_SECONDS,
-    LostWorker,
-    addresses_of,
-    await_workers,
-    check_tf_config,
-    message_of_first,
-    named_losses,
-)
+from kbert.training.strategies import make_strategy
+from kbert.training.workers import addresses_of, check_tf_config, message_of_first, named_losses
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
@@ -144,7 +134,7 @@ def choose_hardware(
     name, why = _choose_name(strategy, gpus)
     if not gpus and name != "tpu":  # on other devices the C library has no large tensors, but many threads on one arena
         keep_freed_memory()
-    built = _strategy(name)
+    built = make_strategy(name)
     devices = _describe_devices(name, built, gpus)
     policy, policy_why = _choose_precision(precision, source, *_best_precision(name, gpus))
     jit_compile, xla_why = _choose_xla(xla, name, gpus)
@@ -222,62 +212,6 @@ def _mirrored_or_one(gpus, why):
         return "mirrored", why
     device = "GPU" if gpus else "CPU device, which logical_cpus (--logical-cpus 2) would split"
     return "one", f"{why}, but there is one {device}"
-
-
-@functools.cache
-def _strategy(name):
-    """The one strategy of this process: a second initialisation of a TPU would invalidate the models on it."""
-    return {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
-
-
-def _one():
-    import tensorflow as tf
-
-    return tf.distribute.get_strategy()
-
-
-def _mirrored():
-    import tensorflow as tf
-
-    if tf.config.list_physical_devices("GPU"):
-        return tf.distribute.MirroredStrategy()
-    return tf.distribute.MirroredStrategy(
-        [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("CPU")]
-    )
-
-
-def _multiworker():
-    cluster, task = check_tf_config(os.environ.get("TF_CONFIG"))
-    await_workers(cluster, task)
-    limit_waiting_for_workers(cluster, START_SECONDS, SILENCE_SECONDS)
-    try:
-        with named_losses():
-            return multiworker_strategy()
-    except LostWorker:
-        raise
-    except RuntimeError as error:
-        raise RuntimeError(
-            "choose_hardware: the multi-worker strategy must be made before TensorFlow computes anything. "
-            f"Call choose_hardware first. Received: {error}"
-        ) from error
-
-
-def _tpu():
-    import tensorflow as tf
-
-    name = os.environ.get("TPU_NAME") or "local"
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
-    except Exception as error:  # any error of the resolver: no library, no device, no such name
-        raise RuntimeError(
-            f"choose_hardware: strategy tpu needs a TPU; tried TPUClusterResolver(tpu={name!r}) "
-            f"({'from' if os.environ.get('TPU_NAME') else 'no'} TPU_NAME in the environment). TensorFlow reaches TPUs "
-            "through the package tensorflow-tpu (2.20) instead of tensorflow. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _describe_devices(name, strategy, gpus):

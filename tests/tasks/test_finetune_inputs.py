@@ -1,9 +1,8 @@
-"""kbert.finetune: the rows, models and options that it takes, and what it records of them."""
+"""kbert.finetune: the models and options that it takes, and what it records of them."""
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import write_table
@@ -17,93 +16,6 @@ from kbert.tasks.finetuning import Finetuning
 def op_by_op():
     with run_eagerly():
         yield
-
-
-class Frame:
-    """As pandas has it."""
-
-    def __init__(self, columns):
-        self._columns, self.columns = columns, list(columns)
-
-    def __getitem__(self, name):
-        return np.array(self._columns[name], object)
-
-
-def test_rows_in_memory_in_every_form(tmp_path):
-    texts, labels = (list(column) for column in zip(*ROWS, strict=True))
-    columns = {"text": texts, "label": labels}
-    dataset = tf.data.Dataset.from_tensor_slices(columns)
-    pairs = tf.data.Dataset.from_tensor_slices((texts, labels)).batch(7)
-    write_table(tmp_path / "train.csv", ROWS)
-    forms = [
-        ROWS,
-        columns,
-        [{"text": text, "label": label, "other": 1} for text, label in ROWS],
-        Frame(columns),
-        dataset,
-        dataset.batch(7),
-        pairs,
-        tmp_path / "train.csv",
-        TASK.read(tmp_path / "train.csv"),
-    ]
-    for form in forms:
-        examples = TASK.examples(form)
-        assert (list(examples.texts), list(examples.label_names)) == (texts, ["bad", "good"])
-        assert [examples.label_names[n] for n in examples.labels] == labels
-        assert examples.fingerprint() == TASK.examples(ROWS).fingerprint()
-
-
-@pytest.mark.parametrize(
-    "data, message",
-    [
-        ([("a",)], r"row 0: expected 2 values, \['text', 'label'\]"),
-        ([], "at least one row"),
-        ({"text": ["a"]}, r"missing: \['label'\]"),
-        ([{"text": "a", "label": None}], "row 0: expected a label in 'label'"),
-        ([("a", ["b"])], "row 0: 'label' must be a string or a number"),
-        ([("a", "x"), ("b \ud83d", "y")], "row 1: 'text': expected characters. Received: half a surrogate pair"),
-        (tf.data.Dataset.from_tensors({"text": "a", "label": 1}).repeat(), "a finite dataset"),
-    ],
-)
-def test_rows_that_are_none(data, message):
-    with pytest.raises(ValueError, match=message):
-        TASK.examples(data)
-    with pytest.raises(TypeError, match="Received: int"):
-        TASK.examples(3)
-
-
-def test_missing_values_of_pandas_are_empty():
-    class NAType:
-        """As pandas' own, it cannot be compared."""
-
-        def __ne__(self, other):
-            return self
-
-        def __bool__(self):
-            raise TypeError("boolean value of NA is ambiguous")
-
-    examples = TASK.examples({"text": ["good", NAType(), float("nan"), None], "label": ["a", "b", "a", "b"]})
-    assert list(examples.texts) == ["good", "", "", ""]
-
-
-@pytest.mark.parity
-def test_frames_of_pandas():
-    pandas = pytest.importorskip("pandas")
-    texts, labels = (list(column) for column in zip(*ROWS, strict=True))
-    plain = pandas.DataFrame({"text": texts, "label": labels}, index=range(5, 5 + len(texts)))
-    numbers = plain["label"].map({"bad": 0, "good": 1})
-    for frame in (plain, plain.convert_dtypes(), plain.astype({"label": "category"}), plain[plain["label"] != ""]):
-        examples = TASK.examples(frame)
-        assert (list(examples.texts), list(examples.label_names)) == (texts, ["bad", "good"])
-        assert examples.fingerprint() == TASK.examples(ROWS).fingerprint()
-    for dtype in ("int64", "Int8", "category"):
-        assert list(TASK.examples(plain.assign(label=numbers.astype(dtype))).label_names) == ["0", "1"]
-    for missing in (None, float("nan"), pandas.NA, pandas.NaT):
-        assert TASK.examples(plain.assign(text=[missing, *texts[1:]])).texts[0] == ""
-    with pytest.raises(ValueError, match=r"row 1: expected a label in 'label'"):
-        TASK.examples(plain.assign(label=[labels[0], pandas.NA, *labels[2:]]))
-    with pytest.raises(ValueError, match=r"missing: \['label'\]"):
-        TASK.examples(plain.rename(columns={"label": "class"}))
 
 
 def test_models_and_pipelines_are_trained_themselves(init):
@@ -242,50 +154,6 @@ def test_an_estimate_writes_nothing(init, tmp_path):
 def test_wrong_options_are_named(init, options, message):
     with pytest.raises(ValueError, match=message):
         kbert.finetune(init, TASK, ROWS, **options)
-
-
-def test_balanced_classes_weigh_the_same(init):
-    from kbert.tasks.classification.dataset import class_weights
-
-    work = Finetuning(init, TASK, ROWS, **QUICK)
-    factors = class_weights("balanced", work.pipeline, work.train)
-    sums = [factors[work.train.labels == n].sum() for n in (0, 1)]
-    assert sums == pytest.approx([15, 15])
-    _, _, given = next(
-        iter(
-            work.task.training_data(
-                work.pipeline, work.train, class_weight="balanced", batch_size=30, padding="longest"
-            ).make_dataset()
-        )
-    )
-    assert sorted(given["logits"].numpy().tolist()) == pytest.approx(sorted(factors.tolist()))
-
-
-@pytest.mark.parametrize(
-    "class_weight, message",
-    [
-        ({"fine": 2.0}, r"for the labels \['bad', 'good'\], or the classes 0 to 1. Received: 'fine'"),
-        ("balance", r"`class_weight` as \{label: factor\} or \"balanced\". Received: 'balance'"),
-        ({"good": -1.0}, "expected `class_weight` of at least 0 for 'good'. Received: -1.0"),
-        ({"good": float("nan")}, "expected `class_weight` of at least 0 for 'good'. Received: nan"),
-    ],
-)
-def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path, class_weight, message):
-    with pytest.raises(ValueError, match=message):
-        kbert.finetune(init, TASK, ROWS, output=tmp_path / "run", class_weight=class_weight, **QUICK)
-    assert not (tmp_path / "run").exists()
-
-
-def test_keys_and_factors_of_class_weights_are_those_of_a_pipeline(init, tmp_path):
-    stars = [(text, {"good": "2", "bad": "1"}[label]) for text, label in ROWS]
-    with pytest.raises(ValueError, match="finetune: expected strings as keys of `class_weight`.*the label '1'"):
-        Finetuning(init, TASK, stars, class_weight={1: 5.0}, **QUICK)
-    work = Finetuning(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **QUICK)
-    work.open()
-    assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"1": 5.0}
-    regression = kbert.tasks.Regression()
-    with pytest.raises(ValueError, match="`class_weight` is for models with labels. Received: 'balanced'"):
-        Finetuning(init, regression, [(text, "1.5") for text, _ in ROWS], class_weight="balanced", **QUICK)
 
 
 @pytest.mark.parametrize("option", ["epochs", "learning_rate"])

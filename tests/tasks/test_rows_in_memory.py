@@ -1,0 +1,94 @@
+"""Rows in memory: lists, dicts, data frames and tf.data."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.tiny_directory import write_table
+from helpers.tiny_finetuning import ROWS, TASK
+
+
+class Frame:
+    """As pandas has it."""
+
+    def __init__(self, columns):
+        self._columns, self.columns = columns, list(columns)
+
+    def __getitem__(self, name):
+        return np.array(self._columns[name], object)
+
+
+def test_rows_in_memory_in_every_form(tmp_path):
+    texts, labels = (list(column) for column in zip(*ROWS, strict=True))
+    columns = {"text": texts, "label": labels}
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    pairs = tf.data.Dataset.from_tensor_slices((texts, labels)).batch(7)
+    write_table(tmp_path / "train.csv", ROWS)
+    forms = [
+        ROWS,
+        columns,
+        [{"text": text, "label": label, "other": 1} for text, label in ROWS],
+        Frame(columns),
+        dataset,
+        dataset.batch(7),
+        pairs,
+        tmp_path / "train.csv",
+        TASK.read(tmp_path / "train.csv"),
+    ]
+    for form in forms:
+        examples = TASK.examples(form)
+        assert (list(examples.texts), list(examples.label_names)) == (texts, ["bad", "good"])
+        assert [examples.label_names[n] for n in examples.labels] == labels
+        assert examples.fingerprint() == TASK.examples(ROWS).fingerprint()
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        ([("a",)], r"row 0: expected 2 values, \['text', 'label'\]"),
+        ([], "at least one row"),
+        ({"text": ["a"]}, r"missing: \['label'\]"),
+        ([{"text": "a", "label": None}], "row 0: expected a label in 'label'"),
+        ([("a", ["b"])], "row 0: 'label' must be a string or a number"),
+        ([("a", "x"), ("b \ud83d", "y")], "row 1: 'text': expected characters. Received: half a surrogate pair"),
+        (tf.data.Dataset.from_tensors({"text": "a", "label": 1}).repeat(), "a finite dataset"),
+    ],
+)
+def test_rows_that_are_none(data, message):
+    with pytest.raises(ValueError, match=message):
+        TASK.examples(data)
+    with pytest.raises(TypeError, match="Received: int"):
+        TASK.examples(3)
+
+
+def test_missing_values_of_pandas_are_empty():
+    class NAType:
+        """As pandas' own, it cannot be compared."""
+
+        def __ne__(self, other):
+            return self
+
+        def __bool__(self):
+            raise TypeError("boolean value of NA is ambiguous")
+
+    examples = TASK.examples({"text": ["good", NAType(), float("nan"), None], "label": ["a", "b", "a", "b"]})
+    assert list(examples.texts) == ["good", "", "", ""]
+
+
+@pytest.mark.parity
+def test_frames_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    texts, labels = (list(column) for column in zip(*ROWS, strict=True))
+    plain = pandas.DataFrame({"text": texts, "label": labels}, index=range(5, 5 + len(texts)))
+    numbers = plain["label"].map({"bad": 0, "good": 1})
+    for frame in (plain, plain.convert_dtypes(), plain.astype({"label": "category"}), plain[plain["label"] != ""]):
+        examples = TASK.examples(frame)
+        assert (list(examples.texts), list(examples.label_names)) == (texts, ["bad", "good"])
+        assert examples.fingerprint() == TASK.examples(ROWS).fingerprint()
+    for dtype in ("int64", "Int8", "category"):
+        assert list(TASK.examples(plain.assign(label=numbers.astype(dtype))).label_names) == ["0", "1"]
+    for missing in (None, float("nan"), pandas.NA, pandas.NaT):
+        assert TASK.examples(plain.assign(text=[missing, *texts[1:]])).texts[0] == ""
+    with pytest.raises(ValueError, match=r"row 1: expected a label in 'label'"):
+        TASK.examples(plain.assign(label=[labels[0], pandas.NA, *labels[2:]]))
+    with pytest.raises(ValueError, match=r"missing: \['label'\]"):
+        TASK.examples(plain.rename(columns={"label": "class"}))

@@ -1,24 +1,68 @@
-"""Writes the results in docs/experiments.md: `PYTHONPATH=. python docs/make_experiments.py`, from results/*.json."""
+"""Writes results/*.json into docs/experiments.md and the cards of kbert's own models.
+
+    PYTHONPATH=. python docs/make_experiments.py
+
+The page receives a table of what these models reach, and a section for each result; saved_models/NAME/README.md the
+table of results/finetuning-NAME.json.
+"""
 
 import argparse
 import pathlib
 
 from kbert.experiments.paper_tables import TABLES
 from kbert.experiments.report import result_table
+from kbert.experiments.verdict import SEEN
 from kbert.files import read_json
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGE, RESULTS = ROOT / "docs/experiments.md", ROOT / "results"
-BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
+PAGE, RESULTS, MODELS = ROOT / "docs/experiments.md", ROOT / "results", ROOT / "saved_models"
+AIMS = {  # of kbert's own models, on held-out text
+    "kbert-tiny": {"mlm_accuracy": 0.33, "nsp_accuracy": 0.88},
+    "kbert-mini": {"mlm_accuracy": 0.42, "nsp_accuracy": 0.88},
+}
+COMPARED, AFTER = "## Fine-tuned, compared with random weights\n\n", "\n## Limits\n"  # of a card
 
 
 def with_results(page: str, results: pathlib.Path) -> str:
-    """The page with a section for each model compared with random weights, and for each table that has been run."""
-    before, rest = page.split(BEGIN)
+    """The page with what kbert's own models reach, and a section for each comparison and each table of the paper."""
     sections = [_comparison(path) for path in sorted(results.glob("finetuning-*.json"))]
     sections += [_section(results / f"{name}.json") for name in TABLES if (results / f"{name}.json").is_file()]
-    nothing = ["No results.\n"]
-    return before + BEGIN + "\n" + "\n".join(sections or nothing) + "\n" + END + rest.split(END)[1]
+    page = _between(page, "<!-- own models -->\n\n", "\n<!-- end of own models -->\n", _aims(results))
+    text = "\n".join(sections or ["No results.\n"])
+    return _between(page, "<!-- results -->\n\n", "\n<!-- end of results -->\n", text)
+
+
+def with_comparison(card: str, result: dict) -> str:
+    """The card of a model with its results, as docs/make_shipped_model.py writes them."""
+    return _between(card, COMPARED, AFTER, result_table(result))
+
+
+def _between(page, begin, end, text):
+    """The page with this text instead of what stands between two marks."""
+    before, rest = page.split(begin)
+    return before + begin + text + end + rest.split(end, 1)[1]
+
+
+def _aims(results):
+    """A table: what kbert's own models reach on held-out text, and whether they are ahead of random weights."""
+    lines = ["| | masked words | next sentences | ahead of random weights | not ahead |", "|---|---|---|---|---|"]
+    for name, aims in AIMS.items():
+        if not (path := results / f"finetuning-{name}.json").is_file():
+            continue
+        row, ahead, others = read_json(path)["rows"][0], [], []
+        for column, one in row["verdicts"].items():
+            gain = f"{column} {one['difference']:+.1f}"
+            if one["word"] == SEEN:
+                ahead.append(gain)
+            else:
+                others.append(f"{gain} ({one['word']})")
+        scores = [_reached(row["pretrained"][score], aim) for score, aim in aims.items()]
+        lines.append("| " + " | ".join([name, *scores, ", ".join(ahead) or "–", ", ".join(others) or "–"]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _reached(value, aim):
+    return f"{100 * value:.1f} % ({'aim' if value >= aim else 'missed the aim'}: {100 * aim:.0f} %)"
 
 
 def _section(path):
@@ -83,3 +127,7 @@ if __name__ == "__main__":
     if not args.results.is_dir():
         parser.error(f"no such directory: {args.results}")
     PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), args.results), encoding="utf-8")
+    for path in args.results.glob("finetuning-*.json"):
+        card = MODELS / path.stem.removeprefix("finetuning-") / "README.md"
+        if card.is_file():
+            card.write_text(with_comparison(card.read_text(encoding="utf-8"), read_json(path)), encoding="utf-8")

@@ -6,12 +6,14 @@ import socket
 
 import numpy as np
 import pytest
+from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 
 import kbert
 from kbert.experiments.named_tasks import named_tasks
 from kbert.files import read_json
 from kbert.serving.exported_pipeline import ExportedPipeline
+from kbert.tasks.pretraining.learning_curves import Point, curves_table, describe_plateau
 
 HOME, NAMES, MOST = ROOT / "saved_models", ("kbert-tiny", "kbert-mini"), 40e6  # bytes of both together
 MONTHS = {"january", "february", "march", "april", "may", "june", "july", "august"}
@@ -62,6 +64,8 @@ def test_it_is_loaded_and_answers_as_its_export(model):
     _, answers = answers_of(model)
     assert answers["count"].tolist() == [1, 1]
     assert len(MONTHS & set(answers["tokens"][1, 0].tolist())) >= 2  # of the five most probable tokens
+    card = (model / "README.md").read_text(encoding="utf-8")
+    assert all(f"| {text} | {', '.join(one[0])} |" in card for text, one in zip(TEXTS, answers["tokens"], strict=True))
     [shipped] = [path for path in model.iterdir() if path.name.isdecimal()]
     is_half = read_json(shipped / "card.json")["precision"] == "bfloat16"
     tolerance = 0.02 if is_half else 1e-3  # float16 beside bfloat16, or float32
@@ -85,18 +89,54 @@ def test_it_gives_embeddings(model):
     assert one @ near > one @ far
 
 
+def runs_of(model):
+    """Of the runs that made a model: {name: points of the shipped curves}, and {name: what the manifest says}."""
+    points = {}
+    for line in map(json.loads, (model / "history.jsonl").read_text(encoding="utf-8").splitlines()):
+        run, *place = (line.pop(key) for key in ("run", "step", "tokens", "hours"))
+        points.setdefault(run, []).append(Point(*place, line))
+    makers = [read_json(model / "model" / "manifest.json")["made_by"]]
+    while len(makers) < len(points):
+        makers.append(makers[-1]["inputs"]["init"]["made_by"])
+    return points, dict(zip(points, reversed(makers), strict=True))
+
+
+def numbers(table):
+    return [float(cell.replace(",", "")) for cell in re.findall(r"(?<=\| )[\d,.]+(?= \|)", table)]
+
+
 def test_the_card_says_what_the_files_say(model):
+    make = import_docs_script("make_shipped_model")
     card, manifest = (model / "README.md").read_text(encoding="utf-8"), read_json(model / "model" / "manifest.json")
-    assert f"{manifest['parameters']:,} parameters" in card and manifest["storage_dtype"] == "float16"
-    history = [json.loads(line) for line in (model / "history.jsonl").read_text(encoding="utf-8").splitlines()]
-    [last] = [line for line in history if "val_mlm_cross_entropy" in line][-1:]
-    found = re.search(r"At the end, on held-out text: MLM loss \(nats\) ([\d.]+), MLM accuracy \(%\) ([\d.]+)", card)
-    assert float(found[1]) == pytest.approx(last["val_mlm_cross_entropy"], abs=0.006)
-    assert float(found[2]) == pytest.approx(100 * last["val_mlm_accuracy"], abs=0.06)
-    result = ROOT / "results" / f"finetuning-{model.name}.json"
-    assert not result.is_file() or all(line in card for line in read_json(result)["sentences"])
+    points, makers = runs_of(model)
+    ends = [curve[-1] for curve in points.values()]
+    steps, tokens, hours = (sum(getattr(end, name) for end in ends) for name in ("step", "tokens", "hours"))
+    text = read_json(ROOT / "results" / "records-8m.json")
+    said = [
+        f"{manifest['parameters']:,} parameters",
+        f"{text['documents']:,} documents, {text['sentences']:,} sentences, {text['tokens'] / 1e6:.1f} million tokens",
+        f"**Training**: {steps:,} steps, {tokens / 1e6:,.0f} million tokens, {hours:.1f} hours of training steps",
+        *(f"**Settings** of {run}: {make._settings_line(made_by)}." for run, made_by in makers.items()),
+        *(make._baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
+        *(describe_plateau(run, curve) for run, curve in points.items()),
+        f"At the end, on held-out text: {make._held_out(list(makers.values())[-1], list(points.values())[-1])}.",
+    ]
+    words = " ".join(card.split())
+    assert not [one for one in said if one not in words]
+    assert manifest["storage_dtype"] == "float16"
+    table = curves_table(points)  # from rounded scores
+    found = card[card.index(table[: table.index("\n")]) :].split("\n\n")[0]
+    assert numbers(found) == pytest.approx(numbers(table), abs=0.11)
+    assert len(found.splitlines()) == len(table.splitlines())
     text = card + (model / "model" / "manifest.json").read_text() + (model / "1" / "card.json").read_text()
     assert not re.search(r"(/work|/home|/tmp|/root)/", text)
+
+
+def test_the_card_has_the_results(model):
+    make, result = import_docs_script("make_experiments"), ROOT / "results" / f"finetuning-{model.name}.json"
+    card = (model / "README.md").read_text(encoding="utf-8")
+    if result.is_file():
+        assert card == make.with_comparison(card, read_json(result)), "run: python docs/make_experiments.py"
 
 
 @pytest.mark.slow  # minutes

@@ -1,0 +1,139 @@
+"""The figures of kbert's own models on the pages are those of the files: of results/, and of the models' own.
+
+docs/experiments.md and docs/long-texts.md are made from results/ (tests/experiments); here are the other copies.
+"""
+
+import json
+
+import pytest
+from helpers.paths import ROOT
+
+from kbert.files import read_json
+
+FIGURES = {  # page → what it says, in any number of lines
+    "README.md": (
+        "reaches a Spearman correlation of {tiny[scores][STS-B]:.1f} on STS-B (random weights of its architecture: "
+        "{tiny[random][STS-B]:.1f}) and an F1 of {tiny[scores][NER]:.1f} on named entities ({tiny[random][NER]:.1f})",
+        "in {mini[hours]:.0f} further hours, and predicts {mini[mlm_accuracy]:.1f} % of held-out masked tokens "
+        "(kbert-tiny: {tiny[mlm_accuracy]:.1f} %)",
+    ),
+    "docs/experiments.md": (
+        "{mini[hours]:.0f} further hours for [kbert-mini]",
+        "kbert-tiny has seen {tiny[tokens]:.0f} million tokens",
+        "the share of the more frequent label ({tiny[constant][MRPC]:.1f} % of the dev examples",
+    ),
+    "docs/fine-tuning.md": (
+        "for entities it is 1e-3 (F1 {tiny[grid][NER 0.001 6]:.1f}; {tiny[grid][NER 0.0003 6]:.1f} at 3e-4 and "
+        "{tiny[grid][NER 0.0001 6]:.1f} at 1e-4)",
+        "(Spearman correlation {tiny[grid][STS-B 0.001 6]:.1f}; {tiny[grid][STS-B 0.0003 6]:.1f} at 3e-4, "
+        "{tiny[grid][STS-B 0.0001 6]:.1f} at 1e-4;",
+        "3e-4 (F1 {mini[grid][NER 0.0003 3]:.1f} after 3 epochs); at 1e-3 it learns nothing (F1 "
+        "{mini[grid][NER 0.001 3]:.0f})",
+    ),
+    "docs/inspection.md": (
+        "the loss falls from {plateau[mlm_cross_entropy]:.1f} to {after[mlm_cross_entropy]:.1f} and the accuracy rises "
+        "from {plateau[mlm_accuracy]:.0f} % to {after[mlm_accuracy]:.0f} %",
+        "here to {first[mlm_accuracy]:.1f} % of the held-out masks",
+    ),
+    "docs/pretraining.md": (
+        "| {after[mlm_accuracy]:.1f} % | ended at step {plateau[step]:,} ({plateau[tokens]:.0f} million tokens, "
+        "{plateau[minutes]:.0f} minutes on one core) |",
+        "a masked-word accuracy of {shards[val_mlm_accuracy]:.1f} % after {shards[step]:,} steps",
+        "{shards[minutes]:.0f} minutes of one Zen 4 core",
+        "kbert-tiny begins at {grown[mlm_cross_entropy]:.2f}, far below both",
+        "{first[steps]:,} steps at a constant rate ({first[tokens]:.0f} million tokens, {first[minutes]:.0f} minutes",
+        "then {last[steps]:,} steps in which the rate falls to 0 ({last[tokens]:.0f} million tokens, "
+        "{last[minutes]:.0f} minutes). Its plateau ended after {plateau[tokens]:.0f} million tokens",
+        "predicts {tiny[mlm_accuracy]:.1f} % of held-out masked tokens (loss {last[mlm_cross_entropy]:.2f}) and "
+        "{tiny[nsp_accuracy]:.1f} % of held-out next sentences",
+        "In the blue run's, {first[constant]:.1f} % of the pairs have the same label, in the red run's "
+        "{last[constant]:.1f} %; the same weights reach {first[nsp_accuracy]:.1f} % of next sentences on the first and "
+        "{before_last[nsp_accuracy]:.1f} % on the second",
+        "in the first 100 their accuracy on training text is already {after_growing[nsp_accuracy]:.1f} %",
+        "{parameters:.1f} million parameters) began as kbert-tiny and was trained for {mini[hours]:.1f} hours",
+        "{mini[steps]:,} steps of 16 × 128 tokens, {mini[tokens]:.0f} million tokens",
+        "| kbert-tiny | {sample[mlm_cross_entropy]:.2f} | {sample[mlm_accuracy]:.1f} % | "
+        "{sample[nsp_accuracy]:.1f} % |",
+        "| kbert-mini, right after growing | {grown[mlm_cross_entropy]:.2f} | {grown[mlm_accuracy]:.1f} % | "
+        "{grown[nsp_accuracy]:.1f} % |",
+        "| kbert-mini | {mini[mlm_cross_entropy]:.2f} | {mini[mlm_accuracy]:.1f} % | {mini[nsp_accuracy]:.1f} % |",
+        "it passes kbert-tiny's masked words after {passed:.1f} hours",
+        "{mini[tokens]:.0f} million tokens are {mini_epochs:.2f} epochs of its corpus",
+    ),
+    "saved_models/kbert-tiny/README.md": (
+        "on training text the loss was {plateau[mlm_cross_entropy]:.1f}, and the plateau ended at step "
+        "{plateau[step]:,} ({plateau[tokens]:.0f} million tokens)",
+    ),
+}
+
+
+def percent(metrics):
+    """Accuracies times 100."""
+    return {name: value * 100 if name.endswith("accuracy") else value for name, value in metrics.items()}
+
+
+def pretraining(made_by, curve):
+    """The metrics of a finished run, with million tokens, hours and the share of the more frequent label."""
+    end, metrics = curve[-1], made_by["metrics"]
+    share = 100 * metrics["unigram"]["nsp_accuracy"]
+    return percent(metrics) | {"tokens": end["tokens"] / 1e6, "hours": end["hours"], "constant": share}
+
+
+def window(curve, step):
+    """The scores at a step of a run."""
+    [found] = [one for one in curve if one["step"] == step]
+    return percent(found) | {"tokens": found["tokens"] / 1e6, "minutes": 60 * found["hours"]}
+
+
+def finetuning(name):
+    """The mean scores of a model and of random weights, and the scores of every setting that was tried."""
+    rows = {row["name"]: row["scores"] for row in read_json(ROOT / "results" / f"finetuning-{name}.json")["rows"]}
+    means = {row: {column: score["mean"] for column, score in scores.items()} for row, scores in rows.items()}
+    grid = {
+        f"{column} {one['options']['learning_rate']} {one['options']['epochs']}": one["value"]
+        for column, score in rows[name].items()
+        for one in score["grid"]
+    }
+    own = {"scores": means[name], "random": means["random weights"], "constant": means["most frequent answer"]}
+    return own | {"grid": grid}
+
+
+@pytest.fixture(scope="module")
+def values():
+    manifests, curves = {}, {}
+    for name in ("tiny", "mini"):
+        folder = ROOT / "saved_models" / f"kbert-{name}"
+        manifests[name] = read_json(folder / "model" / "manifest.json")
+        for line in map(json.loads, (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()):
+            curves.setdefault(line["run"], []).append(line)
+    last, mini = manifests["tiny"]["made_by"], manifests["mini"]["made_by"]
+    runs = {
+        "first": pretraining(last["inputs"]["init"]["made_by"], curves["tiny"]),
+        "last": pretraining(last, curves["tiny-annealed"]),
+        "mini": pretraining(mini, curves["mini"]),
+    }
+    sample = percent(read_json(ROOT / "results" / "kbert-tiny-on-the-sample-of-kbert-mini.json")["before"])
+    passed = [one["hours"] for one in curves["mini"] if 100 * one.get("val_mlm_accuracy", 0) > sample["mlm_accuracy"]]
+    [shards] = read_json(ROOT / "results" / "pretraining-shards-of-250000.json")["runs"]
+    corpus = read_json(ROOT / "results" / "records-8m.json")
+    return runs | {
+        "tiny": runs["last"] | finetuning("kbert-tiny") | {"tokens": sum(runs[n]["tokens"] for n in ("first", "last"))},
+        "mini": runs["mini"] | finetuning("kbert-mini"),
+        "before_last": percent(last["metrics"]["before"]),
+        "grown": percent(mini["metrics"]["before"]),
+        "sample": sample,
+        "passed": passed[0],
+        "parameters": manifests["mini"]["parameters"] / 1e6,
+        "shards": window(shards["points"], 10_000),
+        "plateau": window(curves["tiny"], 6_600),
+        "after": window(curves["tiny"], 7_400),
+        "after_growing": window(curves["mini"], 100),
+        "mini_epochs": 1e6 * runs["mini"]["tokens"] / corpus["tokens"],
+    }
+
+
+@pytest.mark.parametrize("page", FIGURES)
+def test_the_pages_have_the_figures_of_the_files(page, values):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    wrong = [one for one in (figure.format(**values) for figure in FIGURES[page]) if one not in text]
+    assert not wrong, f"{page} should say so, as the files do"

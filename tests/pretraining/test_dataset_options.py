@@ -100,14 +100,12 @@ def test_fit_evaluate(records, tokenizer, next_sentence):
 
 def test_documents_without_a_token_are_refused(tokenizer, tmp_path):
     """They were counted, and then dropped: every epoch was empty, and there was no end of them."""
-    path, empty = tmp_path / "empty.txt", ["\u200b", "\u200b\u200b"]
+    path, other, empty = tmp_path / "empty.txt", tmp_path / "other.txt", ["\u200b", "\u200b\u200b"]
     write_lines(path, [empty, empty[1:]])
-    for source, received in (
-        (path, str(path)),
-        ([path] * 2, f"2 files, the first {path}"),
-        (DocumentList([empty]), "<Doc"),
-    ):
-        message = f"Expected at least one token in the documents for training. Received: {re.escape(received)}"
+    write_lines(other, [empty])
+    memory = DocumentList([empty])
+    for source, received in ((path, path), ([path, other], f"2 files, the first {path}"), (memory, memory)):
+        message = f"Expected at least one token in the documents for training. Received: {re.escape(str(received))}"
         with pytest.raises(ValueError, match=message):
             dataset_of(source, tokenizer, held_out=0.0)
     with pytest.raises(ValueError, match="Expected at least one token in the documents held out"):

@@ -12,7 +12,7 @@ from helpers.paths import ROOT
 
 from kbert.files import read_json, write_directory, write_json
 from kbert.training import run_directory
-from kbert.training.run_directory import open_run
+from kbert.training.run_directory import check_output, open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
 

@@ -55,8 +55,9 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
 
     Raises:
         TypeError: no kbert model, or an unknown option.
-        ValueError: an option that is not as described, no tokenizer, one that does not fit the model, a sequence longer than the position table, `top_k`
-            beyond the vocabulary, a model without a task, or an option of another task.
+        ValueError: an option that is not as described, no tokenizer, one that does not fit the model, a sequence longer
+            than the position table, `top_k` beyond the vocabulary, a model without a task, or an option of another
+            task.
 
     Example::
 

@@ -70,9 +70,9 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``), fields of
             `ModelSettings` (``labels, sequence_length, pair`` ...), arguments of `BertTokenizer` (``lowercase`` ...),
             and those fields of `BertConfig` that do not shape the weights (``hidden_dropout, attention_dropout`` ...).
-            ``labels``, or else ``thresholds``, gives ``num_labels``. A stored head is loaded with its own labels; one that has only default
-            names (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head is new, and stored
-            thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
+            ``labels``, or else ``thresholds``, give ``num_labels``. A stored head is loaded with its own labels; one
+            that has only default names (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head
+            is new, and stored thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
 
     Returns:
         The model; ``model.pretrained`` is a `Pretrained`: ``tokenizer`` (None for a checkpoint without a vocabulary),
@@ -182,9 +182,9 @@ def _wanted(stored, task, overrides):
             some["outputs"] = [name for name in some["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
-    names = [some for some in (settings.labels, settings.thresholds) if some is not None]
-    if names and "num_labels" in ModelDescription.argument_names(task):
-        arguments.setdefault("num_labels", len(names[0]))
+    one_each = settings.labels or settings.thresholds
+    if one_each and "num_labels" in ModelDescription.argument_names(task):
+        arguments.setdefault("num_labels", len(one_each))
     kept = (stored.description.quantized_layers, stored.description.trainability) if same_task else ()
     description = ModelDescription(task, config, arguments, encoder_arguments, *kept)
     try:

@@ -108,9 +108,9 @@ def test_it_computes_in_bfloat16(tmp_path):
     loaded = kbert.load_pretrained(tmp_path / "it", dtype="mixed_bfloat16")
     expected = outputs(model)["logits"]
     assert np.abs(outputs(loaded)["logits"] - expected).max() < TOLERANCE * np.abs(expected).max()
-    ids = np.array([[1, 2, 3]])
+    ids, block = np.array([[1, 2, 3]]), loaded.encoder.embeddings
     inputs = ids, ids % 2
-    np.testing.assert_array_equal(loaded.encoder.embeddings(*inputs), loaded.encoder.embeddings(*inputs, np.array([[0, 1, 2]])))
+    np.testing.assert_array_equal(block(*inputs), block(*inputs, np.array([[0, 1, 2]])))
 
 
 def test_what_a_quantised_model_cannot(tmp_path):

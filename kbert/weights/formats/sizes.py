@@ -127,9 +127,10 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
         given: names of the settings that were given, and are not as stored; see `TaskPipeline.check_options`.
 
     Raises:
-        ValueError: options that contradict each other, `labels` or `thresholds` that are not as many as the logits,
-            `thresholds` of a model that is not multi-label; `sequence_length`, `num_parts` or `max_masks` beyond the position table, `top_k` beyond the
-            vocabulary (or their defaults, if those are more), another count beyond 4,096; the message names it.
+        ValueError: options that contradict each other, not as many `labels` or `thresholds` as logits, `thresholds` of
+            a model that is not multi-label; `sequence_length`, `num_parts` or `max_masks` beyond the position table,
+            `top_k` beyond the vocabulary (or their defaults, if those are more), another count beyond 4,096; the
+            message names it.
     """
     config, counts = description.config, settings.to_dict() | settings.to_dict()["preprocessing"]
     most = dict.fromkeys(COUNTS, max(config.max_sequence_length, _MOST))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from kbert.checks import check_integers, check_positive
+from kbert.checks import check_bool, check_integers, check_positive
 from kbert.text.normalizer import CJK, Normalizer
 from kbert.text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 
@@ -54,16 +54,17 @@ def learn_vocabulary(
         The tokens, in the order of their ids.
 
     Raises:
-        ValueError: a size below 100, a `max_characters` that is no positive integer, a single string for `lines`, or no
-            word in the text.
+        ValueError: a size below 100, a `max_characters` that is no positive integer, a flag that is not a bool, a
+            single string for `lines`, or no word in the text.
     """
     check_integers("learn_vocabulary", _SMALLEST, size=size)
     if max_characters is not None:
         check_positive("learn_vocabulary", max_characters=max_characters)
     if isinstance(lines, str | bytes):
         raise ValueError(f"`lines` must be several texts, not a single one or a path. Received: {lines[:60]!r}")
-    strip_accents = lowercase if strip_accents is None else strip_accents
-    separated = CJK if split_on_cjk else ""
+    lowercase = check_bool(lowercase, "`lowercase`")
+    strip_accents = lowercase if strip_accents is None else check_bool(strip_accents, "`strip_accents`")
+    separated = CJK if check_bool(split_on_cjk, "`split_on_cjk`") else ""
     normalizer = Normalizer(lowercase, strip_accents, split_words=True, separated=separated)
     counts = count_words(lines, normalizer)
     if not counts:

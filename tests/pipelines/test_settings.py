@@ -88,7 +88,7 @@ def test_options_of_another_task_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "thresholds, model, message",
     [
-        ([0.1, 0.2, 0.3], {"multi_label": True}, r"expected 2 `thresholds`, as many as .*Received: \[0.1, 0.2, 0.3\]"),
+        ([0.1, 0.2, 0.3], {"multi_label": True}, r"expected 2 thresholds, as many as .*Received: \[0.1, 0.2, 0.3\]"),
         ([0.1, 0.2], {}, "`thresholds` are a multi-label classifier's"),
     ],
 )

@@ -104,6 +104,9 @@ def _strings(values, name, owner):
         strings = tf.convert_to_tensor(values)
     except (ValueError, TypeError) as error:
         found = _first_not_string(values, f"`{name}`")
+        if found is None and isinstance(values, (list, tuple)) and isinstance(values[0], (list, tuple)):
+            message = f"`{name}` must be a column of strings [B]. Received: lists of unequal lengths"
+            raise ValueError(f"{owner}: {message}") from error
         if found is None:
             kind = "Unicode strings" if isinstance(values, (list, tuple, np.ndarray)) else "strings, as a list or array"
             raise TypeError(f"{owner}: `{name}` must hold {kind}. Received: {repr(values)[:200]}") from error

@@ -124,9 +124,7 @@ def _check_json(**values):
         try:
             parse_json(to_json({name: value}).encode(), f"export: `{name}`")
         except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(
-                f"export: `{name}` must be what JSON can hold ({error}). Received: {value!r:.200}"
-            ) from None
+            raise ValueError(f"export: `{name}` must fit into JSON ({error}). Received: {value!r:.200}") from None
 
 
 def _appears(partial, target):

@@ -33,7 +33,7 @@ NAN = float("nan")
         ("text", np.array(["a", None], object), r"`text`\[1\]: expected str. Received: None"),
         ("text", None, "`text`: expected str. Received: None"),
         ("text", {"text": None}, "`text`: expected str. Received: None"),
-        ("text", [["a"], ["b", "c"]], "`text` must be a column|expected str|non-rectangular"),
+        ("text", [["a"], ["b", "c"]], "`text` must be a column of strings"),
         ("pair", {"text": ["a", "b"], "text_pair": ["a", None]}, r"`text_pair`\[1\]: expected str. Received: None"),
         ("span", {"question": ["a", None], "context": ["a", "b"]}, r"`question`\[1\]: expected str. Received: None"),
         ("choices", {"prompt": ["a"], "choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str. Received: None"),
@@ -117,7 +117,8 @@ def test_choices_in_other_containers():
     expected = preprocessor({"prompt": ["a", "film"], "choices": lists.tolist()})["token_ids"]
     arrays = [np.array(["good", "bad"]), np.array(["a"])]
     for choices in (lists, arrays, tf.ragged.constant(lists.tolist())):
-        batch = preprocessor({"prompt": ["a", "film"], "choices": choices})
+        prompt = tf.constant(["a", "film"]) if tf.is_tensor(choices) else ["a", "film"]
+        batch = preprocessor({"prompt": prompt, "choices": choices})
         np.testing.assert_array_equal(batch["token_ids"], expected)
 
 

@@ -41,7 +41,7 @@ def test_columns_that_are_not_lists_are_refused(column):
         ({"timeout": 0}, "`timeout` must be a positive number of seconds.* Received: 0"),
         ({"timeout": "3"}, "`timeout` must be a positive number of seconds.* Received: '3'"),
         ({"timeout": float("nan")}, "`timeout` must be a positive number of seconds.* Received: nan"),
-        ({"timeout": 1e10}, "`timeout` must be a positive number of seconds, at most 1000000. Received: 1e"),
+        ({"timeout": 1e10}, "`timeout` must be a positive number of seconds, at most 1000000. Received: 1000"),
         ({"url": "https://host", "client_certificate": "pem"}, r"`client_certificate` must be two files.* 'pem'"),
     ],
 )

@@ -67,8 +67,9 @@ def export(
     Raises:
         TypeError: not a pipeline.
         ValueError: a version or limit that is not a positive integer or exceeds int64; `metrics` or `made_by` that are
-            not a dict that JSON holds; an unknown precision, or one for a quantised
-            model; frozen weights of more than 2 GB; a model that a stock server would not run (`kbert.audit`).
+            not a dict that JSON holds; `layers` that the encoder does not have; an unknown precision, or one for a
+            quantised model; frozen weights of more than 2 GB; a model that a stock server would not run
+            (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         OSError: the disk is full; the incomplete version is deleted.
 
@@ -81,6 +82,8 @@ def export(
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
+    if not isinstance(frozen_weights, bool):
+        raise ValueError(f"export: `frozen_weights` must be a bool. Received: {frozen_weights!r}")
     _check_json(metrics=metrics, made_by=made_by)
     pipeline = pipeline.merged()
     if precision is not None:
@@ -107,7 +110,7 @@ def export(
                 report,
                 metrics,
                 made_by,
-                frozen_weights=bool(frozen_weights),
+                frozen_weights=frozen_weights,
             )
             write_json(partial / "card.json", card)
             if _appears(partial, target):

@@ -6,6 +6,7 @@ Shapes: H hidden, u units of a layer, r rank.
 from kbert.checks import check_positive
 from kbert.keras_compat import all_layers
 from kbert.layers.lora_dense import LoraDense
+from kbert.models.copy_model import copy_model
 
 TARGETS = ("query", "key", "value", "attention/output", "intermediate", "feed_forward/output")
 
@@ -64,10 +65,8 @@ def merged(model):
     """The model itself, or, of a model with LoRA, a copy in which it is merged."""
     if not lora_layers(model):
         return model
-    copy = type(model).from_config(model.get_config())
-    copy.set_weights(model.get_weights())
+    copy = copy_model(model)
     merge_lora(copy)
-    copy.pretrained = model.pretrained
     return copy
 
 

@@ -12,6 +12,7 @@ from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
+from kbert.models.copy_model import copy_model
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -157,14 +158,16 @@ class Finetuning:
         return self._run
 
     def estimate(self) -> dict[str, Any]:
-        """Estimates the training, with its numbers of examples and windows; the weights are useless afterwards.
+        """Estimates the training on a copy of the model, with its numbers of examples and windows.
 
         Returns:
             dict of ``examples`` and ``windows``, and the result of `kbert.training.dry_run.estimate_training`.
         """
         data = self._training_data()
-        self._compile(steps := self._steps(data))
-        estimate = estimate_training(self.pipeline.model, data.make_dataset(), steps)
+        with self.hardware.scope():
+            model = copy_model(self.pipeline.model)
+        self._compile(model, steps := self._steps(data))
+        estimate = estimate_training(model, data.make_dataset(), steps)
         return {"examples": len(self.train), "windows": data.windows} | estimate
 
     def run(self) -> FinetunedRun:
@@ -178,7 +181,7 @@ class Finetuning:
         _LOGGER.info(
             "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
         )
-        self._compile(steps)
+        self._compile(model, steps)
         if run is not None and run.is_chief:
             _, tokenizer, settings = resolve_parts(self.pipeline)
             settings = dataclasses.replace(settings, task=model.task)
@@ -236,12 +239,12 @@ class Finetuning:
             )
         ]
 
-    def _compile(self, steps):
+    def _compile(self, model, steps):
         given = self.options
         schedule = WarmupLinearDecay(given.learning_rate, int(given.warmup_share * steps), steps)
         options = {name: getattr(given, name) for name in ("weight_decay", "bias_correction", "layer_decay")}
         with self.hardware.scope():
-            self.pipeline.model.compile(
+            model.compile(
                 AdamW(schedule, **options),
                 micro_batches=self.options.accumulate,
                 jit_compile=self.hardware.jit_compile,

@@ -22,7 +22,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
         ``{name: list}``, all of the same length, tensors and NumPy values as Python values, bytes as str.
 
     Raises:
-        TypeError: none of these types.
+        TypeError: none of these types; a column that is a single value.
         ValueError: a missing column, columns of different lengths, no rows; the message names the row.
     """
     if hasattr(data, "element_spec"):
@@ -32,7 +32,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         there = list(data) if isinstance(data, Mapping) else list(data.columns)
         _check_names("the data", there, names)
-        columns = {name: list(data[name]) for name in (*names, *optional) if name in there}
+        columns = {name: _column(name, data[name]) for name in (*names, *optional) if name in there}
     elif isinstance(data, Sequence) and not isinstance(data, str | bytes):
         columns = _columns_of_rows(data, names, optional)
     else:
@@ -66,6 +66,12 @@ def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Tabl
         for name, column in columns.items()
     }
     return Table(None, range(len(cells[names[0]])), cells)
+
+
+def _column(name, values):
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):  # of a text `list` would make characters
+        raise TypeError(f"Expected the column {name!r} as a list, with a value a row. Received: {repr(values)[:60]}")
+    return list(values)
 
 
 def _columns_of_rows(rows, names, optional):

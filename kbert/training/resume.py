@@ -14,7 +14,7 @@ from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
 from kbert.training.stages import Stage, Stages
-from kbert.training.step_recorder import StepRecorder
+from kbert.training.step_recorder import STAGE_ENDED, StepRecorder
 from kbert.training.step_saver import StepSaver
 from kbert.training.training_state import is_chief
 from kbert.training.workers import named_losses
@@ -72,7 +72,8 @@ def fit_steps(
         validation_data, validation_steps: as for `model.fit`.
         validation_every, checkpoint_every: ints, in windows; the last window always ends with both, except that a run
             with a `budget`, whose last window is not known in advance, has no validation at its end.
-        validate_first: whether to validate before the first step, too; the history begins with its scores at step 0.
+        validate_first: whether to validate before the first step, too, on the data of the last stage, as a run ends;
+            the history begins with these scores at step 0.
         keep: int, checkpoints to keep.
         keep_every: int, steps: checkpoints at its multiples are all kept; None: only the last `keep`.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
@@ -132,10 +133,11 @@ def fit_steps(
         return history.records
     try:
         with named_losses(), DeferredSignals() as signals:
-            if validate_first and not step:
-                _validate_first(model, stages.at(0).validation_data, validation_steps, history)
-            saver = StepSaver(checkpoints, history, recorder, signals, checkpoint_every * window)
             begun = None
+            if validate_first and not step:
+                begun = stages.stages[-1]
+                _validate_first(model, begun.validation_data, validation_steps, history)
+            saver = StepSaver(checkpoints, history, recorder, signals, checkpoint_every * window)
             while not stages.is_over(step):
                 starts, stage = stages.begun(step), stages.at(step)
                 if begun is not None and begun is not stage:  # else Keras would trace one step for both shapes
@@ -164,7 +166,7 @@ def fit_steps(
                         verbose=0,
                     )
                 step = recorder.step
-                if model.stop_training and not recorder.stage_ended:
+                if model.stop_training not in (False, STAGE_ENDED):
                     break
     except KeyboardInterrupt as error:
         report = _interruption_report(recorder.step, output, checkpoints)

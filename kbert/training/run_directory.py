@@ -1,5 +1,6 @@
 """The `--output` directory of a recipe: one run, resumed if it was interrupted, never overwritten by accident."""
 
+import contextlib
 import datetime
 import json
 import logging
@@ -27,12 +28,27 @@ class RunDirectory:
     Attributes:
         resume: bool, whether there is an unfinished run with the same settings and inputs to resume.
         is_chief: bool, whether this process writes; of several workers the first does.
+        is_made: bool, whether `open_run` made the directory.
     """
 
-    def __init__(self, path, resume, is_chief=True):
+    def __init__(self, path, resume, is_chief=True, is_made=False):
         self.path = pathlib.Path(path)
         self.resume = resume
         self.is_chief = is_chief
+        self.is_made = is_made
+
+    def discard(self):
+        """Deletes what is in the directory of a run that cannot begin, and the directory if `open_run` made it.
+
+        Never raises, so that the error which is the reason is not hidden.
+        """
+        if not self.is_chief:
+            return
+        with contextlib.suppress(OSError):
+            _delete_contents(self.path)
+            unlock_directory(self.path)
+            if self.is_made:
+                self.path.rmdir()
 
     def finish(self, metrics, save_model=None, keep_checkpoint=False, keep_every=None):
         """Write the model, then metrics.json, which marks the run as finished, then delete its checkpoints.
@@ -162,7 +178,9 @@ def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
     lock_directory(path)
     new = new and not any(entry.name != LOCK for entry in path.iterdir())
     try:
-        return _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples)
+        run = _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples)
+        run.is_made = new
+        return run
     except BaseException:
         if new:
             shutil.rmtree(path, ignore_errors=True)
@@ -287,7 +305,16 @@ def _what_is_there(path, found, settings, finished):
     else:
         there = f"{path} holds the finished run of these settings ({METRICS} is written)"
     hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
+    if not finished and _is_trained_model(found, settings):
+        hint = f"To resume it, give the model as it was at the start, or load it again. Otherwise t{hint[1:]}"
     return f"{there}. {hint} {_contents(path)}."
+
+
+def _is_trained_model(found, settings):
+    """Whether only `init` differs, and that by the hash of a model in memory, which a run trains itself."""
+    if found is None or _differing(found, settings) != ["init"]:
+        return False
+    return isinstance(found["init"], dict) and isinstance(settings["init"], dict)
 
 
 def _contents(path):
@@ -304,6 +331,10 @@ def _empty(path):
     if resolved in (here, *here.parents, pathlib.Path.home().resolve()) or (path / ".git").exists():
         raise ValueError(f"--overwrite never empties a home, a checkout or the current directory. Received: {resolved}")
     _LOGGER.warning("overwrite: deleting from %s %s", path, _contents(path))
+    _delete_contents(path)
+
+
+def _delete_contents(path):
     for entry in path.iterdir():
         if entry.name != LOCK:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

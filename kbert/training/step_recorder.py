@@ -10,13 +10,14 @@ from kbert.training.flops import batch_flops
 from kbert.training.log_names import readable_logs
 from kbert.training.training_state import optimizer_logs
 
+STAGE_ENDED = "stage ended"  # a `model.stop_training` that ends `fit`; True, from other callbacks, ends the run
+
 
 class StepRecorder(keras.callbacks.Callback):
     """The first callback of `fit_steps`: counts steps, measures time, and completes the logs for the others.
 
     Attributes:
         step: int, updates done in the whole run.
-        stage_ended: bool, whether a stage of a run by the clock ended with the last step.
     """
 
     def __init__(self, step, total_steps, stages, budget, real_tokens, evaluation):
@@ -25,7 +26,6 @@ class StepRecorder(keras.callbacks.Callback):
         self.real_tokens = real_tokens
         self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
         self.first_step, self.losses = step, []
-        self.stage_ended = False
 
     def begin(self, dataset, size, real_share):
         rows, length = batch_shape(dataset)
@@ -33,7 +33,6 @@ class StepRecorder(keras.callbacks.Callback):
         self.dataset, self.size, self.real_share = dataset, size, real_share
 
     def on_train_begin(self, logs=None):
-        self.stage_ended = False
         if self.budget is not None:
             self.budget.begin()
             self._set_rate()
@@ -58,10 +57,10 @@ class StepRecorder(keras.callbacks.Callback):
     def _advance(self):
         """The clock after a step."""
         self.rate_of_step = self.budget.learning_rate
-        self.stage_ended = self.stages.advance(self.step, self.budget.tick(self.step))
+        ended = self.stages.advance(self.step, self.budget.tick(self.step))
         self._set_rate()
-        if self.stage_ended:
-            self.model.stop_training = True
+        if ended and not self.model.stop_training:
+            self.model.stop_training = STAGE_ENDED
 
     def _set_rate(self):
         getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer).learning_rate = self.budget.learning_rate

@@ -175,6 +175,16 @@ def test_a_run_that_a_callback_stopped(init, keep, step, kept):
     assert run.metrics["dev"]["accuracy"] == kbert.evaluate(run.pipeline, TASK, DEV)["accuracy"]
 
 
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
+    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    model.compile("sgd")
+    optimizer, before = model.optimizer, model.get_weights()
+    work = Finetuning(kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, accumulate=2)
+    assert work.pipeline.model is model and work.estimate()["seconds_per_step"] > 0
+    assert same(before, model.get_weights()) and (model.optimizer, model.micro_batches) == (optimizer, 1)
+
+
 def test_xla_where_it_is_asked_for(init):
     assert Finetuning(init, TASK, ROWS, **NO_DEV, xla="on").hardware.jit_compile
     assert not Finetuning(init, TASK, ROWS, **NO_DEV, xla="off").hardware.jit_compile

@@ -60,6 +60,12 @@ def test_rows_that_are_none(data, message):
         TASK.examples(3)
 
 
+@pytest.mark.parametrize("column", ["good", b"good", None])
+def test_a_column_that_is_one_value(column):
+    with pytest.raises(TypeError, match=f"the column 'text' as a list, with a value a row. Received: {column!r}"):
+        TASK.examples({"text": column, "label": ["a", "b", "a", "b"]})
+
+
 def test_missing_values_of_pandas_are_empty():
     class NAType:
         """As pandas' own, it cannot be compared."""

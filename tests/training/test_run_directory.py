@@ -96,6 +96,25 @@ def test_overwrite_deletes_and_says_so(tmp_path, caplog):
     assert not (tmp_path / "weights").exists()
 
 
+@pytest.mark.parametrize("there", [None, "directory", "link"])
+def test_a_run_that_cannot_begin_leaves_what_was_there(tmp_path, monkeypatch, there):
+    path = tmp_path / "run"
+    if there == "link":
+        (tmp_path / "disk").mkdir()
+        path.symlink_to(tmp_path / "disk")
+    elif there:
+        path.mkdir()
+    for _ in range(2):  # the lock is given up
+        run = open_run(path, SETTINGS)
+        (path / "checkpoints").mkdir()
+        run.discard()
+        assert path.exists() == (there is not None) and path.is_symlink() == (there == "link")
+        assert there is None or not list(path.iterdir())
+    run = open_run(path, SETTINGS)
+    monkeypatch.setattr(run_directory, "_delete_contents", lambda path: os.rmdir(path))
+    run.discard()  # says nothing
+
+
 def test_overwrite_never_deletes_an_input_of_the_run(tmp_path):
     corpus, other = tmp_path / "run" / "texts" / "corpus.txt", tmp_path / "vocab.txt"
     corpus.parent.mkdir(parents=True)

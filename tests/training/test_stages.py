@@ -1,8 +1,15 @@
 """Stages of a run, by steps and by the clock."""
 
-import pytest
+import itertools
 
+import keras
+import pytest
+from helpers import tiny_pretraining as tiny
+
+from kbert.optim.adamw import AdamW
+from kbert.training.resume import fit_steps
 from kbert.training.stages import Stage, Stages
+from kbert.training.time_budget import TimeBudget
 
 
 def test_by_steps():
@@ -36,3 +43,28 @@ def test_by_the_clock():
 def test_ends_must_increase_to_one(ends):
     with pytest.raises(ValueError, match="increase from above 0 to 1"):
         Stages([Stage(end) for end in ends], 10)
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("hook, last", [(None, 8), ("on_train_batch_begin", 4), ("on_epoch_end", 4)])
+def test_a_callback_stops_a_run_also_where_a_stage_ends(hook, last):
+    """Where the clock ends it: both end the call of `fit`."""
+
+    def stop(*arguments, **logs):
+        if int(model.optimizer.iterations.numpy()) >= 3:
+            model.stop_training = True
+
+    seconds = itertools.count()
+    budget = TimeBudget(8.0, lambda share: 0.01, lambda: float(next(seconds)))
+    model = tiny.reused(lambda: tiny.compiled_model(AdamW(0.01)))
+    stages = [Stage(0.5), Stage(1.0)]
+    history = fit_steps(
+        model,
+        lambda start_step, starts: tiny.make_dataset(start_step).repeat(),
+        None,
+        window=4,
+        stages=stages,
+        budget=budget,
+        callbacks=[keras.callbacks.LambdaCallback(**({hook: stop} if hook else {}))],
+    )
+    assert history[-1]["step"] == last

@@ -1,9 +1,9 @@
 """What a pre-training is going to take: steps, tokens, epochs, memory and time."""
 
+from kbert.tasks.pretraining.plan import count_steps
 from kbert.tasks.pretraining.pretraining_data import make_dataset
 from kbert.tasks.pretraining.pretraining_optimizer import compile_models
 from kbert.training.dry_run import count_sequences, estimate_training
-from kbert.training.stages import Stage, Stages
 
 
 def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
@@ -53,12 +53,11 @@ def stage_steps(settings) -> list[int | None]:
     stages = settings.stages()
     if settings.hours is not None:
         return [None] * len(stages)
-    starts = Stages([Stage(stage.end) for stage in stages], settings.steps, settings.steps_per_execution).starts
-    return [end - start for start, end in zip(starts, [*starts[1:], settings.steps], strict=True)]
+    return count_steps(stages, settings.steps, settings.steps_per_execution)
 
 
 def estimate_pretraining(settings, tokenizer, model, hardware) -> dict:
-    """The metrics of a dry run; the weights of the model are useless afterwards.
+    """The metrics of a dry run, which compiles the model and trains it for a few steps.
 
     Returns:
         dict: `sequences_per_epoch` of the first phase, and `sequences_are_all`, whether all were counted in time; the

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 
 from kbert.tasks.pretraining.phases import Phase
+from kbert.training.stages import Stage, Stages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,26 @@ def plan_stages(phases, ramp=None) -> list[PlannedStage]:
         stages.append(PlannedStage(end, number, phases[number], min(size, limit or size)))
         start = end
     return _joined(stages)
+
+
+def count_steps(stages, steps, multiple=1) -> list[int]:
+    """The number of steps of every `PlannedStage` of a run of `steps`; those of a short ramp may have none.
+
+    Args:
+        multiple: int, stages end at multiples of this number of steps.
+
+    Raises:
+        ValueError: a phase without a step.
+    """
+    starts = Stages([Stage(stage.end) for stage in stages], steps, multiple).starts
+    counts = [end - start for start, end in zip(starts, [*starts[1:], steps], strict=True)]
+    for number, phase in {stage.number: stage.phase for stage in stages}.items():
+        if not sum(count for count, stage in zip(counts, stages, strict=True) if stage.number == number):
+            raise ValueError(
+                f"pretrain: each of `phases` needs a step. Received: phases[{number}], {phase.share:.2%} of "
+                f"{steps:,} steps, with {phase.sequence_length} tokens"
+            )
+    return counts
 
 
 def first_row(stages, starts, step) -> int:

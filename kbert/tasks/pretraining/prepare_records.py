@@ -3,7 +3,6 @@
 import logging
 import os
 import pathlib
-import shutil
 
 from kbert.checks import check_integers
 from kbert.corpus.corpus_files import find_files
@@ -85,7 +84,7 @@ def prepare_records(
             records = write_records_with_beam(files, tokenizer, output, **beam, **source, **options)
     except Exception:  # a corpus that cannot be read leaves nothing but what it can resume from
         if not any(output.glob("train-*")) and not any(output.glob(f"{SHARED}/*/file-*.documents")):
-            shutil.rmtree(output)
+            run.discard()
         raise
     metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}
     if held_out and not records.held_out:

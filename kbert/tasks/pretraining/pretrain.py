@@ -81,13 +81,13 @@ def pretrain(
             documents in memory: a list of documents, each a list of sentences, or rows with a column ``text`` (a dict,
             a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running prose.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
-            their own.
+            their own. Where several are given, tokens and settings must be the same.
         lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.
         size: str, the size of a new model, "tiny" to "large"; "tiny" by default. With an `init` that is loaded: the
             larger size to which that model is grown first (`kbert.models.grow_model`).
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
-            `kbert.BertPretrainer` or its pipeline, which is then trained itself. The held-out scores before the first
-            step are then `metrics["before"]`.
+            `kbert.BertPretrainer` or its pipeline, which is then trained itself (to resume, give it as it was at the
+            start). The held-out scores before the first step are then `metrics["before"]`, on the rows of the others.
         settings: str, a set of defaults for what is not given, "paper" or "small-budget"
             (`kbert.tasks.pretraining.named_settings`).
         steps: int, weight updates; the paper: 1,000,000.
@@ -153,16 +153,16 @@ def pretrain(
         data_service: "host:port" of a service that makes the training batches (recipes/serve_data.py); of records.
         output: path of a directory.
         overwrite: bool, delete another run in `output`.
-        dry_run: bool, train and write nothing: `metrics` has the number of sequences of an epoch, of parameters and of
-            tokens, and estimates of memory and time.
+        dry_run: bool, train and write nothing, and leave `init` as it is: `metrics` has the number of sequences of an
+            epoch, of parameters and of tokens, and estimates of memory and time.
 
     Returns:
         `PretrainingRun`.
 
     Raises:
         TypeError: `corpus_or_records` is none of these, or `callbacks` are none.
-        ValueError: incompatible arguments, damaged or empty files, inputs that changed since the run was started, a
-            batch that does not fit into memory.
+        ValueError: incompatible arguments, another tokenizer than that of `init`, damaged or empty files, inputs that
+            changed since the run was started, a batch that does not fit into memory.
         FileExistsError: `output` holds a finished run, one with other settings, or other files.
         FileNotFoundError: no such vocabulary or model.
         RuntimeError: the requested hardware does not exist.

@@ -13,7 +13,7 @@ from kbert.pretraining.packed_rows import default_num_parts
 from kbert.tasks.identify import identify_model, identify_source, identify_vocabulary
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
-from kbert.tasks.pretraining.plan import PlannedStage, plan_stages
+from kbert.tasks.pretraining.plan import PlannedStage, count_steps, plan_stages
 from kbert.weights.source import local_source
 
 SCHEDULES = ("linear", "constant", "stable")
@@ -211,6 +211,8 @@ class PretrainingSettings:
                 "pretrain: `batch_size_ramp` must begin below the batch size. "
                 f"Received: {self.batch_size_ramp[0]}, of {max(sizes)}"
             )
+        if self.steps is not None:
+            count_steps(self.stages(), self.steps, self.steps_per_execution)  # an error if a phase has none
         if self.weight_decay is None:
             self._set(weight_decay=WEIGHT_DECAY)
 

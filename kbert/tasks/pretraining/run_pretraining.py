@@ -1,7 +1,6 @@
 """The course of a pre-training: data, model, training, evaluation, saving."""
 
 import logging
-import shutil
 
 import keras
 
@@ -65,7 +64,7 @@ def run_pretraining(
     if output is not None and not overwrite and not dry_run and hardware.name != "multiworker":
         check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
     keras.utils.set_random_seed(settings.seed)
-    model, tokenizer = starting_model(settings, hardware)
+    model, tokenizer = starting_model(settings, hardware, keep_given=dry_run)
     check_not_quantized(model)
     settings = choose_packing(settings, tokenizer)
     with hardware.scope():
@@ -96,8 +95,8 @@ def run_pretraining(
     try:
         statistics, unigram, corpus_tokens = describe_data(settings, tokenizer, evaluation)
     except Exception:  # after an empty or damaged corpus no files remain
-        if run is not None and run.is_chief and not run.resume:
-            shutil.rmtree(run.path)
+        if run is not None and not run.resume:
+            run.discard()
         raise
     real = [1 - one["padding_share"] for one in statistics]
     _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))

@@ -8,21 +8,26 @@ import keras
 from kbert.config import BertConfig
 from kbert.corpus.records import Records
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
+from kbert.models.copy_model import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
-from kbert.text.tokenizer import BertTokenizer
+from kbert.text.tokenizer import BertTokenizer, resolve_settings
 from kbert.weights.load import load_pretrained
 
 
-def starting_model(settings, hardware):
-    """The model that a pre-training starts from, uncompiled, and its tokenizer.
+def starting_model(settings, hardware, keep_given=False):
+    """The model that a pre-training starts from, and its tokenizer.
+
+    Args:
+        keep_given: bool, whether a model that is given must stay as it is: then it is copied.
 
     Returns:
-        (`BertPretrainer`, `BertTokenizer`); the weights are new, loaded, or those of the model given.
+        (`BertPretrainer`, `BertTokenizer`); the weights are new, loaded, or those of the model given, which is returned
+        itself.
 
     Raises:
         FileNotFoundError: no such vocabulary or model.
-        ValueError: files that are damaged, a model of another task or direction, no tokenizer.
+        ValueError: files that are damaged, a model of another task, direction or tokenizer, no tokenizer.
     """
     model, tokenizer = _model_and_tokenizer(settings, hardware)
     if model.config.causal != bool(settings.left_to_right):
@@ -32,6 +37,9 @@ def starting_model(settings, hardware):
             f"left_to_right={bool(settings.left_to_right)}, whose attention suits what it predicts. "
             f"Received: a {kinds[model.config.causal]} model"
         )
+    if keep_given and model is getattr(settings.init, "model", settings.init):
+        with hardware.scope():
+            model = copy_model(model)
     return model, tokenizer
 
 
@@ -89,7 +97,7 @@ def _given_model(settings, task, dropout, tokenizer):
     if not isinstance(model, BertPretrainer) or model.task != task:
         received = getattr(model, "task", type(model).__name__)
         raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
-    tokenizer = tokenizer or _tokenizer_of(settings.init)
+    tokenizer = _same_tokenizer(_tokenizer_of(settings.init), tokenizer, settings)
     if dropout:
         raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
     for name, found, least in (
@@ -102,9 +110,28 @@ def _given_model(settings, task, dropout, tokenizer):
 
 
 def _tokenizer_of(init):
+    """That of a pipeline or of a model that was loaded with one; None: any vocabulary of its size will do."""
     if hasattr(init, "preprocessor"):
         settings = init.settings()["tokenizer"]  # the model's own: a fill-mask pipeline reads [MASK] in the text
         return BertTokenizer(init.tokenizer.vocabulary, **settings)
-    if getattr(init, "pretrained", None) is None or init.pretrained.tokenizer is None:
+    return None if init.pretrained is None else init.pretrained.tokenizer
+
+
+def _same_tokenizer(own, other, settings):
+    """The tokenizer of the model, `own`, and of the text or records, `other`; of a model without one the latter."""
+    if own is None and other is None:
         raise ValueError("pretrain: a model that was not loaded with its tokenizer needs `vocabulary`.")
-    return init.pretrained.tokenizer
+    if own is None or other is None:
+        return own or other
+    name = "the records" if settings.reads_records else "`vocabulary`"
+    if own.vocabulary != other.vocabulary:
+        raise ValueError(
+            f"pretrain: {name} must have the vocabulary of `init`, whose embeddings are in its order. Received: "
+            f"{other.vocabulary_size:,} tokens, which are not the {own.vocabulary_size:,} of `init`"
+        )
+    made, received = resolve_settings(own.settings()), resolve_settings(other.settings())
+    if different := [f"{one}={received[one]!r} instead of {made[one]!r}" for one in made if made[one] != received[one]]:
+        raise ValueError(
+            f"pretrain: {name} must have the tokenizer settings of `init`. Received: {', '.join(different)}"
+        )
+    return own

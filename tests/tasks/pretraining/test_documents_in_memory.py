@@ -70,6 +70,7 @@ def test_texts_in_every_form():
         ([[], [" "]], ValueError, "at least one sentence"),
         ([["\u200b" * n] for n in range(1, 41)], ValueError, "at least one token .* Received: <DocumentList: 40"),
         ({"words": ["a"]}, ValueError, r"missing: \['text'\]"),
+        ({"text": "A text."}, TypeError, "the column 'text' as a list, with a value a row. Received: 'A text.'"),
         ({"text": [None]}, TypeError, "texts .str. in the column `text`. Received: 'None'"),
         (iter([["a"]]), TypeError, "`corpus_or_records` must be .* Received: list_iterator"),
         ([], ValueError, "an empty list"),

@@ -4,7 +4,7 @@ import pytest
 
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, read_phases, read_ramp
-from kbert.tasks.pretraining.plan import first_row, plan_stages
+from kbert.tasks.pretraining.plan import count_steps, first_row, plan_stages
 
 PAPER = (Phase(128, 0.9, 256, 20), Phase(512, 0.1, 256, 80))
 
@@ -49,6 +49,15 @@ def test_rows_are_counted_within_a_phase():
     assert first_row(stages, starts[:1], 9) == 36
     assert first_row(stages, starts[:3], 21) == 10 * 4 + 10 * 8 + 16
     assert first_row(stages, starts, 40) == 0 and first_row(stages, starts, 43) == 24
+
+
+def test_every_phase_has_a_step():
+    assert count_steps(plan_stages(PAPER), 40) == [36, 4]
+    assert count_steps(plan_stages(PAPER, (1, 0.5)), 10)[:3] == [1, 0, 1]  # of a ramp, which is only so long
+    with pytest.raises(ValueError, match=r"phases\[1\], 1.00% of 40 steps, with 512 tokens"):
+        count_steps(plan_stages(read_phases([(128, 0.99), (512, 0.01)], 8)), 40)
+    with pytest.raises(ValueError, match=r"phases\[0\], 10.00% of 8 steps, with 128 tokens"):
+        count_steps(plan_stages(read_phases([(128, 0.1), (512, 0.9)], 8)), 8, multiple=4)
 
 
 def test_shares_that_are_not_binary_fractions_end_at_one():

@@ -181,7 +181,7 @@ def test_the_dtype_policy_is_the_callers_again(home, monkeypatch):
 
     half = kbert.pretrain(home / "records", precision="mixed_bfloat16", dry_run=True, **SHORT).model
     assert (half.encoder.dtype_policy.name, policy()) == ("mixed_bfloat16", "float32")
-    assert kbert.pretrain(home / "records", init=half, dry_run=True, **SHORT).model is half
+    assert kbert.pretrain(home / "records", init=half, dry_run=True, **SHORT).model.dtype_policy == half.dtype_policy
     with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16' or .* Received: 'float32'"):
         kbert.pretrain(home / "records", init=half, precision="float32", **SHORT)
     with monkeypatch.context() as patch, pytest.raises(TypeError, match="NoneType"):
@@ -285,6 +285,7 @@ def test_settings_are_complete_and_identify_objects():
         ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\). Received: -1.0"),
         ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_share`"),
         ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or `warmup_share`"),
+        ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
         ({"phases": ["16:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
         ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
         ({"left_to_right": True, "keep_rate": 0.0}, "masks none. Received: {'keep_rate': 0.0}"),

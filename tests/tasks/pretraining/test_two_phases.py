@@ -102,6 +102,16 @@ def test_what_a_run_from_a_model_says(by_steps):
     assert [phase["batch_size"] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_before_and_after_are_scores_on_the_same_rows(records, by_steps):
+    view = make_pretrainer(24).with_parts(4)
+    view.compile()
+    rows = {"batch_size": 3, "sequence_length": 24, "max_predictions": 4, "packed": True, "num_parts": 4}
+    dataset = pretraining_dataset(records, make_tokenizer(), seed=1, evaluation=True, batches=1, **rows)
+    scores = view.evaluate(dataset, return_dict=True, verbose=0)
+    assert by_steps.metrics["before"]["loss"] == pytest.approx(scores["loss"], rel=1e-5)
+
+
 def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
     with pytest.raises(FileExistsError, match="a finished run with other settings .*steps: 8 there, 10 now"):
         kbert.pretrain(

@@ -1,0 +1,112 @@
+"""`kbert.pretrain` from models and pipelines in memory: what stays as it is, whose ids they read, how they resume."""
+
+import types
+
+import keras
+import numpy as np
+import pytest
+from helpers.data_once import data_once
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
+
+import kbert
+from kbert.tasks.pretraining import run_pretraining
+
+SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
+DOCUMENTS = make_documents(60)
+OTHER = [*VOCABULARY[:7], *VOCABULARY[:6:-1]]  # the same tokens, with other ids
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_data():
+    with pytest.MonkeyPatch.context() as patch:
+        data_once(patch.setattr)
+        yield
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("packed, in_pipeline", [(False, True), (True, False)])
+def test_a_dry_run_leaves_the_model_as_it_is(records, packed, in_pipeline):
+    model = make_pretrainer(16)
+    optimizer = keras.optimizers.SGD(0.5)
+    model.compile(optimizer)
+    before, block = model.get_weights(), model.encoder.blocks[0]
+    init = kbert.build_pipeline(model, make_tokenizer(), sequence_length=16) if in_pipeline else model
+    options = SHORT | {"packed": packed, "accumulate": 2, "rematerialize": True, "dry_run": True}
+    found = kbert.pretrain(records, init=init, **options)
+    assert found.metrics["seconds_per_step"] > 0 and found.metrics["parameters"] == model.count_params()
+    for one, other in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (model.optimizer is optimizer, model.micro_batches, block.rematerialize) == (True, 1, False)
+    assert not optimizer.built or int(optimizer.iterations) == 0
+
+
+def given(vocabulary=VOCABULARY, loaded=False, **options):
+    tokenizer = kbert.BertTokenizer(vocabulary, **options)
+    model = make_pretrainer(16)
+    if not loaded:
+        return kbert.build_pipeline(model, tokenizer, sequence_length=16)
+    model.pretrained = types.SimpleNamespace(tokenizer=tokenizer)
+    return model
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize(
+    "init, source, message",
+    [
+        ((OTHER, {}), "documents", "`vocabulary` must have the vocabulary of `init`.* Received: 59 tokens, which"),
+        ((OTHER, {}), "records", "the records must have the vocabulary of `init`.* Received: 59 tokens, which are"),
+        ((VOCABULARY, {"lowercase": False}), "documents", "`vocabulary` must have the tokenizer settings of `init`"),
+        (
+            (VOCABULARY, {"lowercase": False}),
+            "records",
+            "settings of `init`. Received: lowercase=True instead of False",
+        ),
+    ],
+)
+def test_text_and_records_have_the_tokenizer_of_the_model(records, loaded, init, source, message):
+    vocabulary, options = init
+    data = (records, {}) if source == "records" else (DOCUMENTS, {"vocabulary": VOCABULARY, "held_out": 0.2})
+    with pytest.raises(ValueError, match=f"pretrain: .*{message}"):
+        kbert.pretrain(data[0], init=given(vocabulary, loaded, **options), **data[1], **SHORT)
+
+
+def test_the_same_tokenizer_may_be_given_again(records, monkeypatch):
+    monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
+    for init in (given(strip_accents=True), given(loaded=True), make_pretrainer(16)):
+        text = {"vocabulary": VOCABULARY, "held_out": 0.2}
+        for source, options in ((records, {}), (DOCUMENTS, text)):
+            found = kbert.pretrain(source, init=init, dry_run=True, **options, **SHORT)
+            assert found.tokenizer.vocabulary == VOCABULARY
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_an_unfinished_run_resumes_from_the_model_as_it_was(records, tmp_path):
+    def kill(batch, logs):
+        if int(model.optimizer.iterations.numpy()) == 2:  # the first has a rate of 0
+            raise RuntimeError("killed")
+
+    options = SHORT | {"output": tmp_path / "run", "learning_rate": 1e-2}
+    model, killer = make_pretrainer(16), keras.callbacks.LambdaCallback(on_train_batch_end=kill)
+    with pytest.raises(RuntimeError, match="killed"):
+        kbert.pretrain(records, init=model, callbacks=killer, **options)
+    message = r"init: .* there, .* now\). To resume it, give the model as it was at the start, or load it again. Other"
+    with pytest.raises(FileExistsError, match=message):
+        kbert.pretrain(records, init=model, **options)
+    assert kbert.pretrain(records, init=make_pretrainer(16), **options).metrics["steps"] == 2
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_an_error_in_the_data_is_not_hidden_where_the_output_was_there(records, tmp_path, monkeypatch, is_link):
+    def fail(*arguments):
+        raise ValueError("a damaged shard")
+
+    monkeypatch.setattr(run_pretraining, "describe_data", fail)
+    output = tmp_path / "run"
+    (tmp_path / "disk").mkdir()
+    output.symlink_to(tmp_path / "disk") if is_link else output.mkdir()
+    with pytest.raises(ValueError, match="a damaged shard"):
+        kbert.pretrain(records, init=make_pretrainer(16), output=output, **SHORT)
+    assert output.is_dir() and not list(output.iterdir()) and output.is_symlink() == is_link
+    with pytest.raises(ValueError, match="a damaged shard"):
+        kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "new", **SHORT)
+    assert not (tmp_path / "new").exists()

@@ -34,7 +34,8 @@ class ServingLimits:
     max_request_tokens: int = 2**17
 
     def __post_init__(self):
-        check_positive("export", **dataclasses.asdict(self))
+        for name, value in check_positive("export", **dataclasses.asdict(self)).items():
+            object.__setattr__(self, name, value)
 
     def max_rows(self, sequence_length, values_per_row=1):
         """The rows of S tokens that a request may have.

@@ -93,10 +93,10 @@ class AdamW(keras.optimizers.Optimizer):
         _check_arguments(owner, exclude_from_decay, clip_scope, kwargs)
         optional = {"weight_decay": weight_decay, "global_clipnorm": global_clipnorm, "layer_decay": layer_decay}
         optional |= {"learning_rate": None if callable(learning_rate) else learning_rate}  # as schedules are
-        given = {name: value for name, value in optional.items() if value is not None}
+        given = {key: value for key, value in optional.items() if value is not None}
         given |= {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
-        for name, value in given.items():
-            given[name] = check_numbers(owner, _INTERVALS[name], **{name: value})[name]
+        for key, value in given.items():
+            given[key] = check_numbers(owner, _INTERVALS[key], **{key: value})[key]
         super().__init__(
             learning_rate=given.get("learning_rate", learning_rate),
             weight_decay=given.get("weight_decay", 0.0),
@@ -104,7 +104,7 @@ class AdamW(keras.optimizers.Optimizer):
             name=name,
             **kwargs,
         )
-        self.beta_1, self.beta_2, self.epsilon = (given[name] for name in ("beta_1", "beta_2", "epsilon"))
+        self.beta_1, self.beta_2, self.epsilon = (given[key] for key in ("beta_1", "beta_2", "epsilon"))
         self.bias_correction = check_bool(bias_correction, f"{owner}: `bias_correction`")
         self.exclude_from_decay = tuple(exclude_from_decay)
         self.clip_scope = clip_scope

@@ -1,26 +1,46 @@
 """Checks that many arguments need."""
 
+import numbers
+
 import numpy as np
 
 
-def check_positive(owner: str, **values) -> None:
-    """Raises a ValueError that names owner and argument unless every value is a positive integer, and no bool."""
-    _check_integers(owner, 1, "a positive integer", values)
+def check_positive(owner: str, **values) -> dict[str, int]:
+    """The values as ints, by name; ValueError unless each is a positive integer, of Python or NumPy, and no bool.
+
+    Args:
+        owner: of the arguments, for the message, such as "pretrain".
+    """
+    return _check_integers(owner, 1, "a positive integer", values)
 
 
-def check_integers(owner: str, least: int, **values) -> None:
-    """The same unless every value is an integer of at least `least`, and no bool."""
-    _check_integers(owner, least, f"an integer of at least {least}", values)
+def check_integers(owner: str, least: int, **values) -> dict[str, int]:
+    """The same of integers of at least `least`."""
+    return _check_integers(owner, least, f"an integer of at least {least}", values)
 
 
-def check_numbers(owner: str, interval: str, **values) -> None:
-    """The same unless every value is a number in the interval, such as "[0, 1)" or "(0, inf)", and no bool."""
+def check_numbers(owner: str, interval: str, **values) -> dict[str, float]:
+    """The same of numbers in an interval, such as "[0, 1)" or "(0, inf)", as floats."""
     low, high = (float(bound) for bound in interval[1:-1].split(", "))
     for name, value in values.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
         is_in = is_number and low <= value <= high
         if not is_in or (value == low and interval[0] == "(") or (value == high and interval[-1] == ")"):
             raise ValueError(f"{owner}: `{name}` must be a number in {interval}. Received: {value!r}")
+    return {name: float(value) for name, value in values.items()}
+
+
+def check_peak(owner: str, learning_rate, schedule: str = "the schedule is the paper's") -> float:
+    """The learning rate that a run's own schedule rises to, as a float; ValueError unless it is a number above 0.
+
+    Args:
+        schedule: what decides the course of the rate, for the message on a schedule that is given instead.
+    """
+    if callable(learning_rate):  # a schedule of Keras
+        raise ValueError(
+            f"{owner}: `learning_rate` must be a number, the peak; {schedule}. Received: {learning_rate!r}"
+        )
+    return check_numbers(owner, "(0, inf)", learning_rate=learning_rate)["learning_rate"]
 
 
 def check_bool(value, name: str) -> bool:
@@ -47,5 +67,6 @@ def check_labels(labels, owner: str) -> list[str]:
 
 def _check_integers(owner, least, expected, values):
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
             raise ValueError(f"{owner}: `{name}` must be {expected}. Received: {value!r}")
+    return {name: int(value) for name, value in values.items()}

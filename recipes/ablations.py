@@ -26,7 +26,7 @@ def parse_arguments(argv):
         parser,
         *("vocab", "held-out", "names", "output", "results", "size", "settings", "seed"),
         vocab={"help": "with --corpus: a vocab.txt"},
-        held_out={"help": "share of --corpus that is held out"},
+        held_out={"default": None, "help": "share of --corpus that is held out (default: 0.01)"},
         names={"help": "file of learn_names.py, for the row of masking with names"},
         size={"default": "tiny", "help": "size of the models"},
         settings={"help": "defaults of the pre-trainings (docs/pretraining.md)"},

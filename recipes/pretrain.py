@@ -46,6 +46,7 @@ def parse_arguments(argv):
         learning_rate={"help": "peak learning rate, after the warm-up (default: 1e-4)"},
         seed={"help": "determines new weights, dropout, pairs, masks and their order"},
         bias_correction={"action": argparse.BooleanOptionalAction},
+        held_out={"default": None, "help": "with --corpus: share of documents only for evaluation (default: 0.01)"},
         checkpoint_every={
             "default": 500,
             "help": "steps between checkpoints and evaluations; a multiple of --log-every",

@@ -1,5 +1,6 @@
 """The checks of arguments, and flags that are no bool: a string would count as true."""
 
+import keras
 import numpy as np
 import pytest
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
@@ -7,7 +8,7 @@ from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 import kbert
 from kbert.answers.embedding import EmbeddingAnswers
 from kbert.benchmarks.settings import BenchmarkSettings
-from kbert.checks import check_bool, check_labels
+from kbert.checks import check_bool, check_integers, check_labels, check_numbers, check_peak, check_positive
 from kbert.corpus.write_records import write_records
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.layers.attention_bias import AttentionBias
@@ -21,6 +22,40 @@ from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.training.run_directory import open_run
 
 ONE = tiny_config(num_layers=1)
+
+
+def test_integers():
+    found = check_positive("f", x=3, y=np.int64(4)) | check_integers("f", 0, z=np.uint8(0))
+    assert found == {"x": 3, "y": 4, "z": 0} and {type(value) for value in found.values()} == {int}
+    for value in (0, -1, 1.0, "1", None, True, np.float32(1), np.True_, np.array([1])):
+        with pytest.raises(ValueError, match="^f: `x` must be a positive integer. Received: "):
+            check_positive("f", y=1, x=value)
+    with pytest.raises(ValueError, match="^f: `x` must be an integer of at least 5. Received: 4"):
+        check_integers("f", 5, x=4)
+
+
+def test_numbers():
+    found = check_numbers("f", "[0, 1)", x=0, y=np.float32(0.5), z=np.int64(0))
+    assert found == {"x": 0.0, "y": 0.5, "z": 0.0} and {type(value) for value in found.values()} == {float}
+    for value in (1, -0.1, "0.5", None, True, float("nan"), 0.5j, np.array([0.5])):
+        with pytest.raises(ValueError, match=r"^f: `x` must be a number in \[0, 1\). Received: "):
+            check_numbers("f", "[0, 1)", x=value)
+
+
+def test_a_peak_is_no_schedule():
+    assert check_peak("f", 1) == 1.0
+    with pytest.raises(ValueError, match=r"^f: `learning_rate` must be a number in \(0, inf\). Received: '1'"):
+        check_peak("f", "1")
+    schedule = keras.optimizers.schedules.CosineDecay(1e-3, 10)
+    with pytest.raises(ValueError, match="^f: `learning_rate` must be a number, the peak; .* Received: <keras"):
+        check_peak("f", schedule)
+
+
+def test_counts_of_numpy_are_stored_as_pythons(tmp_path):
+    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer(), sequence_length=np.int64(9))
+    assert type(pipeline.preprocessor.sequence_length) is int
+    kbert.save_pretrained(pipeline, tmp_path / "it")
+    write_records([["a"]], tiny_tokenizer(), tmp_path / "records", shard_tokens=np.int64(9), held_out=np.float32(0))
 
 
 @pytest.mark.parametrize("value", [True, False, np.True_, np.False_])

@@ -45,9 +45,8 @@ class FillMaskAnswers(Answers):
 
     def __init__(self, tokenizer, top_k=5, **kwargs):
         super().__init__(**kwargs)
-        check_positive("FillMaskAnswers", top_k=top_k)
+        (self.top_k,) = check_positive("FillMaskAnswers", top_k=top_k).values()
         self.tokenizer = tokenizer
-        self.top_k = top_k
 
     def call(self, outputs, batch):
         logits = tf.cast(outputs["mlm_logits"], tf.float32)  # [B, M, V]

@@ -59,11 +59,10 @@ class SpanAnswers(Answers):
 
     def __init__(self, n_best=20, max_answer_length=30, null_threshold=None, **kwargs):
         super().__init__(**kwargs)
-        check_positive("SpanAnswers", n_best=n_best, max_answer_length=max_answer_length)
+        counts = check_positive("SpanAnswers", n_best=n_best, max_answer_length=max_answer_length)
         if null_threshold is not None and not abs(float(null_threshold)) < float("inf"):
             raise ValueError(f"SpanAnswers: `null_threshold` must be finite. Received: {null_threshold!r}")
-        self.n_best = n_best
-        self.max_answer_length = max_answer_length
+        self.n_best, self.max_answer_length = counts.values()
         self.null_threshold = None if null_threshold is None else float(null_threshold)
 
     @property

@@ -170,7 +170,9 @@ FLAGS = {
     ),
     "batch-size": _number("examples per update, over all replicas", default=32),
     "steps-per-execution": _number("number of steps that Keras runs in one call; the logs stay the same", default=1),
-    "rematerialize": _switch("recompute activations for the gradient instead of storing them: less memory, more time"),
+    "rematerialize": _switch(
+        "recompute activations for the gradient instead of storing them: less memory, more time", default=None
+    ),
     "optimizer": _choice("lamb is for batches of thousands", "adamw", "lamb", default="adamw"),
     "accumulate": _number("compute each update in N parts on every replica, to save memory", default=1),
     "learning-rate": _number("peak learning rate, at the end of the warm-up", positive_float, "X"),

@@ -45,20 +45,14 @@ class RecordsWriter:
     """
 
     def __init__(self, directory, tokenizer, *, shard_tokens, shuffle_shards, held_out, seed, settings):
-        check_division("write_records", shard_tokens, shuffle_shards, held_out, seed)
+        division = checked_division("write_records", shard_tokens, shuffle_shards, held_out, seed)
         self.directory, self.tokenizer = pathlib.Path(directory), tokenizer
-        self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = shard_tokens, shuffle_shards, held_out, seed
+        self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = division.values()
         self.token_type = token_type(tokenizer.vocabulary_size)
         self.made_by = {
             "vocabulary": {"size": tokenizer.vocabulary_size, "sha256": vocabulary_hash(tokenizer.vocabulary)},
             "tokenizer": tokenizer.settings(),
-            "settings": {
-                "shard_tokens": shard_tokens,
-                "shuffle_shards": shuffle_shards,
-                "held_out": held_out,
-                "seed": seed,
-                **(settings or {}),
-            },
+            "settings": {**division, **(settings or {})},
         }
         self.done = {"documents_read": 0, "rounds": 0, "shards": []}
 
@@ -170,13 +164,13 @@ class RecordsWriter:
         delete_shared(self.directory / SHARED)
 
 
-def check_division(owner, shard_tokens, shuffle_shards, held_out, seed) -> None:
-    """Raises ValueError unless a corpus can be divided into shards by these arguments of `write_records`."""
-    check_numbers(owner, "[0, 1)", held_out=held_out)
-    check_positive(owner, shard_tokens=shard_tokens, shuffle_shards=shuffle_shards)
-    check_integers(owner, 0, seed=seed)
+def checked_division(owner, shard_tokens, shuffle_shards, held_out, seed) -> dict:
+    """The arguments of `write_records` that divide a corpus into shards, by name; ValueError for one that cannot."""
+    division = check_positive(owner, shard_tokens=shard_tokens, shuffle_shards=shuffle_shards)
     if shard_tokens > _MOST_TOKENS:
         raise ValueError(f"{owner}: `shard_tokens` must be at most {_MOST_TOKENS:,}. Received: {shard_tokens!r}")
+    division |= check_numbers(owner, "[0, 1)", held_out=held_out)
+    return division | check_integers(owner, 0, seed=seed)
 
 
 def _write(path, content):

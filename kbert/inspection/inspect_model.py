@@ -97,7 +97,8 @@ def inspect(
         check_output(directory, overwrite)
     if log_dir is not None:
         check_place(log_dir)
-    check_positive("inspect", sequence_length=sequence_length, max_words=max_words, max_vectors=max_vectors)
+    counted = check_positive("inspect", sequence_length=sequence_length, max_words=max_words, max_vectors=max_vectors)
+    sequence_length, max_words, max_vectors = counted.values()
     if baseline not in BASELINES:
         raise ValueError(f"inspect: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
     name = name or _name(model)

@@ -37,8 +37,7 @@ class TaskHead(keras.layers.Layer):
 
     def __init__(self, units, dropout=0.0, initializer_stddev=0.02, **kwargs):
         super().__init__(**kwargs)
-        check_positive("TaskHead", units=units)
-        self.units = units
+        (self.units,) = check_positive("TaskHead", units=units).values()
         self.dropout_rate = dropout
         self.initializer_stddev = initializer_stddev
         self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy, name="dropout")

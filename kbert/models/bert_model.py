@@ -126,7 +126,7 @@ class BertModel(CompatibleModel):
         metrics, weighted_metrics = (metrics_from_logits(some, self.output) for some in (metrics, weighted_metrics))
         loss = losses_from_logits(loss)
         check_micro_batches(micro_batches, optimizer)
-        self.micro_batches, self.compiles_gradient = micro_batches, jit_compile is True and has_replicas(self)
+        self.micro_batches, self.compiles_gradient = int(micro_batches), jit_compile is True and has_replicas(self)
         if self.compiles_gradient:
             jit_compile = False
         kwargs["jit_compile"] = jit_compile

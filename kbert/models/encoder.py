@@ -68,7 +68,9 @@ class BertEncoder(BertModel):
         **kwargs,
     ):
         pooler = check_bool(pooler, "BertEncoder: `pooler`")
-        outputs = _checked_outputs(config, outputs, num_parts, pooler)
+        outputs = _checked_outputs(config, outputs, pooler)
+        if num_parts is not None:
+            (num_parts,) = check_positive("BertEncoder", num_parts=num_parts).values()
         policy = keras.dtype_policies.get(dtype)
         layers = kwargs.pop("_layers", None)  # of `with_outputs`
         embeddings, attention_bias, blocks, pool = layers or _new_layers(config, num_parts, pooler, policy)
@@ -231,11 +233,9 @@ def _inputs(num_parts):
     return inputs | {"padding_mask": keras.Input((None,), dtype="bool", name="padding_mask")}
 
 
-def _checked_outputs(config, outputs, num_parts, pooler):
+def _checked_outputs(config, outputs, pooler):
     if not isinstance(config, BertConfig):
         raise TypeError(f"BertEncoder: `config` must be a BertConfig. Received: {config!r}")
-    if num_parts is not None:
-        check_positive("BertEncoder", num_parts=num_parts)
     if outputs is None:
         outputs = ("sequence_output", "pooled_output") if pooler else ("sequence_output",)
     outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)

@@ -14,7 +14,7 @@ TARGETS = ("query", "key", "value", "attention/output", "intermediate", "feed_fo
 def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
     """`BertModel.enable_lora`; `layers` are some of `TARGETS`, in every block."""
     caller = f"{type(model).__name__}.enable_lora"
-    check_positive(caller, rank=rank)
+    (rank,) = check_positive(caller, rank=rank).values()
     if alpha is not None and (isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not alpha > 0):
         raise ValueError(f"{caller}: `alpha` must be a positive number. Received: {alpha!r}")
     layers = (layers,) if isinstance(layers, str) else tuple(layers)

@@ -5,12 +5,21 @@ import functools
 import keras
 from keras import ops
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_numbers
 from kbert.keras_compat import merge_replicas
 from kbert.optim.layer_factors import layer_factors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.xla import compiled, is_worth_compiling
 
+_INTERVALS = {
+    "learning_rate": "[0, inf)",
+    "weight_decay": "[0, inf)",
+    "beta_1": "[0, 1)",
+    "beta_2": "[0, 1)",
+    "epsilon": "(0, inf)",
+    "global_clipnorm": "(0, inf)",
+    "layer_decay": "(0, 1]",
+}
 _COMPILED_FROM = 2**16  # elements; calling a compiled kernel for fewer costs more than it saves
 
 
@@ -33,13 +42,13 @@ class AdamW(keras.optimizers.Optimizer):
     `clip_scope="replica"` does as the original: each replica's own gradient is clipped, and the results are summed.
 
     Args:
-        learning_rate: float or `LearningRateSchedule`, such as `WarmupLinearDecay`.
-        weight_decay: float, added to the update before it is multiplied by the learning rate.
+        learning_rate: float of at least 0, or `LearningRateSchedule`, such as `WarmupLinearDecay`.
+        weight_decay: float of at least 0, added to the update before it is multiplied by the learning rate.
         beta_1, beta_2, epsilon: floats.
         bias_correction: bool, whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by
             sqrt(1 - beta_2^t) / (1 - beta_1^t) (Kingma and Ba 2015, end of section 2).
         exclude_from_decay: strings; a variable whose path contains any of them is not decayed.
-        global_clipnorm: float, or None for no clipping.
+        global_clipnorm: float above 0, or None for no clipping.
         clip_scope: "global" or "replica".
         layer_decay: float in (0, 1], the factor of the learning rate from one layer to the one below: 1 for the pooler
             and everything after the encoder, `layer_decay` for its last block, ... and layer_decay^(L + 1) for the
@@ -80,21 +89,26 @@ class AdamW(keras.optimizers.Optimizer):
         name="adamw",
         **kwargs,
     ):
-        _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, layer_decay, kwargs)
+        owner = type(self).__name__
+        _check_arguments(owner, exclude_from_decay, clip_scope, kwargs)
+        optional = {"weight_decay": weight_decay, "global_clipnorm": global_clipnorm, "layer_decay": layer_decay}
+        optional |= {"learning_rate": None if callable(learning_rate) else learning_rate}  # as schedules are
+        given = {key: value for key, value in optional.items() if value is not None}
+        given |= {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
+        for key, value in given.items():
+            given[key] = check_numbers(owner, _INTERVALS[key], **{key: value})[key]
         super().__init__(
-            learning_rate=learning_rate,
-            weight_decay=float(weight_decay or 0.0),
-            global_clipnorm=global_clipnorm,
+            learning_rate=given.get("learning_rate", learning_rate),
+            weight_decay=given.get("weight_decay", 0.0),
+            global_clipnorm=given.get("global_clipnorm"),
             name=name,
             **kwargs,
         )
-        self.beta_1 = float(beta_1)
-        self.beta_2 = float(beta_2)
-        self.epsilon = float(epsilon)
-        self.bias_correction = check_bool(bias_correction, f"{type(self).__name__}: `bias_correction`")
+        self.beta_1, self.beta_2, self.epsilon = (given[key] for key in ("beta_1", "beta_2", "epsilon"))
+        self.bias_correction = check_bool(bias_correction, f"{owner}: `bias_correction`")
         self.exclude_from_decay = tuple(exclude_from_decay)
         self.clip_scope = clip_scope
-        self.layer_decay = None if layer_decay is None else float(layer_decay)
+        self.layer_decay = given.get("layer_decay")
 
     def build(self, variables):
         if self.built:
@@ -199,7 +213,7 @@ class AdamW(keras.optimizers.Optimizer):
         first = ops.convert_to_tensor(self.first_non_finite)
         is_first = ops.logical_and(first == 0, ops.logical_not(ops.isfinite(norm)))
         self.first_non_finite.assign(ops.where(is_first, ops.cast(self.iterations, "int32") + 1, first))
-        if not self.global_clipnorm:
+        if self.global_clipnorm is None:
             return ops.ones(())
         return self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
 
@@ -236,21 +250,14 @@ class AdamW(keras.optimizers.Optimizer):
         }
 
 
-def _check_arguments(beta_1, beta_2, epsilon, exclude_from_decay, clip_scope, layer_decay, others):
-    if layer_decay is not None and not 0.0 < layer_decay <= 1.0:
-        raise ValueError(f"AdamW: `layer_decay` must be in (0, 1]. Received: {layer_decay!r}")
+def _check_arguments(owner, exclude_from_decay, clip_scope, others):
     if clip_scope not in ("global", "replica"):
-        raise ValueError(f'AdamW: `clip_scope` must be "global" or "replica". Received: {clip_scope!r}')
-    for name, value in (("beta_1", beta_1), ("beta_2", beta_2)):
-        if not 0.0 <= value < 1.0:
-            raise ValueError(f"AdamW: `{name}` must be in [0, 1). Received: {value!r}")
-    if not epsilon > 0.0:
-        raise ValueError(f"AdamW: `epsilon` must be positive. Received: {epsilon!r}")
+        raise ValueError(f'{owner}: `clip_scope` must be "global" or "replica". Received: {clip_scope!r}')
     if isinstance(exclude_from_decay, str):
-        raise ValueError(f"AdamW: `exclude_from_decay` must be a list of strings. Received: {exclude_from_decay!r}")
+        raise ValueError(f"{owner}: `exclude_from_decay` must be a list of strings. Received: {exclude_from_decay!r}")
     other_clips = {name: others[name] for name in ("clipnorm", "clipvalue") if others.get(name) is not None}
     if other_clips:
-        raise ValueError(f"AdamW: clips by the global norm; use `global_clipnorm`. Received: {other_clips}")
+        raise ValueError(f"{owner}: clips by the global norm; use `global_clipnorm`. Received: {other_clips}")
 
 
 def _path(variable):

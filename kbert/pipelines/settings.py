@@ -69,8 +69,8 @@ class ModelSettings:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a task from outside kbert, by name: JSON
 
     def __post_init__(self):
-        check_positive("ModelSettings", **{name: getattr(self, name) for name in COUNTS})
-        checked = {name: check_bool(getattr(self, name), f"ModelSettings: `{name}`") for name in ("pair", "normalize")}
+        checked: dict[str, Any] = check_positive("ModelSettings", **{name: getattr(self, name) for name in COUNTS})
+        checked |= {name: check_bool(getattr(self, name), f"ModelSettings: `{name}`") for name in ("pair", "normalize")}
         if self.labels is not None:
             checked["labels"] = check_labels(self.labels, "ModelSettings")
         if self.thresholds is not None:

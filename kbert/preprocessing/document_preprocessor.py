@@ -51,8 +51,7 @@ class DocumentPreprocessor(Preprocessor):
     def __init__(self, tokenizer, sequence_length=128, doc_stride=128, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 1)
-        check_positive("DocumentPreprocessor", doc_stride=doc_stride)
-        self.doc_stride = doc_stride
+        (self.doc_stride,) = check_positive("DocumentPreprocessor", doc_stride=doc_stride).values()
 
     def call(self, inputs, max_windows=None):
         (text,) = string_columns(inputs, self.input_names, "DocumentPreprocessor")

@@ -53,8 +53,7 @@ class FillMaskPreprocessor(Preprocessor):
     ):
         super().__init__(tokenizer.reading_special_tokens(), sequence_length, **kwargs)
         content_length(sequence_length, 1)
-        check_positive("FillMaskPreprocessor", max_masks=max_masks)
-        self.max_masks = max_masks
+        (self.max_masks,) = check_positive("FillMaskPreprocessor", max_masks=max_masks).values()
         self.causal = check_bool(causal, "FillMaskPreprocessor: `causal`")
         if special_tokens_in_text is None:
             special_tokens_in_text = tokenizer.special_tokens_in_text

@@ -40,9 +40,8 @@ class Preprocessor(keras.layers.Layer):
 
     def __init__(self, tokenizer, sequence_length, **kwargs):
         super().__init__(**kwargs)
-        check_positive(type(self).__name__, sequence_length=sequence_length)
+        (self.sequence_length,) = check_positive(type(self).__name__, sequence_length=sequence_length).values()
         self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
         pass_inputs_unchanged(self)  # lists of strings are welcome, and strings stay with TensorFlow
         self.supports_jit = False  # XLA has no strings
 

@@ -62,9 +62,8 @@ class SpanPreprocessor(Preprocessor):
     def __init__(self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=64, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 2)
-        check_positive("SpanPreprocessor", doc_stride=doc_stride, max_query_length=max_query_length)
-        self.doc_stride = doc_stride
-        self.max_query_length = max_query_length
+        counts = check_positive("SpanPreprocessor", doc_stride=doc_stride, max_query_length=max_query_length)
+        self.doc_stride, self.max_query_length = counts.values()
 
     def call(self, inputs, max_windows=None):
         question, context = string_columns(inputs, self.input_names, "SpanPreprocessor")

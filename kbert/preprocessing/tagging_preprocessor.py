@@ -67,9 +67,8 @@ class TaggingPreprocessor(Preprocessor):
 
     def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
-        max_tokens = content_length(sequence_length, 1)
-        self.doc_stride = max(1, max_tokens // 2) if doc_stride is None else doc_stride
-        check_positive("TaggingPreprocessor", doc_stride=self.doc_stride)
+        doc_stride = max(1, content_length(self.sequence_length, 1) // 2) if doc_stride is None else doc_stride
+        (self.doc_stride,) = check_positive("TaggingPreprocessor", doc_stride=doc_stride).values()
 
     def call(self, inputs, max_windows=None):
         (text,) = string_columns(inputs, self.input_names, "TaggingPreprocessor")

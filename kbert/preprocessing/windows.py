@@ -31,7 +31,7 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
 
         sliding_windows([5, 0], max_content_tokens=3, doc_stride=2)  # [0, 0, 1], [0, 2, 0], [3, 3, 0]
     """
-    check_positive("sliding_windows", doc_stride=doc_stride)
+    (doc_stride,) = check_positive("sliding_windows", doc_stride=doc_stride).values()
     lengths = tf.cast(lengths, tf.int32)  # [B]
     max_content_tokens = tf.broadcast_to(tf.maximum(tf.cast(max_content_tokens, tf.int32), 1), tf.shape(lengths))  # [B]
     step = tf.minimum(max_content_tokens, doc_stride)

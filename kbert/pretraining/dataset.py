@@ -134,11 +134,15 @@ def pretraining_dataset(
         model.fit(dataset, steps_per_epoch=1000)
     """
     owner = "pretraining_dataset"
-    check_positive(owner, batch_size=batch_size, sequence_length=sequence_length, pool_sentences=pool_sentences)
+    counts = {"batch_size": batch_size, "sequence_length": sequence_length, "pool_sentences": pool_sentences}
+    batch_size, sequence_length, pool_sentences = check_positive(owner, **counts).values()
     optional = {"epochs": epochs, "batches": batches, "num_parts": num_parts, "dupe_factor": dupe_factor}
-    check_positive(owner, **{name: value for name, value in optional.items() if value is not None})
-    check_integers(owner, 0, start_step=start_step, start_row=start_row, seed=seed)
-    check_numbers(owner, "[0, 1]", short_sequence_rate=short_sequence_rate, random_next_rate=random_next_rate)
+    given = {name: value for name, value in optional.items() if value is not None}
+    epochs, batches, num_parts, dupe_factor = (optional | check_positive(owner, **given)).values()
+    places = check_integers(owner, 0, start_step=start_step, start_row=start_row, seed=seed)
+    start_step, start_row, seed = places.values()
+    rates = {"short_sequence_rate": short_sequence_rate, "random_next_rate": random_next_rate}
+    short_sequence_rate, random_next_rate = check_numbers(owner, "[0, 1]", **rates).values()
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")

@@ -81,13 +81,16 @@ class TokenMasking(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        _check_rates(max_predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate)
+        (self.max_predictions,) = check_positive("TokenMasking", max_predictions=max_predictions).values()
+        (self.mask_rate,) = check_numbers("TokenMasking", "(0, 1]", mask_rate=mask_rate).values()
+        shares = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
+        shares = check_numbers("TokenMasking", "[0, 1]", **shares)
+        if abs(sum(shares.values()) - 1.0) > 1e-6:
+            raise ValueError(
+                f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {shares}"
+            )
+        self.mask_token_rate, self.keep_rate, self.random_token_rate = shares.values()
         self.tokenizer = tokenizer
-        self.max_predictions = max_predictions
-        self.mask_rate = mask_rate
-        self.mask_token_rate = mask_token_rate
-        self.keep_rate = keep_rate
-        self.random_token_rate = random_token_rate
         self.whole_word = whole_word
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
@@ -187,15 +190,6 @@ class TokenMasking(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
-
-
-def _check_rates(max_predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate):
-    check_positive("TokenMasking", max_predictions=max_predictions)
-    check_numbers("TokenMasking", "(0, 1]", mask_rate=mask_rate)
-    shares = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
-    check_numbers("TokenMasking", "[0, 1]", **shares)
-    if abs(sum(shares.values()) - 1.0) > 1e-6:
-        raise ValueError(f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {shares}")
 
 
 def _choose_tokens(is_candidate, noise, budget, max_predictions):

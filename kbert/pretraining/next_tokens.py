@@ -26,9 +26,8 @@ class NextTokens:
     """
 
     def __init__(self, tokenizer, max_predictions):
-        check_positive("NextTokens", max_predictions=max_predictions)
+        (self.max_predictions,) = check_positive("NextTokens", max_predictions=max_predictions).values()
         self.tokenizer = tokenizer
-        self.max_predictions = max_predictions
 
     def call(self, batch, keys=None, entity_ids=None):
         """(`batch` with ``mask_positions`` int32 [B, P], the tokens to predict int32 [B, P], float32 [B, P] weights).

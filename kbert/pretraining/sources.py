@@ -27,7 +27,7 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
         ValueError: no or empty files, an invalid share, no document for training or evaluation, or none with a token.
     """
     files, read = _files_and_reader(source, format, language)
-    check_numbers("pretraining_dataset", "[0, 1)", held_out=held_out)
+    (held_out,) = check_numbers("pretraining_dataset", "[0, 1)", held_out=held_out).values()
     if evaluation and not held_out:
         raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
     count, kind = 0, "held out" if evaluation else "for training"

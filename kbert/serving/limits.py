@@ -34,10 +34,11 @@ class ServingLimits:
     max_request_tokens: int = 2**17
 
     def __post_init__(self):
-        limits = dataclasses.asdict(self)
-        check_positive("export", **limits)
+        limits = check_positive("export", **dataclasses.asdict(self))
         if large := {name: value for name, value in limits.items() if value >= 2**63}:
             raise ValueError(f"export: limits must be less than 2**63, as servers count in int64. Received: {large}")
+        for name, value in limits.items():
+            object.__setattr__(self, name, value)
 
     def max_rows(self, sequence_length, values_per_row=1):
         """The rows of S tokens that a request may have.

@@ -92,7 +92,7 @@ class Finetuning:
             self._check_without_dev(more_dev)
         self.output = None if output is None else pathlib.Path(output)
         self.log_dir = log_directory("finetune", log_dir, output, profile)
-        self.callbacks = callback_list("finetune", callbacks)
+        self.callbacks = callback_list("finetune", callbacks, has_own_rate=True)
         self.overwrite, self.recipe, self.profile = overwrite, recipe, profile
         self._source, self._more_settings = source, more_settings or {}
         self._given, train = task, task.examples(train)

@@ -4,11 +4,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_integers, check_numbers, check_peak, check_positive
 from kbert.training.dev_evaluation import evaluation_steps
 
 _FLAGS = ("bias_correction", "bilstm", "group_by_length", "random_weights")
 _COUNTS = ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every", "accumulate")
+_INTERVALS = {
+    "(0, inf)": ("epochs",),
+    "(0, 1]": ("layer_decay",),
+    "[0, 1]": ("warmup_share", "weight_decay"),
+    "[0, 1)": ("dropout",),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,23 +53,20 @@ class FinetuningOptions:
     def __post_init__(self):
         for name in _FLAGS:
             object.__setattr__(self, name, check_bool(getattr(self, name), f"finetune: `{name}`"))
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"finetune: `{name}` must be a whole number of at least 1. Received: {value!r}")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise ValueError(f"finetune: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")
-        for name in ("epochs", "learning_rate"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"finetune: `{name}` must be a number above 0. Received: {value!r}")
-        for name in ("warmup_share", "weight_decay"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise ValueError(f"finetune: `{name}` must be a number in [0, 1]. Received: {value!r}")
+        fields = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        given = {name: value for name, (value, default) in fields.items() if value is not None or default is not None}
+        checked = check_positive("finetune", **{name: given[name] for name in _COUNTS if name in given})
+        checked |= check_integers("finetune", 0, seed=self.seed)
+        for interval, names in _INTERVALS.items():
+            checked |= check_numbers("finetune", interval, **{name: given[name] for name in names if name in given})
+        checked["learning_rate"] = check_peak("finetune", self.learning_rate)
+        evaluation_steps(1, self.evaluate_every, 1)  # raises
+        if self.evaluate_every not in (None, "epoch"):
+            checked["evaluate_every"] = int(self.evaluate_every)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         if self.keep not in ("best", "last"):
             raise ValueError(f'finetune: `keep` must be "best" or "last". Received: {self.keep!r}')
-        evaluation_steps(1, self.evaluate_every, 1)  # raises
 
     def to_dict(self) -> dict[str, Any]:
         """The options that determine the result: all but the interval of checkpoints."""

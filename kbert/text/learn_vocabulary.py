@@ -57,9 +57,9 @@ def learn_vocabulary(
         ValueError: a size below 100, a `max_characters` that is no positive integer, a flag that is not a bool, a
             single string for `lines`, or no word in the text.
     """
-    check_integers("learn_vocabulary", _SMALLEST, size=size)
+    (size,) = check_integers("learn_vocabulary", _SMALLEST, size=size).values()
     if max_characters is not None:
-        check_positive("learn_vocabulary", max_characters=max_characters)
+        (max_characters,) = check_positive("learn_vocabulary", max_characters=max_characters).values()
     if isinstance(lines, str | bytes):
         raise ValueError(f"`lines` must be several texts, not a single one or a path. Received: {lines[:60]!r}")
     lowercase = check_bool(lowercase, "`lowercase`")

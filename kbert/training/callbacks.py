@@ -10,21 +10,33 @@ from kbert.training.progress import clock
 from kbert.training.training_state import is_chief
 
 _LOGGER = logging.getLogger("kbert")
+_SETTING_RATE = (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau)
 _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "time_share", "seconds_left")
 _NOT_ON_CONSOLE += ("flops_per_second", "real_tokens_per_second")
 # The last is shown where the nominal speed is not known, as batches differ in length.
 
 
-def callback_list(function: str, callbacks) -> list[keras.callbacks.Callback]:
+def callback_list(function: str, callbacks, has_own_rate: bool = False) -> list[keras.callbacks.Callback]:
     """Keras callbacks as a list, a single one as well.
 
+    Args:
+        function: whose argument `callbacks` it is, for messages.
+        has_own_rate: whether it sets the learning rate of every step itself, so that no callback can.
+
     Raises:
-        TypeError: something else; the message names the function whose argument `callbacks` it is.
+        TypeError: something else.
+        ValueError: a callback that sets the learning rate, with `has_own_rate`.
     """
     found = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     if other := [one for one in found if not isinstance(one, keras.callbacks.Callback)]:
         raise TypeError(
             f"{function}: `callbacks` must be a keras.callbacks.Callback, or a list of them. Received: {other[0]!r}"
+        )
+    setting_rate = [one for one in found if isinstance(one, _SETTING_RATE)]
+    if has_own_rate and setting_rate:
+        raise ValueError(
+            f"{function}: `callbacks` cannot set the learning rate, which has a schedule of its own. "
+            f"Received: {setting_rate[0]!r}"
         )
     return found
 

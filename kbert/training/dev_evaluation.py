@@ -2,6 +2,7 @@
 
 import logging
 import math
+import numbers
 import pathlib
 import re
 import time
@@ -178,7 +179,7 @@ def evaluation_steps(total, every, epoch) -> list[int]:
     """
     if every is None:
         return [total]
-    if every != "epoch" and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
+    if every != "epoch" and (not isinstance(every, numbers.Integral) or isinstance(every, bool) or every < 1):
         raise ValueError(f'`evaluate_every` must be "epoch", a number of steps or None. Received: {every!r}')
     size = max(1.0, epoch) if every == "epoch" else every
     return sorted({*(step for n in range(1, int(total / size) + 1) if (step := int(n * size)) < total), total})

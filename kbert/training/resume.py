@@ -107,7 +107,7 @@ def fit_steps(
     _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
     make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
     stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, model.steps_per_execution)
-    callbacks = callback_list("fit_steps", callbacks)
+    callbacks = callback_list("fit_steps", callbacks, has_own_rate=budget is not None)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:
         output = pathlib.Path(output)

@@ -184,7 +184,7 @@ def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):
     for options, message in (
         ({"choose_on": "test"}, '`choose_on` must be "dev" or "train". Received: \'test\''),
         ({"seeds": []}, "at least one setting, seed and task. Received: 3, 0 and 1"),
-        ({"finetuning": {"epochs": 0}}, "`epochs` must be a number above 0"),
+        ({"finetuning": {"epochs": 0}}, "`epochs` must be a number in"),
         ({"finetuning": {"random_weights": True}}, "expected other options. Received: .*'random_weights': True"),
         ({"grid": "seed=1,2"}, r"\['random_weights', 'seed'\] are set for each fine-tuning"),
     ):
@@ -195,7 +195,7 @@ def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):
         (["rate=1"], "each option of kbert.finetune once"),
         (["epochs=1", "epochs=2"], "each option of kbert.finetune once"),
         (["epochs=a"], "epochs: expected numbers, true, false or null. Received: 'a'"),
-        (["epochs=0"], "`epochs` must be a number above 0"),
+        (["epochs=0"], "`epochs` must be a number in"),
     ):
         with pytest.raises(ValueError, match=message):
             parse_grid(words)

@@ -1,8 +1,7 @@
 """The tables as data: the paper's figures, rows that can be trained, references that exist."""
 
-import dataclasses
-
 import pytest
+from helpers.pretraining_fields import pretraining_fields
 
 from kbert.experiments.paper_tables import TABLES, kept_every, milestone, needs_milestones, paper_table
 from kbert.experiments.table import Row, Table
@@ -13,10 +12,7 @@ from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_can_be_pretrained_and_finetuned(name):
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
-    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
-    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 100}
-    fields |= {"next_sentence": True, "whole_word": False, "left_to_right": False}
+    fields = pretraining_fields(steps=100)
     table = paper_table(name)
     assert table.name == name and table.title and len(table.rows) > 1
     for row in table.rows:

@@ -12,6 +12,7 @@ from kbert.models.classifier import BertClassifier
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim import adamw
 from kbert.optim.adamw import AdamW
+from kbert.optim.lamb import Lamb
 from kbert.optim.schedule import WarmupLinearDecay
 
 CONFIG = tiny_config(vocabulary_size=37, max_sequence_length=9, hidden_dropout=0.0, attention_dropout=0.0)
@@ -202,11 +203,18 @@ def test_under_a_loss_scale():
         ({"epsilon": 0.0}, "epsilon"),
         ({"exclude_from_decay": "bias"}, "list of strings"),
         ({"clipnorm": 1.0}, "global_clipnorm"),
+        ({"global_clipnorm": -1.0}, r"`global_clipnorm` must be a number in \(0, inf\). Received: -1.0"),
+        ({"global_clipnorm": 0}, r"`global_clipnorm` must be a number in \(0, inf\). Received: 0"),
+        ({"weight_decay": -1}, r"`weight_decay` must be a number in \[0, inf\). Received: -1"),
+        ({"learning_rate": -1e-3}, r"`learning_rate` must be a number in \[0, inf\). Received: -0.001"),
+        ({"learning_rate": "1e-3"}, r"`learning_rate` must be a number in \[0, inf\). Received: '1e-3'"),
+        ({"layer_decay": "x"}, r"`layer_decay` must be a number in \(0, 1\]. Received: 'x'"),
     ],
 )
 def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        AdamW(0.1, **arguments)
+    for kind in (AdamW, Lamb):
+        with pytest.raises(ValueError, match=f"{kind.__name__}: .*{message}"):
+            kind(**arguments)
 
 
 @pytest.mark.parametrize("threshold", [1, 2**40])  # all compiled, none
@@ -246,5 +254,5 @@ def test_layer_decay_with_frozen_layers_and_elsewhere():
     optimizer.build(others)
     assert optimizer._factors == [1.0, 1.0]
     for value in (0.0, 1.5, -1.0):
-        with pytest.raises(ValueError, match=r"`layer_decay` must be in \(0, 1\]"):
+        with pytest.raises(ValueError, match=r"`layer_decay` must be a number in \(0, 1\]"):
             AdamW(layer_decay=value)

@@ -68,6 +68,24 @@ def test_weight_decay_shrinks_kernels_only(batches):
         assert (before.numpy() == after.numpy()).all() == same, before.path
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"learning_rate": "1e-3"}, r"`learning_rate` must be a number in \(0, inf\). Received: '1e-3'"),
+        ({"weight_decay": -1}, r"`weight_decay` must be a number in \[0, 1\]. Received: -1"),
+        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
+        ({"accumulate": 0}, "`accumulate` must be a positive integer. Received: 0"),
+        ({"seed": "0"}, "`seed` must be an integer of at least 0. Received: '0'"),
+        ({"steps": 2.5}, "`steps` must be a positive integer. Received: 2.5"),
+        ({"warmup_steps": -1}, "`warmup_steps` must be an integer of at least 0. Received: -1"),
+        ({"overwrite": "no"}, "`overwrite` must be True or False. Received: 'no'"),
+    ],
+)
+def test_wrong_arguments_are_named(batches, arguments, message):
+    with pytest.raises(ValueError, match=f"pretrain_on_batches: {message}"):
+        pretrain_on_batches(batches, **arguments)
+
+
 @pytest.mark.usefixtures("eagerly")
 def test_the_dtype_policy_is_the_callers_again(batches, tmp_path):
     options = {"precision": "mixed_bfloat16", "steps": 1, "dry_run": True}

@@ -1,5 +1,7 @@
 """kbert.finetune: the models and options that it takes, and what it records of them."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same
 
 import kbert
 from kbert.tasks.finetuning import Finetuning
+from kbert.tasks.finetuning_options import FinetuningOptions
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -145,8 +148,13 @@ def test_an_estimate_writes_nothing(init, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"steps": 0}, "`steps` must be a whole number"),
-        ({"epochs": 0}, "`epochs` must be a number above 0"),
+        ({"steps": 0}, "`steps` must be a positive integer. Received: 0"),
+        ({"epochs": 0}, r"`epochs` must be a number in \(0, inf\). Received: 0"),
+        ({"layer_decay": "x"}, r"`layer_decay` must be a number in \(0, 1\]. Received: 'x'"),
+        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
+        ({"seed": "3"}, "`seed` must be an integer of at least 0. Received: '3'"),
+        ({"batch_size": None}, "`batch_size` must be a positive integer. Received: None"),
+        ({"learning_rate": lambda step: 1e-3}, "must be a number, the peak; the schedule is the paper's. Received: <f"),
         ({"keep": "first"}, '"best" or "last"'),
         ({"evaluate_every": "day"}, "evaluate_every"),
     ],
@@ -156,9 +164,16 @@ def test_wrong_options_are_named(init, options, message):
         kbert.finetune(init, TASK, ROWS, **options)
 
 
+def test_numbers_of_numpy_are_pythons():
+    given = {"steps": np.int64(4), "evaluate_every": np.int64(2), "learning_rate": np.float32(0.5), "seed": np.int32(3)}
+    found = FinetuningOptions(**given).to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert {name: found[name] for name in given} == {name: value.item() for name, value in given.items()}
+
+
 @pytest.mark.parametrize("option", ["epochs", "learning_rate"])
 def test_a_rate_that_is_no_number_is_named(init, option):
-    with pytest.raises(ValueError, match=f"`{option}` must be a number above 0. Received: '3'"):
+    with pytest.raises(ValueError, match=rf"`{option}` must be a number in \(0, inf\). Received: '3'"):
         kbert.finetune(init, TASK, ROWS, **(NO_DEV | {option: "3"}))
 
 

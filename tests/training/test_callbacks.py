@@ -2,6 +2,7 @@
 
 import re
 
+import keras
 import pytest
 from helpers import tiny_pretraining as tiny
 
@@ -46,6 +47,20 @@ def test_what_are_no_callbacks_is_named(name):
             ValueError, match=f"{name}: `profile` needs a directory for the logs, `log_dir` or `output`"
         ):
             CALLS[name](profile="1:2")
+
+
+@pytest.mark.parametrize("name", ["finetune", "pretrain", "pretrain_on_batches"])
+def test_the_learning_rate_is_not_set_by_callbacks(name, tmp_path):
+    callbacks = (
+        keras.callbacks.LearningRateScheduler(lambda step, rate: rate),
+        keras.callbacks.ReduceLROnPlateau(),
+    )
+    for one in callbacks:
+        kind = type(one).__name__
+        with pytest.raises(ValueError, match=f"{name}: `callbacks` cannot set the learning rate.* Received: .*{kind}"):
+            CALLS[name](callbacks=[ConsoleProgress(), one], output=tmp_path / "run")
+        assert callback_list("fit_steps", one) == [one]
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_single_callback_is_one():

@@ -8,7 +8,7 @@ from kbert.checks import check_integers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
 from kbert.corpus.pool import sufficient_share
-from kbert.corpus.records_writer import SHARED, check_division
+from kbert.corpus.records_writer import SHARED, checked_division
 from kbert.corpus.write_records import write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.pretraining.dataset import pretraining_dataset
@@ -60,8 +60,9 @@ def prepare_records(
         FileExistsError: `output` holds finished records, a run with other settings, or other files.
     """
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
-    check_integers("prepare_records", 5, sequence_length=sequence_length)
-    check_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
+    settings |= check_integers("prepare_records", 5, sequence_length=sequence_length)
+    division = checked_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
+    settings |= division
     output, files = pathlib.Path(output), find_files(corpus)
     settings |= {"corpus": [os.fspath(file) for file in files], "vocab": os.fspath(vocabulary)}
     tokenizer = BertTokenizer(vocabulary, lowercase=lowercase)
@@ -70,13 +71,8 @@ def prepare_records(
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="prepare_records.py")
     try:
         source = {"format": format, "language": language}
-        options = {
-            "shard_tokens": shard_tokens,
-            "shuffle_shards": shuffle_shards,
-            "held_out": held_out,
-            "seed": seed,
-            "settings": {"corpus": [[path, os.path.getsize(path)] for path in files], **source},
-        }
+        files_read = [[path, os.path.getsize(path)] for path in files]
+        options = {**division, "settings": {"corpus": files_read, **source}}
         if runner is None:
             records = write_records(iterate_documents(files, **source), tokenizer, output, **options)
         else:

@@ -31,7 +31,7 @@ def pretrain(
     bias_correction=None,
     layer_decay=None,
     weight_decay=0.01,
-    rematerialize=False,
+    rematerialize=None,
     sequence_length=None,
     max_predictions=None,
     whole_word=False,
@@ -51,7 +51,7 @@ def pretrain(
     dropout=None,
     packed=None,
     fill_rows=False,
-    held_out=0.01,
+    held_out=None,
     evaluation_batches=50,
     seed=0,
     strategy="auto",
@@ -101,7 +101,7 @@ def pretrain(
             the same update.
         steps_per_execution: int, of `compile`.
         optimizer: "adamw", or "lamb" for batches of thousands of sequences.
-        learning_rate: float, the peak, 1e-4 by default.
+        learning_rate: float, the peak, 1e-4 by default; `schedule` chooses its course.
         warmup_steps: int, steps of rising learning rate; a tenth of `steps` by default, at most 10,000.
         warmup_share: float, instead of `warmup_steps`, a share of the run; a tenth of `hours` by default.
         schedule: "linear", to 0 at the end, as the paper (the default); "stable": constant after the warm-up, and to 0
@@ -112,7 +112,7 @@ def pretrain(
         layer_decay: float, the ratio of a layer's learning rate to that of the layer above.
         weight_decay: float, of all weights but biases and layer normalisations.
         rematerialize: bool, keep only the inputs of encoder blocks for the gradient and recompute the rest: less
-            memory, about a third more time.
+            memory, about a third more time. None: as the blocks of `init` are; new ones keep everything.
         sequence_length: int, tokens, 128 by default.
         max_predictions: int, the maximum number of masks in a sequence; by default 20 at length 128, 80 at 512, and
             more at another `mask_rate`.
@@ -139,7 +139,8 @@ def pretrain(
             the run is for plain rows in any case.
         fill_rows: bool, packed rows with further short pairs where they have space: for documents that are shorter than
             a row (`kbert.pretraining.further_parts`).
-        held_out: float, the share of a corpus' documents that are only for evaluation; records have their own.
+        held_out: float, for text: the share of the documents that are only for evaluation, 0.01 by default; records
+            have their own.
         evaluation_batches: int, the number of batches made from the held-out documents.
         seed: int, determines new weights, dropout, pairs, masks and order.
         strategy, precision, xla, logical_cpus: see `kbert.training.hardware.choose_hardware`.
@@ -147,7 +148,8 @@ def pretrain(
         keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
-        callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps.
+        callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps. None that sets the
+            learning rate (LearningRateScheduler, ReduceLROnPlateau): `schedule` does.
         log_dir: path of the TensorBoard logs (`kbert.inspection.TensorBoard`); logs/ in `output` by default.
         profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         data_service: "host:port" of a service that makes the training batches (recipes/serve_data.py); of records.

@@ -8,7 +8,7 @@ import pathlib
 
 import keras
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_integers, check_numbers, check_peak, check_positive
 from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_directory
 from kbert.inspection.board.log_directory import log_directory
@@ -79,7 +79,7 @@ def pretrain_on_batches(
         strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
         checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
-        callbacks: further Keras callbacks, or one.
+        callbacks: further Keras callbacks, or one; none that sets the learning rate.
         log_dir, profile: see `kbert.pretrain`.
         output: path of a directory; None: nothing is written.
         overwrite: bool, delete another run in `output`.
@@ -97,12 +97,23 @@ def pretrain_on_batches(
     """
     if init is not None and size is not None:
         raise ValueError(f"pretrain_on_batches: `init` has an architecture of its own. Received: size={size!r} as well")
-    check_bool(dry_run, "pretrain_on_batches: `dry_run`")
-    logs = log_directory("pretrain_on_batches", log_dir, output, profile)
-    callbacks = callback_list("pretrain_on_batches", callbacks)
+    owner = "pretrain_on_batches"
+    overwrite, dry_run = check_bool(overwrite, f"{owner}: `overwrite`"), check_bool(dry_run, f"{owner}: `dry_run`")
+    logs = log_directory(owner, log_dir, output, profile)
+    callbacks = callback_list(owner, callbacks, has_own_rate=True)
+    learning_rate = check_peak(owner, learning_rate)
+    (weight_decay,) = check_numbers(owner, "[0, 1]", weight_decay=weight_decay).values()
+    if dropout is not None:
+        (dropout,) = check_numbers(owner, "[0, 1)", dropout=dropout).values()
+    (accumulate,) = check_positive(owner, accumulate=accumulate).values()
+    (seed,) = check_integers(owner, 0, seed=seed).values()
+    if logical_cpus is not None:
+        (logical_cpus,) = check_positive(owner, logical_cpus=logical_cpus).values()
     training, evaluation = BatchFiles(directory), BatchFiles(directory, evaluation=True)
     steps = _checked_steps(steps, training)
-    warmup_steps = min(_WARMUP, math.ceil(steps / 10)) if warmup_steps is None else warmup_steps
+    if warmup_steps is None:
+        warmup_steps = min(_WARMUP, math.ceil(steps / 10))
+    (warmup_steps,) = check_integers(owner, 0, warmup_steps=warmup_steps).values()
     settings = {"batches": os.fspath(directory), "init": None if init is None else os.fspath(init), "size": size}
     settings |= {"steps": steps, "learning_rate": learning_rate, "warmup_steps": warmup_steps}
     settings |= {"weight_decay": weight_decay, "dropout": dropout, "accumulate": accumulate, "seed": seed}
@@ -132,7 +143,7 @@ def pretrain_on_batches(
         run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
         if run.is_chief:
             write_description(run.path / CHECKPOINTS, model, model_settings, vocabulary)
-    windows = checkpoint_every // log_every
+    windows = int(checkpoint_every) // log_every
     board = _board(logs, profile, model, settings, evaluation)
     examples = [MaskedExamples(vocabulary, evaluation[0], logs, every=windows)] if board else []
     history = fit_steps(
@@ -180,7 +191,8 @@ def describe_batches(directory) -> str:
 
 def _checked_steps(steps, training):
     steps = len(training) if steps is None else steps
-    if not 1 <= steps <= len(training):
+    (steps,) = check_positive("pretrain_on_batches", steps=steps).values()
+    if steps > len(training):
         raise ValueError(
             f"pretrain_on_batches: `steps` must be from 1 to {len(training)}, the number of batches. Received: {steps}"
         )

@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 
-from kbert.checks import check_integers, check_numbers, check_positive
+from kbert.checks import check_bool, check_integers, check_numbers, check_peak, check_positive
 from kbert.config import POSITION_EMBEDDINGS
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
@@ -21,15 +21,17 @@ OPTIMIZERS = ("adamw", "lamb")
 _COUNTS = ("batch_size", "sequence_length", "evaluation_batches", "accumulate", "steps_per_execution")
 _OPTIONAL_COUNTS = ("steps", "warmup_steps", "max_predictions", "span_length", "dupe_factor", "logical_cpus")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
-SEQUENCE_LENGTH, WEIGHT_DECAY = 128, 0.01
+SEQUENCE_LENGTH, WEIGHT_DECAY, HELD_OUT = 128, 0.01, 0.01
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
 _INTERVALS = {  # of what may be None
-    "(0, inf)": ("hours", "learning_rate"),
+    "(0, inf)": ("hours",),
     "(0, 1]": ("layer_decay",),
     "[0, 1]": ("warmup_share", "weight_decay", "random_next_rate", *_RATES[1:]),
     "[0, 1)": ("dropout", "held_out"),
 }
+_FLAGS = ("lowercase", "whole_word", "next_sentence", "left_to_right", "fill_rows")
+_OPTIONAL_FLAGS = ("bias_correction", "rematerialize", "packed")
 _OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
 POSITION_INITIALIZERS = ("normal", "sinusoidal")
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
@@ -65,7 +67,7 @@ class PretrainingSettings:
     schedule: str | None
     bias_correction: bool | None
     layer_decay: float | None
-    rematerialize: bool
+    rematerialize: bool | None
     sequence_length: int | None
     max_predictions: int | None
     whole_word: bool
@@ -73,7 +75,7 @@ class PretrainingSettings:
     left_to_right: bool
     dropout: float | None
     packed: bool | None
-    held_out: float
+    held_out: float | None
     evaluation_batches: int
     seed: int
     strategy: str
@@ -95,6 +97,8 @@ class PretrainingSettings:
     weight_decay: float | None = None
 
     def __post_init__(self):
+        for name in (*_FLAGS, *self._given(*_OPTIONAL_FLAGS)):
+            self._set(**{name: check_bool(getattr(self, name), f"pretrain: `{name}`")})
         self._check_objective()
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         named = complete_settings(self.settings, given)
@@ -105,10 +109,11 @@ class PretrainingSettings:
             named.pop("position_initializer", None)
         self._set(**named)
         self._complete_phases()
-        check_positive("pretrain", **{name: getattr(self, name) for name in _COUNTS}, **self._given(*_OPTIONAL_COUNTS))
-        check_integers("pretrain", 0, seed=self.seed)
+        counts = {name: getattr(self, name) for name in _COUNTS} | self._given(*_OPTIONAL_COUNTS)
+        self._set(**check_positive("pretrain", **counts), **check_integers("pretrain", 0, seed=self.seed))
+        self._set(learning_rate=check_peak("pretrain", self.learning_rate, "`schedule` chooses its course"))
         for interval, names in _INTERVALS.items():
-            check_numbers("pretrain", interval, **self._given(*names))
+            self._set(**check_numbers("pretrain", interval, **self._given(*names)))
         self._complete_warmup()
         for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)):
             if getattr(self, name) not in allowed:
@@ -126,10 +131,9 @@ class PretrainingSettings:
     def _complete_phases(self):
         if self.phases is None:
             length = SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
-            self._set(sequence_length=length)
-            check_positive("pretrain", sequence_length=length)
+            self._set(**check_positive("pretrain", sequence_length=length))
             if self.max_predictions is None:
-                self._set(max_predictions=self._default_predictions(length))
+                self._set(max_predictions=self._default_predictions(self.sequence_length))
             return
         if self.sequence_length is not None:
             raise ValueError(
@@ -139,7 +143,7 @@ class PretrainingSettings:
         self._set(phases=phases, sequence_length=max(phase.sequence_length for phase in phases))
 
     def _default_predictions(self, length):
-        return default_max_predictions(length, self.mask_rate or _MASK_RATE, bool(self.left_to_right))
+        return default_max_predictions(length, self.mask_rate or _MASK_RATE, self.left_to_right)
 
     def _check_objective(self):
         """What is predicted, and from which rows."""
@@ -159,7 +163,8 @@ class PretrainingSettings:
             )
         if self.fill_rows and self.packed is False:
             raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")
-        check_numbers("pretrain", "(0, 1]", **self._given("mask_rate"))  # which `max_predictions` depends on
+        # `max_predictions` depends on it.
+        self._set(**check_numbers("pretrain", "(0, 1]", **self._given("mask_rate")))
 
     def objective(self) -> dict:
         """What the rows of a run predict, as arguments of `pretraining_dataset`, without those that were not given."""
@@ -241,6 +246,13 @@ class PretrainingSettings:
             raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
         if self.vocabulary is not None and isinstance(self.init, str | os.PathLike):
             raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
+        if self.reads_records and self.held_out is not None:
+            raise ValueError(
+                "pretrain: records have held-out documents of their own (`held_out` of "
+                f"kbert.corpus.write_records). Received: held_out={self.held_out}"
+            )
+        if self.held_out is None and not self.reads_records:
+            self._set(held_out=HELD_OUT)
         if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
             raise ValueError(
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "

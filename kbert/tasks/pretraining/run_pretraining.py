@@ -4,6 +4,7 @@ import logging
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
@@ -48,7 +49,9 @@ def run_pretraining(
     dry_run,
 ) -> PretrainingRun:
     """Trains as the settings say; `kbert.pretrain` explains the arguments."""
-    logs, callbacks = log_directory("pretrain", log_dir, output, profile), callback_list("pretrain", callbacks)
+    overwrite, dry_run = check_bool(overwrite, "pretrain: `overwrite`"), check_bool(dry_run, "pretrain: `dry_run`")
+    logs = log_directory("pretrain", log_dir, output, profile)
+    callbacks = callback_list("pretrain", callbacks, has_own_rate=True)
     log_every = resolve_log_interval("pretrain", checkpoint_every, log_every, _LOG_EVERY)
     check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and output is None and not dry_run:
@@ -69,8 +72,9 @@ def run_pretraining(
     settings = choose_packing(settings, tokenizer)
     with hardware.scope():
         trained = model_of_rows(model, settings)
-    for block in model.encoder.blocks:
-        block.rematerialize = settings.rematerialize
+    if settings.rematerialize is not None:
+        for block in model.encoder.blocks:
+            block.rematerialize = settings.rematerialize
     compile_models(trained, model, settings, hardware)
     for stage in stages:
         check_batch_memory(trained, stage.batch_size, stage.phase.sequence_length)
@@ -107,7 +111,7 @@ def run_pretraining(
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
         tokens = stages[0].batch_size * stages[0].phase.sequence_length
         forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
-    windows = checkpoint_every // log_every
+    windows = int(checkpoint_every) // log_every
     board, examples = [], []
     if logs is not None:
         shown = next(iter(evaluations[stages[0].number]))

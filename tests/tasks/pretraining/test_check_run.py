@@ -4,6 +4,7 @@ import dataclasses
 import types
 
 import pytest
+from helpers.pretraining_fields import pretraining_fields
 
 import kbert
 from kbert.tasks.pretraining import check_run as module
@@ -17,10 +18,7 @@ JAX = Hardware(None, "mirrored", 2, "float32", True, ())
 
 
 def settings_of(**given):
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
-    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
-    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 1000}
-    return PretrainingSettings(**fields | given)
+    return PretrainingSettings(**pretraining_fields(steps=1000) | given)
 
 
 def test_what_goes_together():

@@ -1,11 +1,10 @@
 """Packed rows in `kbert.pretrain`: where they are chosen, and that the model of the run is one for plain rows."""
 
-import dataclasses
-import inspect
 import logging
 
 import numpy as np
 import pytest
+from helpers.pretraining_fields import pretraining_fields
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
@@ -24,9 +23,7 @@ def model():
 
 
 def settings_of(source, **given):
-    defaults = {name: one.default for name, one in inspect.signature(kbert.pretrain).parameters.items()} | SHORT | given
-    fields = {field.name for field in dataclasses.fields(PretrainingSettings)} - {"source"}
-    return PretrainingSettings(source=source, **{name: defaults[name] for name in fields})
+    return PretrainingSettings(**pretraining_fields(source=source, vocabulary=None) | SHORT | given)
 
 
 def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):

@@ -1,19 +1,21 @@
 """`kbert.pretrain`: from text and from records, with and without an output, from models that are given."""
 
-import dataclasses
 import functools
+import json
 import shutil
 
 import keras
 import numpy as np
 import pytest
 from helpers.data_once import data_once
+from helpers.pretraining_fields import pretraining_fields
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
 
 import kbert
 from kbert.config import BertConfig
 from kbert.files import read_json
+from kbert.optim.schedule import WarmupLinearDecay
 from kbert.tasks.pretraining import run_pretraining
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.tasks.pretraining.starting_model import starting_model
@@ -247,26 +249,10 @@ def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
 
 
 def test_settings_are_complete_and_identify_objects():
-    unset = (
-        "size",
-        "init",
-        "warmup_steps",
-        "max_predictions",
-        "dropout",
-        "logical_cpus",
-        "settings",
-        "hours",
-        "phases",
-    )
-    unset += ("batch_size_ramp", "warmup_share", "bias_correction", "layer_decay")
-    fields = dict.fromkeys(unset) | {"accumulate": 1, "steps_per_execution": 1, "rematerialize": False}
-    fields |= {"optimizer": "adamw"}
-    fields |= {"source": "a.txt", "vocabulary": make_tokenizer(), "lowercase": True, "learning_rate": 1e-4}
-    fields |= {"schedule": "linear", "whole_word": False, "next_sentence": True, "left_to_right": False}
-    fields |= {"packed": None, "seed": 0, "strategy": "auto", "precision": "auto", "xla": "auto", **TEXT}
+    fields = pretraining_fields(vocabulary=make_tokenizer()) | TEXT | {"packed": None, "weight_decay": None}
     settings = PretrainingSettings(**fields).to_dict()
     assert "weight_decay" not in settings  # that of all runs before it was an option: they still resume
-    assert PretrainingSettings(**fields, weight_decay=0.0).to_dict()["weight_decay"] == 0.0
+    assert PretrainingSettings(**fields | {"weight_decay": 0.0}).to_dict()["weight_decay"] == 0.0
     assert settings["corpus"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
     assert len(settings["vocab"]["sha256"]) == 64 and settings["vocab"]["lowercase"] is True
     for name, value in (
@@ -305,6 +291,9 @@ def test_settings_are_complete_and_identify_objects():
         ({"seed": -1}, "`seed` must be an integer of at least 0. Received: -1"),
         ({"steps": None, "hours": "1"}, r"`hours` must be a number in \(0, inf\). Received: '1'"),
         ({"learning_rate": "1e-4"}, r"`learning_rate` must be a number in \(0, inf\). Received: '1e-4'"),
+        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, "the peak; `schedule` chooses its course. Received: <kbert"),
+        ({"packed": "yes"}, "pretrain: `packed` must be True or False. Received: 'yes'"),
+        ({"whole_word": "no"}, "pretrain: `whole_word` must be True or False. Received: 'no'"),
         ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\]. Received: 1.5"),
         ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
         ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\). Received: 1.0"),
@@ -323,14 +312,44 @@ def test_settings_are_complete_and_identify_objects():
         PretrainingSettings(**fields | {"vocabulary": {"[PAD]": 0}}).to_dict()
 
 
+def test_numbers_of_numpy_are_pythons():
+    given = {"steps": np.int64(4), "batch_size": np.int32(2), "sequence_length": np.uint8(16), "seed": np.int64(3)}
+    given |= {"learning_rate": np.float32(0.5), "dropout": np.float64(0.25), "packed": np.False_}
+    settings = PretrainingSettings(**pretraining_fields() | given).to_dict()
+    assert {name: settings[name] for name in given} == {name: value.item() for name, value in given.items()}
+    assert json.loads(json.dumps(settings)) == settings
+
+
+def test_the_share_that_is_held_out_is_of_text(home):
+    assert PretrainingSettings(**pretraining_fields(steps=2)).held_out == 0.01
+    records = pretraining_fields(source=home / "records", vocabulary=None, steps=2)
+    assert PretrainingSettings(**records).to_dict()["held_out"] is None
+    with pytest.raises(ValueError, match="pretrain: records have held-out documents of their own.* held_out=0.01"):
+        PretrainingSettings(**records | {"held_out": 0.01})
+
+
+@pytest.mark.usefixtures("no_estimate")
+def test_the_blocks_of_a_given_model_stay_as_they_are(home):
+    model = make_pretrainer(16)
+    model.encoder.blocks[0].rematerialize = True
+    before = [block.rematerialize for block in model.encoder.blocks]
+    for given, expected in (({}, before), ({"rematerialize": False}, [False] * len(before))):
+        kbert.pretrain(home / "records", init=model, dry_run=True, **given, **SHORT)
+        assert [block.rematerialize for block in model.encoder.blocks] == expected
+
+
+@pytest.mark.parametrize("name", ["overwrite", "dry_run"])
+def test_flags_of_a_run(home, name):
+    with pytest.raises(ValueError, match=f"pretrain: `{name}` must be True or False. Received: 'no'"):
+        kbert.pretrain(home / "records", **{name: "no"}, **SHORT)
+
+
 @pytest.mark.parametrize(
     "changes, predictions",
     [({}, 20), ({"mask_rate": 0.15}, 20), ({"mask_rate": 0.3}, 40), ({"left_to_right": True}, 126)],
 )
 def test_as_many_predictions_as_the_objective_has(changes, predictions):
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
-    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
-    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 10}
+    fields = pretraining_fields(steps=10)
     assert PretrainingSettings(**fields | changes).max_predictions == predictions
     phases = PretrainingSettings(**fields | changes | {"phases": ["128:1"]}).phases
     assert phases[0].max_predictions == predictions
@@ -338,9 +357,7 @@ def test_as_many_predictions_as_the_objective_has(changes, predictions):
 
 def test_a_share_of_warmup_is_stored_as_steps(tmp_path):
     """A run with it is extended by the steps that the error message names."""
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
-    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
-    fields |= {"steps_per_execution": 1, "schedule": "constant", "evaluation_batches": 1, "seed": 0, "steps": 1000}
+    fields = pretraining_fields(steps=1000, schedule="constant")
     share, steps = (PretrainingSettings(**fields | given) for given in ({"warmup_share": 0.05}, {"warmup_steps": 50}))
     assert share.to_dict() == steps.to_dict()
     small = [PretrainingSettings(**fields | {"settings": "small-budget", "warmup_steps": n}) for n in (None, 50)]
@@ -348,9 +365,7 @@ def test_a_share_of_warmup_is_stored_as_steps(tmp_path):
 
 
 def test_named_settings_are_stored_as_what_they_mean():
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
-    fields |= {"source": "a.txt", "vocabulary": "vocab.txt", "lowercase": True, "accumulate": 1, "optimizer": "adamw"}
-    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 1000}
+    fields = pretraining_fields(steps=1000)
     paper = PretrainingSettings(**fields | {"settings": "paper"}).to_dict()
     assert (paper["warmup_steps"], paper["batch_size"], paper["sequence_length"]) == (10, 256, 512)
     assert [phase["max_predictions"] for phase in paper["phases"]] == [20, 80]
@@ -365,16 +380,7 @@ def test_named_settings_are_stored_as_what_they_mean():
 
 
 def test_new_weights():
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(PretrainingSettings))
-    fields |= {
-        "source": "a.txt",
-        "vocabulary": make_tokenizer(),
-        "lowercase": True,
-        "accumulate": 1,
-        "optimizer": "adamw",
-    }
-    fields |= {"steps_per_execution": 1, "schedule": "linear", "evaluation_batches": 1, "seed": 0, "steps": 10}
-    fields |= {"next_sentence": True, "left_to_right": False}
+    fields = pretraining_fields(vocabulary=make_tokenizer(), steps=10)
     hardware = choose_hardware("one", "float32", "off", None)
     normal, _ = starting_model(PretrainingSettings(**fields), hardware)
     wide, _ = starting_model(PretrainingSettings(**fields | {"initializer_stddev": 0.09}), hardware)

@@ -8,8 +8,9 @@ from kbert.command_line.flag_table import FLAGS
 
 
 def make_parser(description: str) -> argparse.ArgumentParser:
-    """The parser of a program whose help begins with its docstring, as it stands."""
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The parser of a program whose help begins with its docstring, as it stands; flags cannot be abbreviated."""
+    as_it_stands = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=description, formatter_class=as_it_stands, allow_abbrev=False)
 
 
 def add_flags(parser, *names: str, **overrides: dict) -> None:

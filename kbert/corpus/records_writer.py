@@ -5,6 +5,7 @@ import pathlib
 import platform
 
 from kbert.beam import delete_shared
+from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import (
     FORMAT,
@@ -44,13 +45,7 @@ class RecordsWriter:
     """
 
     def __init__(self, directory, tokenizer, *, shard_tokens, shuffle_shards, held_out, seed, settings):
-        if not 0 <= held_out < 1:
-            raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
-        if not 1 <= shard_tokens <= _MOST_TOKENS or shuffle_shards < 1:
-            raise ValueError(
-                f"`shard_tokens` must be from 1 to {_MOST_TOKENS:,}, `shuffle_shards` at least 1. "
-                f"Received: shard_tokens={shard_tokens!r}, shuffle_shards={shuffle_shards!r}"
-            )
+        check_division("write_records", shard_tokens, shuffle_shards, held_out, seed)
         self.directory, self.tokenizer = pathlib.Path(directory), tokenizer
         self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = shard_tokens, shuffle_shards, held_out, seed
         self.token_type = token_type(tokenizer.vocabulary_size)
@@ -172,6 +167,15 @@ class RecordsWriter:
         _write(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
         (self.directory / UNFINISHED).unlink(missing_ok=True)
         delete_shared(self.directory / SHARED)
+
+
+def check_division(owner, shard_tokens, shuffle_shards, held_out, seed) -> None:
+    """Raises ValueError unless a corpus can be divided into shards by these arguments of `write_records`."""
+    check_numbers(owner, "[0, 1)", held_out=held_out)
+    check_positive(owner, shard_tokens=shard_tokens, shuffle_shards=shuffle_shards)
+    check_integers(owner, 0, seed=seed)
+    if shard_tokens > _MOST_TOKENS:
+        raise ValueError(f"{owner}: `shard_tokens` must be at most {_MOST_TOKENS:,}. Received: {shard_tokens!r}")
 
 
 def _write(path, content):

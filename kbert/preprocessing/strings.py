@@ -24,7 +24,8 @@ def string_columns(inputs, names, owner, list_columns=()):
 
     Raises:
         ValueError: a missing column, a single string, a wrong shape, columns of different lengths, an element (such as
-            None) that is not a string; the message names it.
+            None) that is not a string; the message names it. In a graph that is built for any number of rows, columns
+            of different lengths raise an InvalidArgumentError when it runs.
         TypeError: a tensor or array that does not hold strings.
     """
     if not isinstance(inputs, dict):
@@ -39,10 +40,7 @@ def string_columns(inputs, names, owner, list_columns=()):
             f"{owner}: expected a dict with {list(names)}. Received: {sorted(inputs)}; missing: {missing}{hint}"
         )
     columns = [(_list_column if name in list_columns else _column)(inputs[name], name, owner) for name in names]
-    rows = {name: column.shape[0] for name, column in zip(names, columns, strict=True) if column.shape.rank}
-    if len(set(rows.values()) - {None}) > 1:
-        raise ValueError(f"{owner}: expected columns of one length. Received: {rows}")
-    return columns
+    return _of_one_length(columns, names, owner)
 
 
 def as_text(array) -> np.ndarray:
@@ -51,6 +49,22 @@ def as_text(array) -> np.ndarray:
         return array
     flat = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in array.ravel()]
     return np.array(flat, dtype=object).reshape(array.shape)
+
+
+def _of_one_length(columns, names, owner):
+    """The columns, once they are known to have as many rows as each other: in a graph that may be at its run."""
+    rows = {name: column.shape[0] for name, column in zip(names, columns, strict=True) if column.shape.rank}
+    if len(set(rows.values()) - {None}) > 1:
+        raise ValueError(f"{owner}: expected columns of one length. Received: {rows}")
+    if len(columns) == 1 or len(rows) == len(columns) and None not in rows.values():
+        return columns
+    sizes = tf.stack([tf.shape(column)[0] for column in columns])
+    received = tf.strings.reduce_join(tf.strings.as_string(sizes), separator=", ")
+    message = tf.strings.join([f"{owner}: expected the columns {', '.join(names)} in one length. Received: ", received])
+    # Not tf.debugging.Assert, which words its errors differently without a graph.
+    check = tf.raw_ops.Assert(condition=tf.reduce_all(sizes == sizes[0]), data=[message])
+    with tf.control_dependencies([check]):
+        return [tf.identity(column) for column in columns]
 
 
 def _list_column(values, name, owner):

@@ -11,6 +11,7 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, n sentences
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.corpus.pool import POOL_SENTENCES, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
@@ -120,9 +121,10 @@ def pretraining_dataset(
         `nsp_logits` are [B, K], with weight 0 for parts that a row does not have: a `BertPretrainer` with `num_parts`.
 
     Raises:
-        ValueError: before any long work: no or empty files, damaged records or records of another vocabulary, a
-            sequence length that is too short, no held-out documents. Damage found later ends the iteration with a
-            `tf.errors.OpError`, which `kbert.corpus.reading_errors` turns into a ValueError that names the file.
+        ValueError: before any long work: no or empty files, documents without a token, damaged records or records of
+            another vocabulary, a sequence length that is too short, no held-out documents. Damage found later ends the
+            iteration with a `tf.errors.OpError`, which `kbert.corpus.reading_errors` turns into a ValueError that names
+            the file.
 
     Source: Devlin et al. 2018, sections 3.1 and A.2; google-research/bert create_pretraining_data.py.
 
@@ -131,22 +133,12 @@ def pretraining_dataset(
         dataset = pretraining_dataset("corpus/*.txt", tokenizer, batch_size=32)
         model.fit(dataset, steps_per_epoch=1000)
     """
-    counts = {
-        "batch_size": (batch_size, 1),
-        "start_step": (start_step, 0),
-        "start_row": (start_row, 0),
-        "pool_sentences": (pool_sentences, 1),
-        "epochs": (epochs, 1),
-        "batches": (batches, 1),
-        "num_parts": (num_parts, 1),
-        "dupe_factor": (dupe_factor, 1),
-    }
-    for name, (value, least) in counts.items():
-        if value is not None and value < least:
-            raise ValueError(f"`{name}` must be at least {least}. Received: {value!r}")
-    for name, value in (("short_sequence_rate", short_sequence_rate), ("random_next_rate", random_next_rate)):
-        if not 0 <= value <= 1:
-            raise ValueError(f"`{name}` must be in [0, 1]. Received: {value!r}")
+    owner = "pretraining_dataset"
+    check_positive(owner, batch_size=batch_size, sequence_length=sequence_length, pool_sentences=pool_sentences)
+    optional = {"epochs": epochs, "batches": batches, "num_parts": num_parts, "dupe_factor": dupe_factor}
+    check_positive(owner, **{name: value for name, value in optional.items() if value is not None})
+    check_integers(owner, 0, start_step=start_step, start_row=start_row, seed=seed)
+    check_numbers(owner, "[0, 1]", short_sequence_rate=short_sequence_rate, random_next_rate=random_next_rate)
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
@@ -186,7 +178,7 @@ def pretraining_dataset(
     elif data_service is not None:
         raise ValueError(f"A data service makes batches of records. Received: {source!r}, which is text")
     else:
-        documents = text_documents(source, format, language, seed, epochs, evaluation, held_out)
+        documents = text_documents(source, tokenizer, format, language, seed, epochs, evaluation, held_out)
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
 
     def draw(epoch, pool):

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
-from kbert.checks import check_positive
+from kbert.checks import check_numbers, check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.stateless_random import fold_in, random_integers, uniform
 
@@ -191,12 +191,9 @@ class TokenMasking(keras.layers.Layer):
 
 def _check_rates(max_predictions, mask_rate, mask_token_rate, keep_rate, random_token_rate):
     check_positive("TokenMasking", max_predictions=max_predictions)
-    if not 0.0 < mask_rate <= 1.0:
-        raise ValueError(f"TokenMasking: `mask_rate` must be in (0, 1]. Received: {mask_rate!r}")
+    check_numbers("TokenMasking", "(0, 1]", mask_rate=mask_rate)
     shares = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
-    for name, share in shares.items():
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"TokenMasking: `{name}` must be in [0, 1]. Received: {share!r}")
+    check_numbers("TokenMasking", "[0, 1]", **shares)
     if abs(sum(shares.values()) - 1.0) > 1e-6:
         raise ValueError(f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {shares}")
 

@@ -24,7 +24,7 @@ def first_pool(source, tokenizer, seed=0, held_out=0.01, format="auto", language
     """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
     if is_records(source):
         return Records(source).index(0)
-    documents = text_documents(source, format, language, seed, 1, False, held_out)
+    documents = text_documents(source, tokenizer, format, language, seed, 1, False, held_out)
     with reading_errors():
         [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
     return pool

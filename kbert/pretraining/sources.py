@@ -1,15 +1,17 @@
 """Where the documents of a pre-training dataset come from: text or records, for training or evaluation."""
 
+import functools
 import hashlib
 import itertools
 
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.documents import iterate_documents
-from kbert.corpus.pool import is_held_out, sufficient_share
+from kbert.corpus.pool import is_held_out, sufficient_share, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.stateless_random import fold_in, permutation
 
@@ -18,24 +20,23 @@ _FOREVER = 2**62
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
 
 
-def text_documents(source, format, language, seed, epochs, evaluation, held_out):
+def text_documents(source, tokenizer, format, language, seed, epochs, evaluation, held_out):
     """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
 
     Raises:
-        ValueError: no or empty files, an invalid share, no document for training or evaluation.
+        ValueError: no or empty files, an invalid share, no document for training or evaluation, or none with a token.
     """
     files, read = _files_and_reader(source, format, language)
-    if not 0 <= held_out < 1:
-        raise ValueError(f"`held_out` must be in [0, 1). Received: {held_out!r}")
+    check_numbers("pretraining_dataset", "[0, 1)", held_out=held_out)
     if evaluation and not held_out:
         raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
-    count = 0
+    count, kind = 0, "held out" if evaluation else "for training"
     for document in read(files):
         count += 1
         if is_held_out(document, held_out) == evaluation:
             break
     else:
-        kind, advice = ("held out", _larger_share(count)) if evaluation else ("for training", "a smaller share")
+        advice = _larger_share(count) if evaluation else "a smaller share"
         raise ValueError(f"None of {count:,} documents is {kind} at held_out={held_out}. Give {advice}.")
 
     def order(epoch):
@@ -43,13 +44,27 @@ def text_documents(source, format, language, seed, epochs, evaluation, held_out)
         key = {file: hashlib.blake2b(f"{seed}/{epoch}/{i}".encode()).digest() for i, file in enumerate(files)}
         return files if evaluation else sorted(files, key=key.get)
 
-    def documents():
+    def documents(epochs=epochs):
         for epoch in itertools.count() if epochs is None else range(epochs):
             for number, sentences in enumerate(read(order(epoch))):
                 if is_held_out(sentences, held_out) == evaluation:
                     yield epoch, number, sentences
 
+    if not _has_token(document, functools.partial(documents, 1), tokenizer):
+        received = files[0] if len(files) == 1 else f"{len(files):,} files, the first {files[0]}"
+        raise ValueError(
+            f"Expected at least one token in the documents {kind}. Received: {received}, where the tokenizer drops "
+            "every character of them"
+        )
     return documents
+
+
+def _has_token(first, documents, tokenizer):
+    """Whether any document has a token, where every epoch would be empty otherwise; nearly always `first` shows it."""
+    if tf.size(tokenizer.call(tf.constant(first[0].encode("utf-8", "replace")))):
+        return True
+    with reading_errors():
+        return any(pool.token_ids.size for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator())
 
 
 def _files_and_reader(source, format, language):

@@ -72,6 +72,6 @@ def _token_ids(source, tokenizer, held_out):
         for shard in range(len(records.training)):
             yield records.pool(shard).token_ids.numpy()
     else:
-        documents = text_documents(source, "auto", "en", 0, 1, False, held_out)
+        documents = text_documents(source, tokenizer, "auto", "en", 0, 1, False, held_out)
         for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator():
             yield pool.token_ids

@@ -124,7 +124,9 @@ class Finetuning:
 
     def _check_without_dev(self, more_dev):
         """Raises ValueError for what only evaluations on `dev` use."""
-        for name, value in (("more_dev", list(more_dev or ())), ("patience", self.options.patience)):
+        every = None if self.options.evaluate_every == "epoch" else self.options.evaluate_every  # the default
+        needs = {"more_dev": list(more_dev or ()), "patience": self.options.patience, "evaluate_every": every}
+        for name, value in needs.items():
             if value:
                 raise ValueError(f"finetune: `{name}` needs `dev`. Received: {name}={value!r} and dev=None")
 

@@ -7,6 +7,7 @@ import os
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records import vocabulary_hash
 from kbert.text.tokenizer import BertTokenizer
+from kbert.text.vocabulary import check_vocabulary
 
 
 def identify_source(source):
@@ -22,6 +23,7 @@ def identify_vocabulary(vocabulary):
         return None if vocabulary is None else os.fspath(vocabulary)
     if isinstance(vocabulary, BertTokenizer):
         return {"sha256": vocabulary_hash(vocabulary.vocabulary), **vocabulary.settings()}
+    check_vocabulary(vocabulary)
     return {"sha256": vocabulary_hash(list(vocabulary))}
 
 

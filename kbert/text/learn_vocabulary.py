@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
+from kbert.checks import check_integers, check_positive
 from kbert.text.normalizer import CJK, Normalizer
 from kbert.text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 
@@ -53,14 +54,14 @@ def learn_vocabulary(
         The tokens, in the order of their ids.
 
     Raises:
-        ValueError: a size below 100, a single string for `lines`, or no word in the text.
+        ValueError: a size below 100, a `max_characters` that is no positive integer, a single string for `lines`, or no
+            word in the text.
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < _SMALLEST:
-        raise ValueError(f"`size` must be an integer of at least {_SMALLEST}. Received: {size!r}")
+    check_integers("learn_vocabulary", _SMALLEST, size=size)
+    if max_characters is not None:
+        check_positive("learn_vocabulary", max_characters=max_characters)
     if isinstance(lines, str | bytes):
         raise ValueError(f"`lines` must be several texts, not a single one or a path. Received: {lines[:60]!r}")
-    if max_characters is not None and max_characters < 1:
-        raise ValueError(f"`max_characters` must be a positive integer or None. Received: {max_characters!r}")
     strip_accents = lowercase if strip_accents is None else strip_accents
     separated = CJK if split_on_cjk else ""
     normalizer = Normalizer(lowercase, strip_accents, split_words=True, separated=separated)

@@ -39,7 +39,7 @@ class BertTokenizer(keras.layers.Layer):
     tables.
 
     Args:
-        vocabulary: path of a ``vocab.txt``, or the tokens in the order of their ids.
+        vocabulary: path of a ``vocab.txt``, or a list of the tokens in the order of their ids.
         lowercase: True for the uncased models.
         strip_accents: whether accents are stripped; None: as `lowercase`, like the original.
         split_on_cjk: whether every CJK character is a word of its own, as in the original.
@@ -93,7 +93,7 @@ class BertTokenizer(keras.layers.Layer):
         if vocabulary is not None:
             if isinstance(vocabulary, (str, os.PathLike)):
                 vocabulary = read_vocabulary(vocabulary)
-            self._set_vocabulary(list(vocabulary))
+            self._set_vocabulary(vocabulary)
 
     # The vocabulary.
 

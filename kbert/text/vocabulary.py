@@ -50,9 +50,15 @@ def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given"
     """Checks that `tokens` can be a BERT vocabulary.
 
     Raises:
-        ValueError: an empty token, a line break inside one, a duplicate token, or a missing special token; the message
-            names the source and the line (from 1, as editors count).
+        ValueError: no sequence (of a dict or a set the order is not that of the ids), an empty token, a line break
+            inside one, a duplicate token, or a missing special token; the message names the source and the line (from
+            1, as editors count).
     """
+    if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes):
+        raise ValueError(
+            f"{source}: expected the tokens in the order of their ids, as a list, or the path of a vocab.txt. "
+            f"Received: {type(tokens).__name__}"
+        )
     first_line = {}
     for line, token in enumerate(tokens, start=1):
         where = f"{source}, line {line} (id {line - 1})"

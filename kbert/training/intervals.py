@@ -2,6 +2,8 @@
 
 import math
 
+from kbert.checks import check_positive
+
 
 def log_interval(checkpoint_every: int, wanted: int) -> int:
     """The interval of logs for checkpoints at exactly `checkpoint_every` steps: the divisor nearest to `wanted`.
@@ -17,6 +19,16 @@ def log_interval(checkpoint_every: int, wanted: int) -> int:
     small = [n for n in range(1, math.isqrt(checkpoint_every) + 1) if checkpoint_every % n == 0]
     divisors = sorted({*small, *(checkpoint_every // n for n in small)})
     return min(divisors, key=lambda n: max(n / wanted, wanted / n))
+
+
+def resolve_log_interval(owner: str, checkpoint_every: int, log_every: int | None, wanted: int) -> int:
+    """`log_every`, or if that is None, the `log_interval` for `checkpoint_every`; ValueError if they do not fit."""
+    check_positive(owner, checkpoint_every=checkpoint_every)
+    if log_every is None:
+        return log_interval(checkpoint_every, wanted)
+    check_positive(owner, log_every=log_every)
+    check_intervals(checkpoint_every, log_every)
+    return log_every
 
 
 def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int) -> int:
@@ -38,7 +50,10 @@ def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int)
 
 def check_milestones(keep_every: int | None, checkpoint_every: int) -> None:
     """Raises ValueError unless `keep_every` is None or a multiple of `checkpoint_every`."""
-    if keep_every is not None and (keep_every < 1 or keep_every % checkpoint_every):
+    if keep_every is None:
+        return
+    check_positive("pretrain", keep_every=keep_every)
+    if keep_every % checkpoint_every:
         raise ValueError(
             f"--keep-every must be a multiple of --checkpoint-every. Received: {keep_every} and {checkpoint_every}"
         )

@@ -121,9 +121,40 @@ def open_run(
     return run
 
 
-def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
+def check_output(output, settings, schedule=None, undecided=()) -> None:
+    """Raises the FileExistsError of `open_run` without `overwrite`, before long work; nothing is written.
+
+    Args:
+        output, settings, schedule: as of `open_run`.
+        undecided: names of settings that that work decides: they may be those of the run in the directory.
+    """
+    path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
+    _check_directory(path)
+    if path.exists() and _is_occupied(path):
+        found = _read_settings(path) or {}
+        _check_resumable(path, settings | {name: found[name] for name in undecided if name in found}, schedule)
+
+
+def _check_directory(path):
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"Expected a directory as output. Received: {path}, which is a file.")
+
+
+def _is_occupied(path):
+    return any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir())
+
+
+def _check_resumable(path, settings, schedule):
+    """Whether the run in the directory would be extended; FileExistsError unless it can be resumed or extended."""
+    found, finished = _read_settings(path), (path / METRICS).exists()
+    extended = schedule is not None and found is not None and _is_extension(_differing(found, settings))
+    if not extended and (found != settings or finished):
+        raise FileExistsError(_what_is_there(path, found, settings, finished))
+    return extended
+
+
+def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
+    _check_directory(path)
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)
@@ -138,17 +169,13 @@ def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
 
 
 def _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples):
-    if any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir()):
-        found = None if overwrite else _read_settings(path)
-        finished = (path / METRICS).exists()
-        extended = schedule is not None and found is not None and _is_extension(_differing(found, settings))
-        if not overwrite and (extended or (found == settings and not finished)):
+    if _is_occupied(path):
+        if not overwrite:
+            extended = _check_resumable(path, settings, schedule)
             _check_record(path, identify_inputs(inputs), examples)
             if extended:
-                _extend(path, found, settings, schedule, finished)
+                _extend(path, _read_settings(path), settings, schedule, (path / METRICS).exists())
             return RunDirectory(path, resume=True)
-        if not overwrite:
-            raise FileExistsError(_what_is_there(path, found, settings, finished))
         check_outside(path, inputs)
         _empty(path)
     record = {

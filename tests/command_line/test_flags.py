@@ -9,7 +9,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from kbert.command_line import add_flags, inputs_of, model_source, plain_errors, run_program, settings_of
+from kbert.command_line import add_flags, inputs_of, make_parser, model_source, plain_errors, run_program, settings_of
 
 
 def _parser(*names, **overrides):
@@ -55,6 +55,15 @@ def test_a_recipe_output_stands_for_the_model_in_it(tmp_path):
     (tmp_path / "model" / "config.json").write_text("{}")
     assert model_source(str(tmp_path)) == tmp_path / "model"
     assert model_source(str(tmp_path / "model")) == tmp_path / "model"
+
+
+def test_flags_are_not_abbreviated(capsys):
+    """`run_program` looks for --dry-run, and a new flag would change what an abbreviation means."""
+    parser = make_parser("A program.")
+    add_flags(parser, "dry-run")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--dry"])
+    assert "unrecognized arguments: --dry" in capsys.readouterr().err and parser.parse_args(["--dry-run"]).dry_run
 
 
 def test_overrides_are_for_flags_that_are_there():

@@ -79,6 +79,26 @@ def test_in_tf_data(tokenizer):
         check(got[1], TEXTS[3:], PAIRS[3:], 9)
 
 
+def test_columns_of_different_lengths_in_a_graph(tokenizer):
+    """A graph for any number of rows would broadcast one row to all rows of the other column."""
+    preprocessor = TextPreprocessor(tokenizer, sequence_length=9, pair=True)
+    any_rows = tf.TensorSpec([None], tf.string)
+    graph = tf.function(lambda text, pair: preprocessor({"text": text, "text_pair": pair}), [any_rows, any_rows])
+    check(graph(tf.constant(TEXTS), tf.constant(PAIRS)), TEXTS, PAIRS, 9)
+    message = "TextPreprocessor: expected the columns text, text_pair in one length. Received: "
+    for texts, pairs, received in ((TEXTS, PAIRS[:1], "4, 1"), (TEXTS[:1], PAIRS, "1, 4"), (TEXTS[:0], PAIRS, "0, 4")):
+        with pytest.raises(ValueError, match="expected columns of one length. Received: {'text'"):
+            preprocessor({"text": texts, "text_pair": pairs})
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message + received):
+            graph(tf.constant(texts, tf.string), tf.constant(pairs))
+        rows = tf.data.Dataset.from_generator(
+            lambda texts=texts, pairs=pairs: [{"text": texts, "text_pair": pairs}],
+            output_signature={"text": any_rows, "text_pair": any_rows},
+        )
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message + received):
+            list(rows.map(preprocessor))
+
+
 def test_no_rows(tokenizer):
     assert TextPreprocessor(tokenizer, sequence_length=5)([])["token_ids"].shape == (0, 5)
 

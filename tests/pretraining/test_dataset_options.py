@@ -1,5 +1,7 @@
 """Options of the pre-training pipeline, what it refuses, dirty and real text, and `fit` on its batches."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -95,18 +97,42 @@ def test_fit_evaluate(records, tokenizer, next_sentence):
     assert 2 < loss < 8  # near that of saying nothing: log(58), and log(2)
 
 
+def test_documents_without_a_token_are_refused(tokenizer, tmp_path):
+    """They were counted, and then dropped: every epoch was empty, and there was no end of them."""
+    path, other, empty = tmp_path / "empty.txt", tmp_path / "other.txt", ["\u200b", "\u200b\u200b"]
+    write_lines(path, [empty, empty[1:]])
+    write_lines(other, [empty])
+    for source, received in ((path, path), ([path, other], f"2 files, the first {path}")):
+        message = f"Expected at least one token in the documents for training. Received: {re.escape(str(received))}"
+        with pytest.raises(ValueError, match=message):
+            dataset_of(source, tokenizer, held_out=0.0)
+    with pytest.raises(ValueError, match="Expected at least one token in the documents held out"):
+        dataset_of(path, tokenizer, held_out=1 - 2**-53, evaluation=True)
+    write_lines(path, [empty, empty, ["", *VOCABULARY[-3:]]])
+    [(inputs, _, _)] = batches(dataset_of(path, tokenizer, held_out=0.0), 1)
+    assert inputs["padding_mask"].any(axis=1).all()
+
+
 def test_bad_arguments(corpus, records, tokenizer, tmp_path):
     cases = [
-        ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"start_step": -1}, "`start_step` must be at least 0"),
-        ({"epochs": 0}, "`epochs` must be at least 1"),
-        ({"batches": -1}, "`batches` must be at least 1"),  # `take(-1)` would give all
-        ({"pool_sentences": 0}, "`pool_sentences` must be at least 1"),
-        ({"short_sequence_rate": -0.1}, r"`short_sequence_rate` must be in \[0, 1\]"),
-        ({"random_next_rate": 1.5}, r"`random_next_rate` must be in \[0, 1\]"),
-        ({"held_out": float("nan")}, r"`held_out` must be in \[0, 1\)"),
+        ({"batch_size": 0}, "pretraining_dataset: `batch_size` must be a positive integer. Received: 0"),
+        ({"batch_size": "8"}, "`batch_size` must be a positive integer. Received: '8'"),
+        ({"batch_size": 8.5}, "`batch_size` must be a positive integer. Received: 8.5"),
+        ({"sequence_length": 32.5}, "`sequence_length` must be a positive integer. Received: 32.5"),
+        ({"start_step": -1}, "`start_step` must be an integer of at least 0. Received: -1"),
+        ({"start_row": True}, "`start_row` must be an integer of at least 0. Received: True"),
+        ({"seed": "0"}, "`seed` must be an integer of at least 0. Received: '0'"),
+        ({"epochs": 0}, "`epochs` must be a positive integer"),
+        ({"batches": -1}, "`batches` must be a positive integer"),  # `take(-1)` would give all
+        ({"pool_sentences": 0}, "`pool_sentences` must be a positive integer"),
+        ({"num_parts": 2.0, "packed": True}, "`num_parts` must be a positive integer. Received: 2.0"),
+        ({"dupe_factor": "10"}, "`dupe_factor` must be a positive integer. Received: '10'"),
+        ({"short_sequence_rate": -0.1}, r"`short_sequence_rate` must be a number in \[0, 1\]"),
+        ({"random_next_rate": "0.5"}, r"`random_next_rate` must be a number in \[0, 1\]. Received: '0.5'"),
+        ({"held_out": float("nan")}, r"`held_out` must be a number in \[0, 1\)"),
         ({"sequence_length": 4}, "`sequence_length` must be at least 5"),
-        ({"held_out": 1.0}, "`held_out` must be in"),
+        ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\)"),
+        ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\]. Received: '0.1'"),
         ({"held_out": 0.0, "evaluation": True}, "held_out=0"),
         (
             {"held_out": 1e-9, "evaluation": True},

@@ -157,7 +157,7 @@ def test_real_shares_of_records_are_those_of_a_shard(records, tokenizer):
 
 def test_bad_arguments(records, tokenizer):
     for options, message in (
-        ({"packed": True, "num_parts": 0}, "`num_parts` must be at least 1. Received: 0"),
+        ({"packed": True, "num_parts": 0}, "`num_parts` must be a positive integer. Received: 0"),
         ({"num_parts": 4}, "`num_parts` is for packed rows. Received: num_parts=4, packed=False"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -114,6 +114,17 @@ def test_texts_within_the_limits_are_answered_as_before(narrow, kind):
             np.testing.assert_allclose(answers[name], value, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("kind", slow_but(("regression",), ("regression", "span", "multiple_choice")))
+def test_columns_of_different_lengths_are_refused(narrow, kind):
+    path, pipeline, model = narrow(kind)
+    kbert.audit(path).require_clean()
+    names = pipeline.preprocessor.input_names
+    columns = {name: tf.constant([SHORT[name]] * rows) for name, rows in zip(names, (3, 1), strict=True)}
+    message = f"expected the columns {names[0]}, {names[1]} in one length. Received: 3, 1"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        model.signatures["serving_default"](**columns)
+
+
 def test_windows_are_refused_before_memory_is_taken(tmp_path):
     """A stride of one makes a window of every token: 2 GB for half of what the bytes allow."""
     narrow = make_pipeline("span")[0]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_finetuning import DEV, QUICK, ROWS, SHORT, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, same
 
 import kbert
 from kbert.tasks.finetuning import Finetuning
@@ -139,7 +139,7 @@ def test_what_is_no_task_object_is_named(init, run, task):
     with pytest.raises(
         TypeError, match=r"expected `task` as a task object, such as kbert\.tasks.*Received: .*lassification"
     ):
-        kbert.finetune(init, task, ROWS, **QUICK)
+        kbert.finetune(init, task, ROWS, **NO_DEV)
     with pytest.raises(TypeError, match=r"evaluate: expected `task` as a task object"):
         kbert.evaluate(run.pipeline, task, ROWS)
 
@@ -176,8 +176,8 @@ def test_a_run_that_a_callback_stopped(init, keep, step, kept):
 
 
 def test_xla_where_it_is_asked_for(init):
-    assert Finetuning(init, TASK, ROWS, **QUICK, xla="on").hardware.jit_compile
-    assert not Finetuning(init, TASK, ROWS, **QUICK, xla="off").hardware.jit_compile
+    assert Finetuning(init, TASK, ROWS, **NO_DEV, xla="on").hardware.jit_compile
+    assert not Finetuning(init, TASK, ROWS, **NO_DEV, xla="off").hardware.jit_compile
 
 
 def test_accumulated_batches_are_the_batch(init):
@@ -191,14 +191,14 @@ def test_accumulated_batches_are_the_batch(init):
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=3)
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, accumulate=3)
     for name in ("layer_decay", "warmup_share", "weight_decay"):
         with pytest.raises(ValueError, match=f"`{name}` must be"):
-            kbert.finetune(init, TASK, ROWS, **QUICK, **{name: 1.5})
+            kbert.finetune(init, TASK, ROWS, **NO_DEV, **{name: 1.5})
 
 
 def test_replicas_divide_their_shares(init, monkeypatch):
     two = Hardware(object(), "mirrored", 2, "float32", False, ())
     monkeypatch.setattr("kbert.tasks.finetuning.choose_hardware", lambda *arguments, **options: two)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **QUICK, accumulate=8)
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, accumulate=8)

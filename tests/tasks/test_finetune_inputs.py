@@ -6,7 +6,7 @@ import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import write_table
-from helpers.tiny_finetuning import DEV, QUICK, ROWS, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same
 
 import kbert
 from kbert.tasks.finetuning import Finetuning
@@ -23,7 +23,7 @@ def test_models_and_pipelines_are_trained_themselves(init):
     before = encoder.get_weights()
     run = kbert.finetune(encoder, TASK, ROWS, DEV, **(QUICK | {"steps": 2}))
     assert run.pipeline.model.encoder is encoder and not same(before, encoder.get_weights())
-    again = kbert.finetune(run.pipeline, TASK, ROWS, **(QUICK | {"steps": 2}), class_weight={"good": 2.0})
+    again = kbert.finetune(run.pipeline, TASK, ROWS, **(NO_DEV | {"steps": 2}), class_weight={"good": 2.0})
     assert again.pipeline.model is run.pipeline.model
     with pytest.raises(ValueError, match="a source that is loaded"):
         kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
@@ -33,7 +33,7 @@ def test_models_and_pipelines_are_trained_themselves(init):
 
 def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
     def policies(source=init, **options):
-        work = Finetuning(source, TASK, ROWS, **QUICK, **options)
+        work = Finetuning(source, TASK, ROWS, **NO_DEV, **options)
         return work.hardware.precision, work.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
 
     half, full = "mixed_bfloat16", "float32"
@@ -57,7 +57,7 @@ def test_random_weights_keep_only_the_architecture(init):
     rows = [*ROWS, ("the film", "so so")]
 
     def built(**options):
-        return Finetuning(init, TASK, rows, **(QUICK | options)).pipeline.model
+        return Finetuning(init, TASK, rows, **(NO_DEV | options)).pipeline.model
 
     loaded, fresh = built(), built(random_weights=True, dropout=0.0)
     again, other = (built(random_weights=True, dropout=0.0, seed=seed) for seed in (0, 1))
@@ -159,7 +159,7 @@ def test_wrong_options_are_named(init, options, message):
 @pytest.mark.parametrize("option", ["epochs", "learning_rate"])
 def test_a_rate_that_is_no_number_is_named(init, option):
     with pytest.raises(ValueError, match=f"`{option}` must be a number above 0. Received: '3'"):
-        kbert.finetune(init, TASK, ROWS, **(QUICK | {option: "3"}))
+        kbert.finetune(init, TASK, ROWS, **(NO_DEV | {option: "3"}))
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,7 @@ def test_a_rate_that_is_no_number_is_named(init, option):
     [
         ({"patience": 3}, "`patience` needs `dev`. Received: patience=3"),
         ({"more_dev": {"_x": DEV}}, r"`more_dev` needs `dev`. Received: more_dev=\['_x'\]"),
+        ({"evaluate_every": 3}, "`evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
         (
             {"profile": "1:2"},
             "`profile` needs a directory for the logs, `log_dir` or `output`. Received: profile='1:2'",
@@ -175,7 +176,7 @@ def test_a_rate_that_is_no_number_is_named(init, option):
 )
 def test_what_would_be_ignored_is_refused(init, options, message):
     with pytest.raises(ValueError, match=f"finetune: {message}"):
-        kbert.finetune(init, TASK, ROWS, **QUICK, **options)
+        kbert.finetune(init, TASK, ROWS, **NO_DEV | options)
 
 
 def test_a_pipeline_keeps_its_length(init):
@@ -200,11 +201,11 @@ def test_a_pipeline_keeps_its_length(init):
 def test_what_is_no_model_is_named(init, tmp_path):
     from kbert.tasks.finetuned_run import FinetunedRun
 
-    pipeline = Finetuning(init, TASK, ROWS, **QUICK).pipeline
+    pipeline = Finetuning(init, TASK, ROWS, **NO_DEV).pipeline
     run = FinetunedRun({}, [], pipeline, None)
     hint = r".* Received: FinetunedRun; give its `pipeline`"
     with pytest.raises(TypeError, match=f"finetune: `source` must be .* a kbert.Pipeline{hint}"):
-        kbert.finetune(run, TASK, ROWS, **QUICK)
+        kbert.finetune(run, TASK, ROWS, **NO_DEV)
     with pytest.raises(TypeError, match=f"evaluate: `pipeline` must be .* a kbert.Pipeline{hint}"):
         kbert.evaluate(run, TASK, ROWS)
     with pytest.raises(TypeError, match=f"save_pretrained: expected a kbert model or a kbert.Pipeline{hint}"):
@@ -213,4 +214,4 @@ def test_what_is_no_model_is_named(init, tmp_path):
         kbert.load_pretrained(run)
     model = kbert.BertClassifier(pipeline.model.config, num_labels=2)
     with pytest.raises(ValueError, match=r"`source` must be .* or a pipeline.* Received: a BertClassifier without"):
-        kbert.finetune(model, TASK, ROWS, **QUICK)
+        kbert.finetune(model, TASK, ROWS, **NO_DEV)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, QUICK, ROWS, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same
 
 import kbert
 from kbert.tasks.finetuning import Finetuning
@@ -77,43 +77,43 @@ def test_a_head_with_other_labels_is_new(stored, caplog):
 def test_a_head_with_default_names_goes_on(stored, labels, caplog):
     source, head = stored("classification", labels)
     caplog.clear()
-    work = Finetuning(source, TASK, ROWS, **QUICK)
+    work = Finetuning(source, TASK, ROWS, **NO_DEV)
     assert work.pipeline.answers.labels == ("bad", "good") and goes_on(work, head)
     assert "classifier_head: newly initialised" not in caplog.text
 
 
 def test_tags_are_labels_too(stored):
     task = kbert.tasks.Tagging()
-    tags = list(Finetuning(stored("tagging", ["a", "b"])[0], task, TAGGED, **QUICK).pipeline.answers.labels)
+    tags = list(Finetuning(stored("tagging", ["a", "b"])[0], task, TAGGED, **NO_DEV).pipeline.answers.labels)
     source, head = stored("tagging", tags[::-1])
     work = Finetuning(source, task, TAGGED, TAGGED, **QUICK)
     assert list(work.pipeline.answers.labels) == tags[::-1] and goes_on(work, head)
     others = stored("tagging", [f"{tag}-other" for tag in tags])
-    work = Finetuning(others[0], task, TAGGED, **QUICK)
+    work = Finetuning(others[0], task, TAGGED, **NO_DEV)
     assert list(work.pipeline.answers.labels) == tags and not goes_on(work, others[1])
 
 
 def test_one_label_a_text_from_a_multi_label_model_and_the_reverse(stored):
     """The head goes on with the same labels, without thresholds; the given model stays what it is."""
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
-    work = Finetuning(source, kbert.tasks.Classification(), SINGLE, **(QUICK | {"steps": 1}))
+    work = Finetuning(source, kbert.tasks.Classification(), SINGLE, **(NO_DEV | {"steps": 1}))
     assert not work.pipeline.model.multi_label and "thresholds" not in work.pipeline.settings()
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
     assert np.isfinite(work.run().history[-1]["loss"])
     source, head = stored("classification", WORDS)
-    work = Finetuning(source, SEVERAL, MANY, **QUICK)
+    work = Finetuning(source, SEVERAL, MANY, **NO_DEV)
     assert work.pipeline.model.multi_label and goes_on(work, head)
     assert not getattr(getattr(source, "model", source), "multi_label", False)
 
 
 def test_thresholds_stay_with_their_labels_and_go_with_others(stored):
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
-    work = Finetuning(source, SEVERAL, MANY, **QUICK)
+    work = Finetuning(source, SEVERAL, MANY, **NO_DEV)
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
     assert work.pipeline.answers.thresholds == (0.3, 0.4, 0.5)
     for names in ({"good": "x", "film": "y", "book": "z"}, {"book": "good"}):
         rows = [(text, "|".join(sorted({names.get(one, one) for one in label.split("|")}))) for text, label in MANY]
-        work = Finetuning(source, SEVERAL, rows, **QUICK)
+        work = Finetuning(source, SEVERAL, rows, **NO_DEV)
         assert set(work.pipeline.answers.labels) == {names.get(word, word) for word in WORDS}
         assert work.pipeline.answers.thresholds is None
 

@@ -129,8 +129,9 @@ def test_bad_input():
             learn_vocabulary(texts, 100)
     with pytest.raises(ValueError, match="`lines` must be several texts.*Received: 'corpus.txt'"):
         learn_vocabulary("corpus.txt", 100)
-    with pytest.raises(ValueError, match="`max_characters` must be"):
-        learn_vocabulary(["text"], 100, max_characters=0)
+    for characters in (0, "9", 1.5, True):
+        with pytest.raises(ValueError, match=f"`max_characters` must be a positive integer. Received: {characters!r}"):
+            learn_vocabulary(["text"], 100, max_characters=characters)
 
 
 def test_odd_text():

@@ -30,6 +30,13 @@ def test_reads_what_editors_leave(tmp_path):
         ([*SPECIAL_TOKENS, "", "a"], r"line 6 \(id 5\): the token is empty"),
         ([*SPECIAL_TOKENS, "a\nb"], "line break"),
         ([*SPECIAL_TOKENS, 7], "must be a str. Received: 7"),
+        (
+            {token: id for id, token in enumerate(SPECIAL_TOKENS)},
+            "in the order of their ids, as a list.* Received: dict",
+        ),
+        (set(SPECIAL_TOKENS), "in the order of their ids, as a list.* Received: set"),
+        ("".join(SPECIAL_TOKENS), "Received: str"),
+        (5, "Received: int"),
     ],
 )
 def test_refuses(tokens, message, tmp_path):

@@ -12,7 +12,7 @@ from helpers.paths import ROOT
 
 from kbert.files import read_json, write_directory, write_json
 from kbert.training import run_directory
-from kbert.training.run_directory import open_run
+from kbert.training.run_directory import check_output, open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
 
@@ -63,6 +63,24 @@ def test_other_files_are_an_error(tmp_path):
     with pytest.raises(FileExistsError, match="which is a file"):
         open_run(tmp_path / "thesis.tex", SETTINGS)
     assert (tmp_path / "thesis.tex").exists()
+
+
+def test_what_would_refuse_a_run_is_found_before_it_is_opened(tmp_path):
+    check_output(tmp_path / "run", SETTINGS)
+    assert not list(tmp_path.iterdir())
+    run = open_run(tmp_path / "run", SETTINGS | {"packed": True})
+    check_output(tmp_path / "run", SETTINGS | {"packed": None}, undecided=["packed"])
+    for change in ({"packed": None}, {"packed": True, "steps": 20}):
+        with pytest.raises(FileExistsError, match="an unfinished run with other settings"):
+            check_output(tmp_path / "run", SETTINGS | change)
+    run.finish({})
+    with pytest.raises(FileExistsError, match="the finished run of these settings"):
+        check_output(tmp_path / "run", SETTINGS | {"packed": None}, undecided=["packed"])
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(FileExistsError, match="other files than a run's"):
+        check_output(tmp_path, SETTINGS)
+    with pytest.raises(FileExistsError, match="which is a file"):
+        check_output(tmp_path / "thesis.tex", SETTINGS)
 
 
 def test_overwrite_deletes_and_says_so(tmp_path, caplog):

@@ -5,10 +5,11 @@ import os
 import pathlib
 import shutil
 
+from kbert.checks import check_integers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
 from kbert.corpus.pool import sufficient_share
-from kbert.corpus.records_writer import SHARED
+from kbert.corpus.records_writer import SHARED, check_division
 from kbert.corpus.write_records import write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.pretraining.dataset import pretraining_dataset
@@ -60,8 +61,8 @@ def prepare_records(
         FileExistsError: `output` holds finished records, a run with other settings, or other files.
     """
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
-    if sequence_length < 5:
-        raise ValueError(f"prepare_records: `sequence_length` must be at least 5. Received: {sequence_length}")
+    check_integers("prepare_records", 5, sequence_length=sequence_length)
+    check_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
     output, files = pathlib.Path(output), find_files(corpus)
     settings |= {"corpus": [os.fspath(file) for file in files], "vocab": os.fspath(vocabulary)}
     tokenizer = BertTokenizer(vocabulary, lowercase=lowercase)

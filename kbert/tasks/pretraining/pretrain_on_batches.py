@@ -25,7 +25,7 @@ from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import choose_hardware
-from kbert.training.intervals import check_intervals, log_interval
+from kbert.training.intervals import resolve_log_interval
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory
@@ -106,8 +106,7 @@ def pretrain_on_batches(
     settings |= {"weight_decay": weight_decay, "dropout": dropout, "accumulate": accumulate, "seed": seed}
     settings |= {"strategy": strategy, "logical_cpus": logical_cpus, "precision": precision, "xla": xla}
     schedule = WarmupLinearDecay(learning_rate, warmup_steps, steps)
-    log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
-    check_intervals(checkpoint_every, log_every)
+    log_every = resolve_log_interval("pretrain_on_batches", checkpoint_every, log_every, _LOG_EVERY)
     hardware = choose_hardware(strategy, precision, xla, logical_cpus)
     check_accumulation(accumulate, hardware, [training.manifest["batch_size"]])
     _LOGGER.info("%s", hardware.describe())

@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 
+from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.config import POSITION_EMBEDDINGS
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
@@ -17,12 +18,18 @@ from kbert.weights.source import local_source
 
 SCHEDULES = ("linear", "constant", "stable")
 OPTIMIZERS = ("adamw", "lamb")
-_COUNTS = ("steps", "batch_size", "warmup_steps", "sequence_length", "max_predictions", "evaluation_batches")
-_COUNTS += ("accumulate", "steps_per_execution")
+_COUNTS = ("batch_size", "sequence_length", "evaluation_batches", "accumulate", "steps_per_execution")
+_OPTIONAL_COUNTS = ("steps", "warmup_steps", "max_predictions", "span_length", "dupe_factor", "logical_cpus")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
 SEQUENCE_LENGTH, WEIGHT_DECAY = 128, 0.01
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
+_INTERVALS = {  # of what may be None
+    "(0, inf)": ("hours", "learning_rate"),
+    "(0, 1]": ("layer_decay",),
+    "[0, 1]": ("warmup_share", "weight_decay", "random_next_rate", *_RATES[1:]),
+    "[0, 1)": ("dropout", "held_out"),
+}
 _OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
 POSITION_INITIALIZERS = ("normal", "sinusoidal")
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
@@ -98,21 +105,19 @@ class PretrainingSettings:
             named.pop("position_initializer", None)
         self._set(**named)
         self._complete_phases()
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if (value is None and name in ("steps", "warmup_steps", "max_predictions")) or _is_count(value):
-                continue
-            raise ValueError(f"pretrain: `{name}` must be an integer of at least 1. Received: {value!r}")
+        check_positive("pretrain", **{name: getattr(self, name) for name in _COUNTS}, **self._given(*_OPTIONAL_COUNTS))
+        check_integers("pretrain", 0, seed=self.seed)
+        for interval, names in _INTERVALS.items():
+            check_numbers("pretrain", interval, **self._given(*names))
         self._complete_warmup()
         for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"pretrain: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"pretrain: `learning_rate` must be above 0. Received: {self.learning_rate!r}")
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise ValueError(f"pretrain: `dropout` must be in [0, 1). Received: {self.dropout!r}")
         self._check_batches()
         self._check_combinations()
+
+    def _given(self, *names):
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def _set(self, **values):
         for name, value in values.items():
@@ -122,7 +127,8 @@ class PretrainingSettings:
         if self.phases is None:
             length = SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
             self._set(sequence_length=length)
-            if self.max_predictions is None and _is_count(length):
+            check_positive("pretrain", sequence_length=length)
+            if self.max_predictions is None:
                 self._set(max_predictions=self._default_predictions(length))
             return
         if self.sequence_length is not None:
@@ -153,17 +159,12 @@ class PretrainingSettings:
             )
         if self.fill_rows and self.packed is False:
             raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")
-        if self.mask_rate is not None and not 0 < self.mask_rate <= 1:
-            raise ValueError(f"pretrain: `mask_rate` must be in (0, 1]. Received: {self.mask_rate!r}")
-        for name in ("span_length", "dupe_factor"):
-            value = getattr(self, name)
-            if value is not None and not _is_count(value):
-                raise ValueError(f"pretrain: `{name}` must be an integer of at least 1. Received: {value!r}")
+        check_numbers("pretrain", "(0, 1]", **self._given("mask_rate"))  # which `max_predictions` depends on
 
     def objective(self) -> dict:
         """What the rows of a run predict, as arguments of `pretraining_dataset`, without those that were not given."""
         names = ("next_sentence", "whole_word", "left_to_right", "random_next_rate", "dupe_factor", "fill_rows")
-        return {name: getattr(self, name) for name in (*names, *_RATES) if getattr(self, name) is not None}
+        return self._given(*names, *_RATES)
 
     def _complete_warmup(self):
         """Checks the length of the run, and gives it a warm-up."""
@@ -171,14 +172,12 @@ class PretrainingSettings:
             raise ValueError(
                 f"pretrain: expected either `steps` or `hours`. Received: steps={self.steps}, hours={self.hours}"
             )
-        if self.warmup_share is not None and (self.warmup_steps is not None or not 0 <= self.warmup_share <= 1):
+        if self.warmup_share is not None and self.warmup_steps is not None:
             raise ValueError(
-                "pretrain: expected either `warmup_steps` or a `warmup_share` in [0, 1]. "
+                "pretrain: expected either `warmup_steps` or `warmup_share`. "
                 f"Received: warmup_steps={self.warmup_steps}, warmup_share={self.warmup_share}"
             )
         if self.hours is not None:
-            if isinstance(self.hours, bool) or not 0 < self.hours < math.inf:
-                raise ValueError(f"pretrain: `hours` must be above 0. Received: {self.hours!r}")
             if self.warmup_steps is not None:
                 raise ValueError(
                     "pretrain: a run of `hours` takes `warmup_share`, a share of its time. "
@@ -214,10 +213,6 @@ class PretrainingSettings:
             )
         if self.weight_decay is None:
             self._set(weight_decay=WEIGHT_DECAY)
-        if isinstance(self.weight_decay, bool) or not 0 <= self.weight_decay <= 1:
-            raise ValueError(f"pretrain: `weight_decay` must be in [0, 1]. Received: {self.weight_decay!r}")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise ValueError(f"pretrain: `layer_decay` must be in (0, 1]. Received: {self.layer_decay!r}")
 
     @property
     def num_parts(self) -> int:
@@ -304,7 +299,3 @@ class PretrainingSettings:
             if isinstance(value, str | os.PathLike):
                 found[name] = local_source(value) or value if name == "init" else value
         return found
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

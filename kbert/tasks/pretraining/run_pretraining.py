@@ -21,9 +21,9 @@ from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
-from kbert.training.intervals import check_intervals, check_milestones, log_interval
+from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.resume import fit_steps
-from kbert.training.run_directory import open_run
+from kbert.training.run_directory import check_output, open_run
 from kbert.training.stages import Stage
 from kbert.training.time_budget import TimeBudget
 from kbert.weights.save import save_pretrained
@@ -50,8 +50,7 @@ def run_pretraining(
 ) -> PretrainingRun:
     """Trains as the settings say; `kbert.pretrain` explains the arguments."""
     logs, callbacks = log_directory("pretrain", log_dir, output, profile), callback_list("pretrain", callbacks)
-    log_every = log_every or log_interval(checkpoint_every, _LOG_EVERY)
-    check_intervals(checkpoint_every, log_every)
+    log_every = resolve_log_interval("pretrain", checkpoint_every, log_every, _LOG_EVERY)
     check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and output is None and not dry_run:
         raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
@@ -59,6 +58,11 @@ def run_pretraining(
     hardware = choose_hardware(**machine, source=settings.init)
     stages = settings.stages()
     check_run(settings, hardware, log_every, data_service)
+    # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
+    is_extendable = settings.hours is None and len(stages) == 1
+    schedule = make_schedule if is_extendable else None
+    if output is not None and not overwrite and not dry_run and hardware.name != "multiworker":
+        check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware)
     check_not_quantized(model)
@@ -75,8 +79,6 @@ def run_pretraining(
     if dry_run:
         metrics = estimate_pretraining(settings, tokenizer, trained, hardware)
         return PretrainingRun(metrics, [], model, tokenizer, model_settings)
-    # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
-    is_extendable = settings.hours is None and len(stages) == 1
     run = None
     if output is not None:
         run = open_run(
@@ -86,7 +88,7 @@ def run_pretraining(
             hardware,
             inputs=settings.inputs(),
             recipe="pretrain.py",
-            schedule=make_schedule if is_extendable else None,
+            schedule=schedule,
         )
     _LOGGER.info("%s", hardware.describe())
     evaluation = evaluations[stages[-1].number]

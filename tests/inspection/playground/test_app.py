@@ -198,7 +198,7 @@ def test_a_number_that_is_too_large_for_a_float(app):
 
 
 def test_a_rate_of_nothing_is_the_layers_own_error(ask):
-    assert "`mask_rate` must be in (0, 1]" in ask("masking", 400, model=None, text="a", mask_rate=0)["error"]
+    assert "`mask_rate` must be a number in (0, 1]" in ask("masking", 400, model=None, text="a", mask_rate=0)["error"]
 
 
 # Sizes

@@ -91,6 +91,29 @@ def test_a_run_that_a_callback_stopped(home, run):
     assert stopped.metrics["epochs"] == pytest.approx(run.metrics["epochs"] / 2)
 
 
+def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.tasks.pretraining.run_pretraining.starting_model", None)
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(FileExistsError, match="other files than a run's"):
+        kbert.pretrain(home / "records", output=tmp_path, **{**SHORT, "packed": None})
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        ({"checkpoint_every": 0}, "`checkpoint_every` must be a positive integer. Received: 0"),
+        ({"checkpoint_every": -500}, "`checkpoint_every` must be a positive integer. Received: -500"),
+        ({"log_every": -5}, "`log_every` must be a positive integer. Received: -5"),
+        ({"log_every": 0}, "`log_every` must be a positive integer. Received: 0"),
+        ({"log_every": 100.0}, "`log_every` must be a positive integer. Received: 100.0"),
+        ({"keep_every": "500"}, "`keep_every` must be a positive integer. Received: '500'"),
+    ],
+)
+def test_intervals_that_are_none(home, arguments, expected):
+    with pytest.raises(ValueError, match=f"pretrain: {expected}"):
+        kbert.pretrain(home / "records", **arguments, **SHORT)
+
+
 def test_checkpoints_to_keep_need_an_output(home):
     with pytest.raises(ValueError, match="pretrain: `keep_every` needs `output`. Received: keep_every=500"):
         kbert.pretrain(home / "records", keep_every=500, **SHORT)
@@ -259,9 +282,9 @@ def test_settings_are_complete_and_identify_objects():
     for change, message in (
         ({"hours": 1.0}, "either `steps` or `hours`"),
         ({"steps": None}, "either `steps` or `hours`"),
-        ({"steps": None, "hours": -1.0}, "`hours` must be above 0"),
+        ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\). Received: -1.0"),
         ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_share`"),
-        ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or a `warmup_share`"),
+        ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or `warmup_share`"),
         ({"phases": ["16:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
         ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
         ({"left_to_right": True, "keep_rate": 0.0}, "masks none. Received: {'keep_rate': 0.0}"),
@@ -270,9 +293,21 @@ def test_settings_are_complete_and_identify_objects():
         ({"span_length": 3, "names": "names.txt"}, "either `span_length` or `names`"),
         ({"left_to_right": True, "names": "names.txt"}, "masks none. Received: {'names': 'names.txt'}"),
         ({"random_next_rate": 0.5, "next_sentence": False}, "`random_next_rate` is for next sentence prediction"),
-        ({"mask_rate": 0.0}, "`mask_rate` must be in"),
-        ({"span_length": 0}, "`span_length` must be an integer"),
-        ({"dupe_factor": True}, "`dupe_factor` must be an integer"),
+        ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),
+        ({"mask_rate": "0.15"}, r"`mask_rate` must be a number in \(0, 1\]. Received: '0.15'"),
+        ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\]. Received: '0.1'"),
+        ({"span_length": 0}, "`span_length` must be a positive integer"),
+        ({"dupe_factor": True}, "`dupe_factor` must be a positive integer"),
+        ({"sequence_length": 16.5}, "pretrain: `sequence_length` must be a positive integer. Received: 16.5"),
+        ({"evaluation_batches": None}, "`evaluation_batches` must be a positive integer. Received: None"),
+        ({"logical_cpus": "2"}, "`logical_cpus` must be a positive integer. Received: '2'"),
+        ({"seed": -1}, "`seed` must be an integer of at least 0. Received: -1"),
+        ({"steps": None, "hours": "1"}, r"`hours` must be a number in \(0, inf\). Received: '1'"),
+        ({"learning_rate": "1e-4"}, r"`learning_rate` must be a number in \(0, inf\). Received: '1e-4'"),
+        ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\]. Received: 1.5"),
+        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
+        ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\). Received: 1.0"),
+        ({"vocabulary": {"[PAD]": 0}}, "in the order of their ids, as a list.* Received: dict"),
         ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
         ({"initializer_stddev": 0.0}, '`initializer_stddev` must be above 0, or "scaled"'),

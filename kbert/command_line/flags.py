@@ -16,9 +16,7 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser(description: str) -> argparse.ArgumentParser:
     """The parser of a program whose help begins with its docstring, as it stands; flags cannot be abbreviated."""
-    return _Parser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    return _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
 
 
 def add_flags(parser, *names: str, **overrides: dict) -> None:

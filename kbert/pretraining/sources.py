@@ -64,8 +64,8 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
     if not _has_token(document, functools.partial(documents, 1), tokenizer):
         received = files[0] if len(files) == 1 else f"{len(files):,} files, the first {files[0]}"
         raise ValueError(
-            f"Expected at least one token in the documents {_KINDS[evaluation]}. Received: {received}, where the tokenizer drops "
-            "every character of them"
+            f"Expected at least one token in the documents {_KINDS[evaluation]}. Received: {received}, where the "
+            "tokenizer drops every character of them"
         )
     return documents
 

@@ -46,7 +46,9 @@ def test_prepares(arguments, tmp_path, capsys, monkeypatch):
     run_recipe("prepare_records", *arguments, "--held-out", 0.0, "--overwrite")
     assert not Records(tmp_path / "records").held_out and "Next:" not in capsys.readouterr().out
     data = ["--records", tmp_path / "records", "--output", tmp_path / "run", "--steps", 2]
-    with pytest.raises(SystemExit, match="none of its 80 documents is held out at held_out=0.0. .* --held-out 0.1 --overw"):
+    with pytest.raises(
+        SystemExit, match="none of its 80 documents is held out at held_out=0.0. .* --held-out 0.1 --overw"
+    ):
         run_recipe("pretrain", *data, "--sequence-length", 16, "--dry-run")
 
 

@@ -213,9 +213,8 @@ def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
 
 
 def test_records_of_another_vocabulary_name_that_of_the_model(home, tmp_path):
-    vocabulary = [*VOCABULARY, "another"]
-    model = make_pretrainer(16, vocabulary_size=len(vocabulary))
-    kbert.save_pretrained(model, tmp_path / "other", tokenizer=kbert.BertTokenizer(vocabulary, lowercase=False))
+    tokenizer = kbert.BertTokenizer([*VOCABULARY[:-1], "Another"], lowercase=False)
+    kbert.save_pretrained(make_pretrainer(16), tmp_path / "other", tokenizer=tokenizer)
     advice = f"Prepare the records again: prepare_records.py --vocab {tmp_path / 'other' / 'vocab.txt'} --cased"
     with pytest.raises(ValueError, match=re.escape(advice)):
         kbert.pretrain(home / "records", init=tmp_path / "other", **SHORT)

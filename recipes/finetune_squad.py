@@ -47,6 +47,12 @@ def parse_arguments(argv):
         parser.error("give --data and --version, or --train (and --dev)")
     if args.data and not args.version:
         parser.error("--data needs --version: 1.1 or 2.0")
+    if args.data:
+        args.train, args.dev = (args.data / f"{split}-v{args.version}.json" for split in ("train", "dev"))
+        if missing := [path.name for path in (args.train, args.dev) if not path.is_file()]:
+            parser.error(
+                f"--data {args.data} lacks {' and '.join(missing)}. --train FILE (and --dev FILE) takes others"
+            )
     return args
 
 
@@ -56,8 +62,6 @@ def read(args):
 
     limits = args.doc_stride, args.max_query_length, args.max_answer_length, args.n_best
     task = kbert.tasks.SpanExtraction(args.version, *limits)
-    if args.data:
-        args.train, args.dev = (args.data / f"{split}-v{args.version}.json" for split in ("train", "dev"))
     train, dev = cli.read_train_and_dev(args, task)
     args.version = task.version_of(train)
     args.epochs = args.epochs or EPOCHS[args.version]

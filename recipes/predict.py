@@ -7,8 +7,9 @@
 A classifier returns label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK], an
 encoder an embedding, multiple choice the number of the best choice, a tagger the entities (or all words:
 --tagging-output tags), a span extractor the answer, its position in the context, and the n best answers.
---input: a .csv, .tsv or .jsonl file is read by columns; a SQuAD .json file has questions; any other file is read line
-by line (for pairs: two texts separated by a tab; for questions: question, tab, context).
+--input: a .csv, .tsv or .jsonl file is read by columns, by default those that a fine-tuned model was trained on, if the
+file has them, or else text, text_pair, question, context, prompt and choices; a SQuAD .json file has questions; any
+other file is read line by line (for pairs: two texts separated by a tab; for questions: question, tab, context).
 --output: .jsonl, or .csv if an answer fits into a row of a table. The file appears when it is complete; the same
 command resumes a killed run. The .metrics.json file next to it has the settings, the number of texts and the time.
 --model may also be a SavedModel written by export.py; then the settings are those of the export. With --runner, Apache
@@ -26,12 +27,13 @@ COLUMNS = ("text", "text_pair", "question", "context", "prompt")
 
 
 def parse_arguments(argv):
-    parser = cli.make_parser(__doc__)
+    parser, trained = cli.make_parser(__doc__), "that which the model was trained on"
     cli.add_flags(
         parser,
         *("model", "input", "text-column", "text-pair-column", "question-column", "context-column"),
         model={"help": "the model: as for --init of other recipes, or a SavedModel"},
-        text_pair_column={"default": "text_pair", "help": "column of the second text"},
+        text_column={"default": None, "help": f"column of the text (default: {trained}, or text)"},
+        text_pair_column={"help": f"column of the second text (default: {trained}, or text_pair)"},
     )
     cli.add_choice_flags(parser)
     unset = ("format", "choice_columns", *(f"{name}_column" for name in COLUMNS))
@@ -68,6 +70,7 @@ def main(argv=None):
     with cli.plain_errors():
         from kbert.files import write_json
         from kbert.serving.pipeline_loader import pipeline_loader
+        from kbert.serving.provenance import trained_columns
         from kbert.tasks.predict_file import predict_file
         from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 
@@ -76,6 +79,7 @@ def main(argv=None):
         files = args.input, args.output
         reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")
         reading["columns"] = {name: column for name in COLUMNS if (column := getattr(args, f"{name}_column"))}
+        reading["default_columns"] = trained_columns(args.model)
         if args.runner is None:
             texts = predict_file(load(), *files, **reading)
         else:

@@ -7,10 +7,16 @@ import sys
 from kbert.command_line.flag_table import FLAGS
 
 
+class _Parser(argparse.ArgumentParser):
+    """Shows an error as one line like all others, not below the usage, which is longer than a screen."""
+
+    def error(self, message):
+        self.exit(2, f"error: {message}\n({self.prog} --help describes all flags)\n")
+
+
 def make_parser(description: str) -> argparse.ArgumentParser:
     """The parser of a program whose help begins with its docstring, as it stands; flags cannot be abbreviated."""
-    as_it_stands = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(description=description, formatter_class=as_it_stands, allow_abbrev=False)
+    return _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
 
 
 def add_flags(parser, *names: str, **overrides: dict) -> None:

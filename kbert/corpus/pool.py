@@ -86,8 +86,13 @@ def pool_function(tokenizer):
 
 def is_held_out(sentences, share):
     """Whether a document belongs to the held-out set: a function of its text alone, so that copies stay together."""
+    return held_out_rank(sentences) < share * 2.0**64
+
+
+def held_out_rank(sentences) -> int:
+    """The hash of a document: of all documents, those with the lowest are held out. Below 2**64."""
     digest = hashlib.blake2b("\n".join(sentences).encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") < share * 2.0**64
+    return int.from_bytes(digest, "little")
 
 
 def pool_is_full(sentences, size, pool_sentences=POOL_SENTENCES):

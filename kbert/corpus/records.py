@@ -71,12 +71,13 @@ class Records:
         if tokenizer.vocabulary_size != expected["size"]:
             raise ValueError(
                 f"{self.directory} was made with a vocabulary of {expected['size']:,} tokens. Received: a tokenizer "
-                f"with {tokenizer.vocabulary_size:,}. Use {self.directory / VOCABULARY}, or prepare the records again."
+                f"with {tokenizer.vocabulary_size:,}. Use {self.directory / VOCABULARY}, or prepare the records again "
+                "with the vocabulary of this tokenizer."
             )
         if vocabulary_hash(tokenizer.vocabulary) != expected["sha256"]:
             raise ValueError(
                 f"{self.directory} was made with another vocabulary of the same size. "
-                f"Use {self.directory / VOCABULARY}, or prepare the records again."
+                f"Use {self.directory / VOCABULARY}, or prepare the records again with that of this tokenizer."
             )
         made, received = (resolve_settings(s) for s in (self.manifest["tokenizer"], tokenizer.settings()))
         different = [name for name in made if made[name] != received.get(name)]

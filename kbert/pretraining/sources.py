@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import itertools
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -11,13 +12,33 @@ from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.documents import iterate_documents
-from kbert.corpus.pool import is_held_out, sufficient_share, text_pools
+from kbert.corpus.pool import held_out_rank, is_held_out, sufficient_share, text_pools
 from kbert.corpus.reading_errors import reading_errors
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import is_records
 from kbert.stateless_random import fold_in, permutation
 
 _SHARDS = 2  # keeps this draw independent of other uses of the same seed
 _FOREVER = 2**62
+_KINDS = {True: "held out", False: "for training"}  # by `evaluation`
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
+
+
+def check_held_out(source, held_out, format="auto", language="en"):
+    """Raises ValueError unless there are documents for training and for evaluation; reads until it has found both.
+
+    Args:
+        source: of text or records, as for `pretraining_dataset`.
+        held_out: the share of the documents; records have their own.
+        format, language: of text.
+    """
+    if is_records(source):
+        for evaluation in (True, False):
+            _check_shards(Records(source), evaluation)
+        return
+    files, read = _files_and_reader(source, format, language)
+    for evaluation in (True, False):
+        _first_document(read(files), held_out, evaluation)
 
 
 def text_documents(source, tokenizer, format, language, seed, epochs, evaluation, held_out):
@@ -27,17 +48,7 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
         ValueError: no or empty files, an invalid share, no document for training or evaluation, or none with a token.
     """
     files, read = _files_and_reader(source, format, language)
-    (held_out,) = check_numbers("pretraining_dataset", "[0, 1)", held_out=held_out).values()
-    if evaluation and not held_out:
-        raise ValueError("Evaluation needs held-out documents. Received: held_out=0")
-    count, kind = 0, "held out" if evaluation else "for training"
-    for document in read(files):
-        count += 1
-        if is_held_out(document, held_out) == evaluation:
-            break
-    else:
-        advice = _larger_share(count) if evaluation else "a smaller share"
-        raise ValueError(f"None of {count:,} documents is {kind} at held_out={held_out}. Give {advice}.")
+    document = _first_document(read(files), held_out, evaluation)
 
     def order(epoch):
         # Not NumPy's generator: its streams may change with its version.
@@ -53,10 +64,31 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
     if not _has_token(document, functools.partial(documents, 1), tokenizer):
         received = files[0] if len(files) == 1 else f"{len(files):,} files, the first {files[0]}"
         raise ValueError(
-            f"Expected at least one token in the documents {kind}. Received: {received}, where the tokenizer drops "
-            "every character of them"
+            f"Expected at least one token in the documents {_KINDS[evaluation]}. Received: {received}, where the "
+            "tokenizer drops every character of them"
         )
     return documents
+
+
+def _first_document(documents, held_out, evaluation):
+    """The first document for training or evaluation; raises ValueError if there is none."""
+    check_numbers("pretraining_dataset", "[0, 1)", held_out=held_out)
+    if evaluation and not held_out:
+        raise ValueError("Evaluation needs held-out documents. Received: held_out=0 (--held-out 0)")
+    count, lowest, highest = 0, math.inf, 0
+    for document in documents:
+        if is_held_out(document, held_out) == evaluation:
+            return document
+        rank = held_out_rank(document) / 2.0**64
+        count, lowest, highest = count + 1, min(lowest, rank), max(highest, rank)
+    enough = (math.floor(100 * lowest) + 1) / 100  # holds out the document with the lowest rank
+    if not evaluation:
+        advice = "Give a smaller share (--held-out)"
+    elif enough <= highest:
+        advice = f"Give a larger share, such as {enough} (--held-out {enough})"
+    else:
+        advice = "Give more documents: one at least is for training, and one for evaluation"
+    raise ValueError(f"None of {count:,} documents is {_KINDS[evaluation]} at held_out={held_out}. {advice}.")
 
 
 def _has_token(first, documents, tokenizer):
@@ -85,14 +117,7 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
     Returns:
         (tf.data.Dataset of (epoch int64, `TokenPool`), how many rows of its first pool come before that row).
     """
-    shards = len(records.held_out if evaluation else records.training)
-    if not shards:
-        count = records.manifest["counts"]["documents"]
-        kind, advice = ("held-out", _larger_share(count)) if evaluation else ("training", "a smaller share")
-        raise ValueError(
-            f"{records.directory}: none of its {count:,} documents is a {kind} document at a share of "
-            f"{records.manifest['settings']['held_out']}. Prepare the records again with {advice} held out."
-        )
+    shards = _check_shards(records, evaluation)
 
     def epoch_and_shard(position):
         epoch, number = position // shards, tf.cast(position % shards, tf.int32)
@@ -121,6 +146,18 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
     return positions.map(_graph(load), num_parallel_calls=2, deterministic=True), rows_before
 
 
+def _check_shards(records, evaluation):
+    """The number of shards for training or evaluation; raises ValueError if there are none."""
+    if shards := len(records.held_out if evaluation else records.training):
+        return shards
+    count = records.manifest["counts"]["documents"]
+    advice = f"--held-out {sufficient_share(count)}" if evaluation else "a smaller --held-out"
+    raise ValueError(
+        f"{records.directory}: none of its {count:,} documents is {_KINDS[evaluation]} at held_out="
+        f"{records.manifest['settings']['held_out']}. Prepare the records again with {advice} --overwrite."
+    )
+
+
 def held_out_shares(records, count_rows, wanted):
     """How many rows each shard of held-out records gives, so that `wanted` of them stand for all of its documents.
 
@@ -139,7 +176,3 @@ def held_out_shares(records, count_rows, wanted):
     if ends[-1] > wanted:
         ends = ends * wanted // ends[-1]
     return np.diff(ends, prepend=0).astype(np.int32)
-
-
-def _larger_share(documents):
-    return f"a larger share, such as {sufficient_share(documents)}"

@@ -22,6 +22,7 @@ class ExportedPipeline:
         input_names: of the string columns.
         signatures: the names of all signatures.
         output: name → spec of each output.
+        max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or choices.
         answers: `kbert.answers.answers.Answers`, for `to_dicts` and `table_row` only.
 
     Raises:
@@ -38,8 +39,9 @@ class ExportedPipeline:
         try:
             card = read_json(self.path / "card.json")
             self.task, self.parameters, labels = card["task"], card["parameters"], card["labels"]
-            example = card["signatures"]["serving_default"]["example"]["body"]["inputs"]
-            self.input_names = tuple(example)  # in their order
+            served = card["signatures"]["serving_default"]
+            self.input_names = tuple(served["example"]["body"]["inputs"])  # in their order
+            self.max_rows = served["max_rows"]
         except (FileNotFoundError, KeyError, TypeError):
             raise ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {self.path}") from None
         self._saved_model = tf.saved_model.load(str(self.path))  # kept: the signatures do not keep it
@@ -71,10 +73,15 @@ class ExportedPipeline:
         except tf.errors.InvalidArgumentError as error:
             lines = error.message.splitlines()
             reason = next((line for line in lines if "Received: " in line), lines[0])
-            raise ValueError(f"{self.path}: {reason.strip()}") from None
+            raise ValueError(f"{self.path}: {reason.strip()}{_advice(reason)}") from None
         return {name: as_text(answer.numpy()) for name, answer in answers.items()}
 
     def fingerprint(self) -> str:
         """A hash of the graph and the weights."""
         files = [self.path / "saved_model.pb", *sorted((self.path / "variables").glob("*"))]
         return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+
+
+def _advice(reason):
+    """What helps against a limit on requests, besides what the graph itself says."""
+    return " predict.py sends fewer at once with a smaller --batch-size." if "A request may hold" in reason else ""

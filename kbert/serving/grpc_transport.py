@@ -12,7 +12,7 @@ from kbert.serving.messages import (
     read_predict_response,
     read_regression_response,
 )
-from kbert.serving.serving_error import ServingError
+from kbert.serving.serving_error import NO_SERVER, ServingError
 
 _SERVICE = "/tensorflow.serving.PredictionService/"
 
@@ -64,8 +64,11 @@ class GrpcTransport:
             if code == self._codes.DEADLINE_EXCEEDED:
                 raise ServingError(f"{self.url} did not answer within {timeout:g} s") from None
             again = code in (self._codes.UNAVAILABLE, self._codes.RESOURCE_EXHAUSTED)
-            what = "cannot be reached" if code == self._codes.UNAVAILABLE else f"answered {code.name}"
-            raise ServingError(f"{self.url} {what}: {error.details()}", may_retry=again) from None
+            if code == self._codes.UNAVAILABLE:
+                reason = f"cannot be reached: {error.details()}. {NO_SERVER}"
+            else:
+                reason = f"answered {code.name}: {error.details()}"
+            raise ServingError(f"{self.url} {reason}", may_retry=again) from None
         try:
             return read(response)
         except ValueError as error:

@@ -4,6 +4,7 @@ import pathlib
 from typing import Any
 
 from kbert.files import read_json
+from kbert.serving.saved_model_file import find_export
 from kbert.training.made_by import describe_maker
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
 
@@ -18,6 +19,26 @@ def provenance(source) -> dict[str, Any]:
     if (maker := describe_maker(path)) is not None:
         made_by["run"] = maker
     return made_by
+
+
+def trained_columns(source) -> dict[str, Any]:
+    """The columns of the table that a model was fine-tuned on, where they are known.
+
+    Args:
+        source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
+
+    Returns:
+        Input of the pipeline → column; ``choice_columns`` of multiple choice → columns.
+    """
+    if (export := find_export(source)) is not None:
+        card = export / "card.json"
+        run = read_json(card).get("made_by", {}).get("run") if card.is_file() else None
+    else:
+        run = describe_maker(source)
+    settings = (run or {}).get("settings", {})
+    found = {name: settings.get(name) for name in ("text", "text_pair", "prompt")}
+    found["choice_columns"] = settings.get("choices")
+    return {name: columns for name, columns in found.items() if columns is not None}
 
 
 def metrics_of(source) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import urllib3.exceptions
 
 from kbert.files import parse_json
 from kbert.serving.messages import MAX_MESSAGE
-from kbert.serving.serving_error import ServingError
+from kbert.serving.serving_error import NO_SERVER, ServingError
 
 _PART = 2**16  # bytes of an answer that are read at once
 _BUSY = (429, 502, 503, 504)
@@ -125,8 +125,9 @@ def _serving_error(address, error, timeout):
         return ServingError(f"{address} broke its answer off: {causes[-1]}", may_retry=True)
     if isinstance(causes[-1], http.client.HTTPException) and not isinstance(causes[-1], ConnectionError):
         return ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {causes[-1]!r}")
-    is_refused = isinstance(error, requests.exceptions.SSLError)  # waiting does not make a certificate valid
-    return ServingError(f"{address} cannot be reached: {causes[-1]}", may_retry=not is_refused)
+    if isinstance(error, requests.exceptions.SSLError):  # waiting does not make a certificate valid
+        return ServingError(f"{address} cannot be reached: {causes[-1]}")
+    return ServingError(f"{address} cannot be reached: {causes[-1]}. {NO_SERVER}", may_retry=True)
 
 
 def _causes(error):

@@ -1,5 +1,7 @@
 """The error of a client."""
 
+NO_SERVER = "Is TensorFlow Serving running there (docs/serving.md)? Without a server, recipes/predict.py answers."
+
 
 class ServingError(OSError):
     """A server that cannot be reached, is too slow, refuses, or returns an invalid answer; the message says which.

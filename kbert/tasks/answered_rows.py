@@ -29,6 +29,11 @@ def check_output(pipeline, output, overwrite: bool) -> None:
         raise FileExistsError(f"{output} exists; --overwrite replaces it")
 
 
+def rows_at_once(pipeline, batch_size: int) -> int:
+    """The rows of a batch: `batch_size`, of an export at most what it answers at once."""
+    return min(batch_size, getattr(pipeline, "max_rows", batch_size))
+
+
 def answered_rows(
     pipeline, rows: Sequence[dict[str, Any]], columns: Mapping[str, str], batch_size: int
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from kbert.files import explain_full_disk, flush, read_json, sha256, write_json
-from kbert.tasks.answered_rows import answered_rows, check_output, write_answers
+from kbert.tasks.answered_rows import answered_rows, check_output, rows_at_once, write_answers
 from kbert.tasks.prediction_rows import rows_to_answer
 from kbert.training.progress import PredictionProgress
 
@@ -23,6 +23,7 @@ def predict_file(
     output,
     *,
     columns: Mapping[str, str] | None = None,
+    default_columns: Mapping | None = None,
     keep: Sequence[str] = (),
     batch_size: int = 32,
     overwrite: bool = False,
@@ -38,9 +39,12 @@ def predict_file(
         pipeline: `kbert.Pipeline` or `kbert.serving.exported_pipeline.ExportedPipeline`.
         source: file of inputs: see `kbert.tasks.prediction_rows.read_rows`.
         output: .jsonl, or .csv if an answer is a row of a table.
-        columns: input of the pipeline → column of the file; the inputs' own names by default.
+        columns: input of the pipeline → column of the file.
+        default_columns: for other inputs, such as `kbert.serving.provenance.trained_columns`; where a table has no such
+            columns, and by default, they have the names of the inputs.
         keep: columns of the input to copy to the output, in addition to the texts.
         overwrite: replace an existing `output`, or the unfinished one of another run.
+        batch_size: rows per forward pass, of an export at most what it answers at once.
         **reading: how the task's reader reads `source`.
 
     Returns:
@@ -53,7 +57,8 @@ def predict_file(
     """
     source, output = pathlib.Path(source), pathlib.Path(output)
     check_output(pipeline, output, overwrite)
-    columns, rows = rows_to_answer(pipeline, source, columns, keep, **reading)
+    columns, rows = rows_to_answer(pipeline, source, columns, keep, default_columns, **reading)
+    batch_size = rows_at_once(pipeline, batch_size)
     run = {
         "source": sha256(source),
         "columns": columns,

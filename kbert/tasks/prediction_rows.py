@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbert.pipelines.registry import task_pipeline
-from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table
+from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table, table_columns
 from kbert.tasks.text_files import iterate_lines
 
 
@@ -132,6 +132,8 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     names = list(columns.values() if read is None else read)
     keep = [name for name in keep if name not in names]
     if read is None:
+        if is_table:
+            _check_inputs(pipeline, path, columns)
         return TableRows(path, names, keep) if is_table else LineRows(path, names)
     if keep:
         rows = list(TableRows(path, (), keep))
@@ -139,8 +141,24 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     return ColumnRows(read)
 
 
-def rows_to_answer(pipeline, path, columns, keep, **reading):
-    """The column of each input of a pipeline, by default of its name, and the result of `read_rows`.
+def _check_inputs(pipeline, path, columns):
+    there = table_columns(path)
+    if missing := [name for name, column in columns.items() if column not in there]:
+        flags = " and ".join(f"--{name.replace('_', '-')}-column" for name in missing)
+        raise ValueError(
+            f"{path}: expected the columns {list(columns.values())}, for the inputs {list(columns)} of a "
+            f"{pipeline.task} model. Received: {there}; missing: {[columns[name] for name in missing]}. "
+            f"{flags} (in Python `columns`) can name others"
+        )
+
+
+def rows_to_answer(pipeline, path, columns, keep, default_columns=None, **reading):
+    """The column of each input of a pipeline, and the result of `read_rows`.
+
+    Args:
+        columns: input → column; None: all by default.
+        default_columns: input (or argument of the task's reader) → its column (columns) by default, if a table has
+            them. Otherwise the default is the input's own name.
 
     Raises:
         ValueError: as `read_rows`; columns for inputs that the pipeline does not have, no rows.
@@ -150,7 +168,15 @@ def rows_to_answer(pipeline, path, columns, keep, **reading):
             f"Expected `columns` of the inputs {list(pipeline.input_names)}, which are those of a {pipeline.task} "
             f"model. Received: {unknown}"
         )
-    columns = {name: (columns or {}).get(name, name) for name in pipeline.input_names}
+    there = table_columns(path) if default_columns and pathlib.Path(path).suffix.lower() in TABLES else []
+    defaults = {
+        name: column
+        for name, column in (default_columns or {}).items()
+        if set([column] if isinstance(column, str) else column) <= set(there)
+    }
+    columns = {name: (columns or {}).get(name, defaults.get(name, name)) for name in pipeline.input_names}
+    arguments = inspect.signature(task_pipeline(pipeline.task).read_columns).parameters
+    reading = {name: value for name, value in defaults.items() if name in arguments} | reading
     rows = read_rows(pipeline, path, columns, keep, **reading)
     if not len(rows):
         raise ValueError(f"{path} holds no text")

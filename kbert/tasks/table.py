@@ -97,6 +97,15 @@ def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str,
         yield number, {name: cells[i] for name, i in at.items()}
 
 
+def table_columns(path) -> list[str]:
+    """The names of the columns of a CSV, TSV or JSON-lines file: the first line's cells or keys."""
+    path = pathlib.Path(path)
+    format = _format(path, None)
+    if format == "jsonl":
+        return next((list(value) for _, value in iterate_json_lines(path)), [])
+    return _with_header(path, _READERS[format](path), None, (), None)[0]
+
+
 def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
     """(line number, object) of each line of a JSON-lines file; numbers are strings if `as_written`.
 

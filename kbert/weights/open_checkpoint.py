@@ -54,6 +54,11 @@ def _read(read, path, *arguments):
 def _what_is_there(path):
     if path.suffix in (".keras", ".h5"):
         return "which keras.models.load_model or model.load_weights reads"
+    if any((one / "saved_model.pb").is_file() for one in (path, *path.glob("*/"))):
+        return (
+            "which is an exported SavedModel: recipes/predict.py --model and tf.saved_model.load read it; to train or "
+            "export again, give the directory that it was exported from"
+        )
     if path.is_file():
         return "which is none of their files, or has no config beside it"
     return f"which holds {sorted(entry.name for entry in path.iterdir())[:8] or 'nothing'}"

@@ -66,6 +66,18 @@ def test_flags_are_not_abbreviated(capsys):
     assert "unrecognized arguments: --dry" in capsys.readouterr().err and parser.parse_args(["--dry-run"]).dry_run
 
 
+def test_an_error_is_one_line_and_a_hint(capsys):
+    parser = make_parser("A program.")
+    add_flags(parser, "init", "steps")
+    parser.prog = "train.py"
+    for arguments in (["--steps", "0"], ["--init", "no/where/at/all"], ["--epoch", "3"]):
+        with pytest.raises(SystemExit) as ended:
+            parser.parse_args(arguments)
+        error, hint = capsys.readouterr().err.splitlines()
+        assert ended.value.code == 2 and error.startswith("error: ") and arguments[0] in error
+        assert hint == "(train.py --help describes all flags)"
+
+
 def test_overrides_are_for_flags_that_are_there():
     with pytest.raises(ValueError, match="Received: .'learning_rate'"):
         _parser("seed", learning_rate={"default": 1.0})

@@ -79,7 +79,8 @@ def test_what_a_run_leaves(home, run):
     assert {entry.name for entry in path.iterdir()} == {*FINETUNED, *FILES}
     assert (scores["train_examples"], scores["dev_examples"], scores["steps"]) == (30, 14, 30)
     assert scores["train_windows"] > 40
-    assert "1 of 31 questions are skipped: their contexts lack the answer (lost …)" in logged
+    assert "1 of 31 questions are skipped: their answers are not in their contexts word for word" in logged
+    assert "(the first: question lost, answer " in logged
     assert (
         "paper, BERT-large, dev" in printed
         and "EM  78.7   F1  81.9" in printed
@@ -175,6 +176,7 @@ BAD_FLAGS = [
     (("--train", "{home}/train-v2.0.json", "--data", "{home}"), "give --data and --version, or --train (and --dev)"),
     (("--dev", "{home}/dev-v2.0.json", "--data", "{home}"), "give --data and --version, or --train (and --dev)"),
     (("--data", "{home}"), "--data needs --version"),
+    (("--data", "{home}/init", "--version", "1.1"), "init lacks train-v1.1.json and dev-v1.1.json. --train FILE (and"),
 ]
 
 

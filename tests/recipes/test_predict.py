@@ -82,6 +82,29 @@ def test_tables_of_pairs_to_csv(models, tmp_path, kind):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_columns_that_the_model_was_trained_on_are_the_default(models, tmp_path):
+    made_by = {"settings": {"task": "classification", "text": "asked", "text_pair": "answered", "label": "right"}}
+    kbert.save_pretrained(models[1]["pair"], tmp_path / "model", made_by=made_by)
+    few = {"metrics": {}, "made_by": {"run": made_by}, "max_request_tokens": 3 * 16}  # three rows
+    kbert.export(models[1]["pair"], tmp_path / "exported", **few)
+    trained = write_table(tmp_path / "trained.csv", asked=TEXTS, answered=PAIRS)
+    plain = write_table(tmp_path / "plain.jsonl", text=TEXTS, text_pair=PAIRS)
+    found = {}
+    for model, source, *more in [
+        ("model", trained),
+        ("model", plain),
+        ("exported", trained, "--batch-size", 8),  # beyond the limit of the export
+        ("model", trained, "--text-column", "answered"),
+    ]:
+        predict((tmp_path,), model, source, tmp_path / "out.jsonl", *more, "--overwrite")
+        found[(model, source.suffix, *more[1:])] = read_jsonl(tmp_path / "out.jsonl")
+    rows, named, exported, swapped = found.values()
+    assert [list(row)[:2] for row in (rows[0], named[0])] == [["asked", "answered"], ["text", "text_pair"]]
+    scores = [[row["probabilities"]["good"] for row in some] for some in (rows, named, exported, swapped)]
+    assert scores[0] == scores[1] and scores[2] == pytest.approx(scores[0], abs=1e-5) and scores[3] != scores[0]
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
     kept = {"number": 1.50, "flag": True, "list": [1, {"a": None}]}
     (tmp_path / "t.jsonl").write_text(json.dumps({"text": 5, **kept}) + "\n")
@@ -142,7 +165,8 @@ def test_scores_and_masks(models, tmp_path):
     "kind,name,content,more,message",
     [
         ("pair", "p.txt", "a\tb\nonly one\n", (), "line 2: expected two texts with a tab"),
-        ("single", "t.csv", "txt,label\na,b\n", (), "missing: .'text'"),
+        ("single", "t.csv", "txt,label\na,b\n", (), "missing: .'text'.. --text-column .in Python `columns`. can name"),
+        ("fill_mask", "t.csv", "question,context\na,b\n", (), r"inputs \['text'\] of a pretraining model. Received: "),
         ("single", "t.csv", "text,label\na,b\n", ("--keep", "label"), "have the names of answers: .'label'"),
         ("single", "t.txt", "", ("--output", "new/er/answers.jsonl"), "holds no text"),
         ("fill_mask", "t.txt", "[MASK]\n", ("--output", "answers.csv"), "give --output a name in .jsonl"),

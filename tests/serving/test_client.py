@@ -128,7 +128,9 @@ def test_a_slow_server(server, url):
 
 def test_no_server(url):
     address = url.split("//")[0] + "//127.0.0.1:9"
-    with pytest.raises(ServingError, match="127.0.0.1:9.* cannot be reached") as raised:
+    with pytest.raises(
+        ServingError, match="127.0.0.1:9.* cannot be reached: .*[.] Is TensorFlow Serving running"
+    ) as raised:
         ServingClient(address, "single", timeout=5, tries=2).predict({"text": ["a"]})
     assert raised.value.may_retry
 

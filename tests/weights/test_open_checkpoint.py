@@ -65,10 +65,13 @@ def test_a_directory_of_two_formats(tmp_path):
         (["notes.txt"], r"which holds \['notes.txt'\]"),
         (["config.json"], "Expected a kbert directory"),
         (["model.safetensors"], "Expected a kbert directory"),
+        (["saved_model.pb"], "an exported SavedModel: recipes/predict.py --model and tf.saved_model.load read it"),
+        (["2/saved_model.pb"], "give the directory that it was exported from"),
     ],
 )
 def test_something_else(tmp_path, files, message):
     for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     with pytest.raises(ValueError, match=message):
         open_checkpoint(tmp_path)

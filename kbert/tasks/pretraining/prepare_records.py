@@ -1,22 +1,20 @@
 """A corpus → records for pre-training, with statistics of the batches they give."""
 
-import logging
 import os
 import pathlib
 
 from kbert.checks import check_integers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
-from kbert.corpus.pool import sufficient_share
 from kbert.corpus.records_writer import SHARED, checked_division
 from kbert.corpus.write_records import write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics
+from kbert.pretraining.sources import check_held_out
 from kbert.text.tokenizer import BertTokenizer
 from kbert.training.run_directory import open_run
 
-_LOGGER = logging.getLogger("kbert")
 _NOT_SETTINGS = ("vocabulary", "output", "overwrite", "runner", "beam_flags", "shared")
 
 
@@ -56,7 +54,8 @@ def prepare_records(
         training batches.
 
     Raises:
-        ValueError: damaged or empty files, an invalid rate or size, inputs that changed since the run was started.
+        ValueError: damaged or empty files, an invalid rate or size, a share that holds out none or all of the
+            documents, inputs that changed since the run was started.
         FileExistsError: `output` holds finished records, a run with other settings, or other files.
     """
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
@@ -67,6 +66,8 @@ def prepare_records(
     settings |= {"corpus": [os.fspath(file) for file in files], "vocab": os.fspath(vocabulary)}
     tokenizer = BertTokenizer(vocabulary, lowercase=lowercase)
     next(iterate_documents(files, format, language))  # after an empty corpus no files remain
+    if held_out:  # which pre-training, but no other reader of records needs
+        check_held_out(files, held_out, format, language)
     inputs = {"corpus": files, "vocab": pathlib.Path(vocabulary)}
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="prepare_records.py")
     try:
@@ -83,14 +84,6 @@ def prepare_records(
             run.discard()
         raise
     metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}
-    if held_out and not records.held_out:
-        _LOGGER.warning(
-            "None of %s documents is held out at held_out=%s, and pre-training cannot evaluate without one. Prepare "
-            "the records again with a larger share, such as %s.",
-            f"{metrics['documents']:,}",
-            held_out,
-            sufficient_share(metrics["documents"]),
-        )
     dataset = pretraining_dataset(output, tokenizer, batch_size=32, sequence_length=sequence_length)
     metrics["pipeline"] = dataset_statistics(dataset, tokenizer)
     run.finish(metrics)

@@ -10,6 +10,7 @@ from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.pipelines.settings import ModelSettings
+from kbert.pretraining.sources import check_held_out
 from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import count_epochs, describe_plan, estimate_pretraining
 from kbert.tasks.pretraining.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
@@ -66,6 +67,7 @@ def run_pretraining(
     # Before what takes long; of several workers the first tells the others in `open_run`.
     if output is not None and not overwrite and not dry_run and hardware.name != "multiworker":
         check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
+    check_held_out(settings.source, settings.held_out)
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware, keep_given=dry_run)
     check_not_quantized(model)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import pathlib
 
 import keras
 
@@ -13,6 +14,7 @@ from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.text.tokenizer import BertTokenizer, resolve_settings
 from kbert.weights.load import load_pretrained
+from kbert.weights.source import local_source
 
 
 def starting_model(settings, hardware, keep_given=False):
@@ -65,6 +67,7 @@ def _model_and_tokenizer(settings, hardware):
     if isinstance(settings.init, str | os.PathLike):
         with hardware.scope():
             model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **overrides)
+            _check_records(settings, model.pretrained.tokenizer)
             larger = model if settings.size is None else grow_model(model, settings.size, seed=settings.seed)
         return larger, model.pretrained.tokenizer
     tokenizer = source_tokenizer(settings)
@@ -90,6 +93,23 @@ def _model_and_tokenizer(settings, hardware):
             waves = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
             table.assign(waves(keras.ops.arange(config.max_sequence_length)))
     return model, tokenizer
+
+
+def _check_records(settings, tokenizer):
+    """Raises ValueError, with the command that helps, if `init` has another vocabulary than the records."""
+    if not settings.reads_records:
+        return
+    try:
+        Records(settings.source).check_tokenizer(tokenizer)
+    except ValueError as error:
+        path = local_source(settings.init)  # of a run's checkpoint or a file of weights, it stands beside it
+        there = [] if path is None else [path / "vocab.txt", path.parent / "vocab.txt"]
+        vocabulary = next(filter(pathlib.Path.is_file, there), "vocab.txt of the model")
+        cased = "" if tokenizer.settings()["lowercase"] else " --cased"
+        raise ValueError(
+            f"pretrain: expected records with the vocabulary of `init`, {settings.init}, which its weights are for. "
+            f"Received: {settings.source}. Prepare the records again: prepare_records.py --vocab {vocabulary}{cased}"
+        ) from error
 
 
 def _given_model(settings, task, dropout, tokenizer):

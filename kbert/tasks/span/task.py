@@ -77,11 +77,13 @@ class SpanExtraction(Task):
         if len(lost) == len(train):
             raise ValueError(f"{train.path}: expected contexts that hold the answers. Received: none that does")
         if len(lost):
-            _LOGGER.info(
-                "%s of %s questions are skipped: their contexts lack the answer (%s …)",
+            _LOGGER.warning(
+                "%s of %s questions are skipped: their answers are not in their contexts word for word, so no span of "
+                "them can be learned (the first: question %s, answer %r)",
                 f"{len(lost):,}",
                 f"{len(train):,}",
                 train.ids[lost[0]],
+                train.answers[lost[0]][0],
             )
             train = train.take(np.flatnonzero(~train.is_lost))
         return task, train

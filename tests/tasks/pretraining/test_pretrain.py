@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import shutil
 
 import keras
@@ -211,6 +212,14 @@ def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
         ValueError, match="`init` has an architecture and weights of its own. Received: {'size': 'mini'}"
     ):
         kbert.pretrain(home / "records", init=smaller, size="mini", dry_run=True, **SHORT)
+
+
+def test_records_of_another_vocabulary_name_that_of_the_model(home, tmp_path):
+    tokenizer = kbert.BertTokenizer([*VOCABULARY[:-1], "Another"], lowercase=False)
+    kbert.save_pretrained(make_pretrainer(16), tmp_path / "other", tokenizer=tokenizer)
+    advice = f"Prepare the records again: prepare_records.py --vocab {tmp_path / 'other' / 'vocab.txt'} --cased"
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        kbert.pretrain(home / "records", init=tmp_path / "other", **SHORT)
 
 
 @pytest.mark.usefixtures("no_estimate")  # left-to-right models are trained in experiments/test_study.py

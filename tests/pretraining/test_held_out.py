@@ -1,0 +1,33 @@
+"""A corpus of a few documents: what is asked for when none of them is held out."""
+
+import re
+
+import pytest
+from helpers.tiny_corpus import make_documents, make_tokenizer
+
+import kbert
+from kbert.corpus.document_list import DocumentList
+from kbert.pretraining.sources import check_held_out
+from kbert.tasks.pretraining import run_pretraining
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_advised_share_is_enough(seed):
+    few = DocumentList(make_documents(4, seed))
+    with pytest.raises(ValueError, match=r"None of 4 documents is held out at held_out=1e-06\. ") as error:
+        check_held_out(few, 1e-6)
+    share = re.search(r"such as (0\.\d+) \(--held-out \1\)", str(error.value))[1]
+    check_held_out(few, float(share))
+
+
+def test_one_document_cannot_be_divided():
+    one = DocumentList(make_documents(1))
+    for share, kind in ((1e-6, "held out"), (1 - 1e-6, "for training")):
+        with pytest.raises(ValueError, match=f"None of 1 documents is {kind} at .* (Give more doc|a smaller share)"):
+            check_held_out(one, share)
+
+
+def test_pretraining_says_so_before_it_makes_a_model(monkeypatch):
+    monkeypatch.setattr(run_pretraining, "starting_model", lambda *_: pytest.fail("the check comes first"))
+    with pytest.raises(ValueError, match="None of 4 documents is held out"):
+        kbert.pretrain(make_documents(4), vocabulary=make_tokenizer(), steps=1, held_out=1e-6)

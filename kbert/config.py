@@ -4,6 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
+from kbert.checks import check_bool
 from kbert.files import parse_json
 
 _SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniatures (Turc et al. 2019)
@@ -80,8 +81,7 @@ class BertConfig:
         for name in ("layer_norm_epsilon", "initializer_stddev"):
             value = getattr(self, name)
             self._require(isinstance(value, (int, float)) and 0.0 < value < 1e6, name, "a positive number")
-        if not isinstance(self.causal, bool):
-            raise ValueError(f"BertConfig: `causal` must be True or False. Received: {self.causal!r}")
+        object.__setattr__(self, "causal", check_bool(self.causal, "BertConfig: `causal`"))
         if self.hidden_dim % self.num_heads:
             raise ValueError(
                 "BertConfig: `num_heads` must divide `hidden_dim`. "

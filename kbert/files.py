@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kbert.checks import check_bool
+
 _DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -171,6 +173,7 @@ def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -
         own_files: patterns of the names that such a directory holds; nothing else is ever deleted.
         overwrite: whether such a directory may be replaced.
     """
+    check_bool(overwrite, "`overwrite`")
     path = pathlib.Path(path)
     if not path.exists():
         return

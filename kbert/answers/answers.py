@@ -68,13 +68,6 @@ class Answers(keras.layers.Layer):
         return {**super().get_config(), **Answers.settings(self)}
 
 
-def check_labels(labels, owner):
-    """The labels as a tuple; ValueError unless they are a list of strings."""
-    if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")
-    return tuple(labels)
-
-
 def check_number(labels, shape, owner):
     """Raises ValueError unless there are as many labels as logits."""
     if shape[-1] not in (None, len(labels)):

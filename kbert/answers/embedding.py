@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from kbert.answers.answers import Answers, single_values
+from kbert.checks import check_bool
 
 POOLINGS = ("mean", "max", "cls", "pooler")
 
@@ -46,7 +47,7 @@ class EmbeddingAnswers(Answers):
         if pooling not in POOLINGS:
             raise ValueError(f"EmbeddingAnswers: `pooling` must be one of {POOLINGS}. Received: {pooling!r}")
         self.pooling = pooling
-        self.normalize = bool(normalize)
+        self.normalize = check_bool(normalize, "EmbeddingAnswers: `normalize`")
 
     def call(self, outputs, batch):
         vectors = self._pooled(self._source(outputs), batch["padding_mask"])  # [B, H]

@@ -5,8 +5,9 @@ Shapes: B batch, W windows, N labels.
 
 import tensorflow as tf
 
-from kbert.answers.answers import Answers, check_labels, check_number
+from kbert.answers.answers import Answers, check_number
 from kbert.answers.pool_windows import check_window_pooling, pool_windows, pooled_size
+from kbert.checks import check_labels
 
 
 class LabelAnswers(Answers):
@@ -20,7 +21,7 @@ class LabelAnswers(Answers):
         super().__init__(**kwargs)
         owner = type(self).__name__
         check_window_pooling(window_pooling, owner)
-        self.labels = check_labels(labels, owner)
+        self.labels = tuple(check_labels(labels, owner))
         self.window_pooling = window_pooling
 
     def text_logits(self, outputs, batch):

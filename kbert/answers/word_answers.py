@@ -6,7 +6,8 @@ Shapes: B texts, T words of the longest, W windows, S sequence, N labels.
 import keras
 import tensorflow as tf
 
-from kbert.answers.answers import Answers, check_labels, check_number
+from kbert.answers.answers import Answers, check_number
+from kbert.checks import check_labels
 
 _DTYPES = {str: "string", int: "int32", float: "float32"}
 
@@ -27,7 +28,7 @@ class WordAnswers(Answers):
 
     def __init__(self, labels, **kwargs):
         super().__init__(**kwargs)
-        self.labels = check_labels(labels, type(self).__name__)
+        self.labels = tuple(check_labels(labels, type(self).__name__))
 
     def word_tags(self, outputs, batch):
         """The most probable label of each word, at the position that `TaggingPreprocessor` chose.

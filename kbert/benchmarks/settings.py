@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
+from kbert.checks import check_bool
 from kbert.config import BertConfig
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -56,6 +57,8 @@ class BenchmarkSettings:
         for name in ("batch_size", "sequence_length", "max_predictions", "rounds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {getattr(self, name)!r}")
+        for name in ("packed", "frozen_weights", "peers"):
+            check_bool(getattr(self, name), f"`{name}`")
         if self.data not in DATA:
             raise ValueError(f"`data` must be one of {DATA}. Received: {self.data!r}")
         if self.data == "real" and not (self.corpus or self.records):

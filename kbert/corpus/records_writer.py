@@ -5,6 +5,7 @@ import pathlib
 import platform
 
 from kbert.beam import delete_shared
+from kbert.checks import check_bool
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import (
     FORMAT,
@@ -69,6 +70,7 @@ class RecordsWriter:
 
     def open(self, overwrite):
         """Checks the directory; returns whether the records are already complete."""
+        check_bool(overwrite, "`overwrite`")
         names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
         ours = [n for n in names if n in _STATE or n.startswith(("train-", "held-out-")) or is_partial(n)]
         others = sorted(set(names) - set(ours) - set(_OTHERS))

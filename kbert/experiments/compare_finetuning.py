@@ -5,6 +5,7 @@ import logging
 import pathlib
 from collections.abc import Mapping, Sequence
 
+from kbert.checks import check_bool
 from kbert.experiments.cells import WORST, Cells, model_name
 from kbert.experiments.downstream import Downstream, count_examples
 from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
@@ -64,6 +65,7 @@ def compare_finetuning(
         FloatingPointError: every setting diverged.
         As `kbert.finetune`.
     """
+    check_bool(dry_run, "compare_finetuning: `dry_run`")
     if choose_on not in ("dev", "train"):
         raise ValueError(f'compare_finetuning: `choose_on` must be "dev" or "train". Received: {choose_on!r}')
     if not grid or not seeds or not tasks:

@@ -6,6 +6,8 @@ Shapes: B batch, S sequence.
 import keras
 from keras import ops
 
+from kbert.checks import check_bool
+
 _FORBIDDEN = -10000.0  # Google's value: finite, so that a row of padding only does not become NaN
 
 
@@ -34,7 +36,7 @@ class AttentionBias(keras.layers.Layer):
 
     def __init__(self, causal=False, **kwargs):
         super().__init__(**kwargs)
-        self.causal = causal
+        self.causal = check_bool(causal, "AttentionBias: `causal`")
 
     def call(self, padding_mask, part_ids=None):
         allowed = ops.cast(padding_mask, "bool")[:, None, None, :]  # [B, 1, 1, S]

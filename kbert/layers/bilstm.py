@@ -6,6 +6,8 @@ Shapes: B batch, S sequence, H hidden.
 import keras
 from keras import ops
 
+from kbert.checks import check_bool
+
 
 @keras.saving.register_keras_serializable("kbert")
 class BiLstm(keras.layers.Layer):
@@ -33,7 +35,7 @@ class BiLstm(keras.layers.Layer):
 
     def __init__(self, return_sequences=True, **kwargs):
         super().__init__(**kwargs)
-        self.return_sequences = return_sequences
+        self.return_sequences = check_bool(return_sequences, "BiLstm: `return_sequences`")
 
     def build(self, x_shape, padding_mask_shape=None):
         if x_shape[-1] % 2:

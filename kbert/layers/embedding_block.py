@@ -95,11 +95,14 @@ class EmbeddingBlock(keras.layers.Layer):
 
     def combine(self, token_vectors, segment_ids, position_ids=None, training=False):
         """What a call gives for these vectors [B, S, H] in place of the tokens' embeddings."""
-        x = ops.cast(token_vectors, self.compute_dtype) + self.segment_embedding(segment_ids)  # [B, S, H]
         if position_ids is None:
-            x = x + self._first_positions(token_vectors)
+            positions = self._first_positions(token_vectors)
         else:
-            x = x + self.position_embedding(position_ids)
+            positions = self.position_embedding(position_ids)
+        # Cast, as a quantised table gives float32 inside other layers, whatever its policy (Keras 3.15).
+        x = ops.cast(token_vectors, self.compute_dtype)  # [B, S, H]
+        x = x + ops.cast(self.segment_embedding(segment_ids), self.compute_dtype)
+        x = x + ops.cast(positions, self.compute_dtype)
         return self.dropout(self.layer_norm(x, training=training), training=training)
 
     def _first_positions(self, tokens):

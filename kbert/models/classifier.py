@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, text_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -47,6 +48,7 @@ class BertClassifier(BertModel):
     own_arguments = ("num_labels", "dropout", "multi_label", "bilstm")
 
     def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, bilstm=False, dtype=None, **kwargs):
+        bilstm = check_bool(bilstm, "BertClassifier: `bilstm`")
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, num_labels, "classifier_head", dropout)
@@ -55,7 +57,7 @@ class BertClassifier(BertModel):
         self.config, self.encoder = encoder.config, encoder
         self.num_labels = num_labels
         self.dropout = dropout
-        self.multi_label = multi_label
+        self.multi_label = check_bool(multi_label, "BertClassifier: `multi_label`")
         self.bilstm = bilstm
 
     def default_loss(self):

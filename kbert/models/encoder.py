@@ -5,7 +5,7 @@ Shapes: B batch, S sequence, H hidden, A heads, K parts of a packed row, L layer
 
 import keras
 
-from kbert.checks import check_positive
+from kbert.checks import check_bool, check_positive
 from kbert.config import BertConfig
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.embedding_block import EmbeddingBlock
@@ -67,6 +67,7 @@ class BertEncoder(BertModel):
         dtype=None,
         **kwargs,
     ):
+        pooler = check_bool(pooler, "BertEncoder: `pooler`")
         outputs = _checked_outputs(config, outputs, num_parts, pooler)
         policy = keras.dtype_policies.get(dtype)
         layers = kwargs.pop("_layers", None)  # of `with_outputs`

@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabular
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head
@@ -65,6 +66,9 @@ class BertPretrainer(BertModel):
         dtype=None,
         **kwargs,
     ):
+        next_sentence = check_bool(next_sentence, "BertPretrainer: `next_sentence`")
+        masked_lm = check_bool(masked_lm, "BertPretrainer: `masked_lm`")
+        tied = check_bool(tied, "BertPretrainer: `tied`")
         if not next_sentence and not masked_lm:
             raise ValueError(
                 "BertPretrainer: at least one head is needed. Received: next_sentence=False, masked_lm=False"

@@ -5,6 +5,7 @@ Shapes: B batch, S sequence.
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, text_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -44,6 +45,7 @@ class BertRegressor(BertModel):
     own_arguments = ("dropout", "bilstm")
 
     def __init__(self, encoder, dropout=None, bilstm=False, dtype=None, **kwargs):
+        bilstm = check_bool(bilstm, "BertRegressor: `bilstm`")
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, 1, "regressor_head", dropout)

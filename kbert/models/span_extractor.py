@@ -5,6 +5,7 @@ Shapes: B batch, S sequence.
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, token_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -47,6 +48,7 @@ class BertSpanExtractor(BertModel):
     own_arguments = ("bilstm",)
 
     def __init__(self, encoder, bilstm=False, dtype=None, **kwargs):
+        bilstm = check_bool(bilstm, "BertSpanExtractor: `bilstm`")
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         head = new_head(encoder, 2, "span_head")
         logits = head(token_states(encoder, bilstm))  # [B, S, 2]

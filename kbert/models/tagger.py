@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
 from kbert.models.heads_on_encoder import new_head, token_states
 from kbert.models.resolve_encoder import resolve_encoder
@@ -46,6 +47,7 @@ class BertTagger(BertModel):
     own_arguments = ("num_labels", "dropout", "bilstm")
 
     def __init__(self, encoder, num_labels, dropout=None, bilstm=False, dtype=None, **kwargs):
+        bilstm = check_bool(bilstm, "BertTagger: `bilstm`")
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, num_labels, "tagger_head", dropout)

@@ -5,6 +5,7 @@ import functools
 import keras
 from keras import ops
 
+from kbert.checks import check_bool
 from kbert.keras_compat import merge_replicas
 from kbert.optim.layer_factors import layer_factors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
@@ -90,7 +91,7 @@ class AdamW(keras.optimizers.Optimizer):
         self.beta_1 = float(beta_1)
         self.beta_2 = float(beta_2)
         self.epsilon = float(epsilon)
-        self.bias_correction = bool(bias_correction)
+        self.bias_correction = check_bool(bias_correction, f"{type(self).__name__}: `bias_correction`")
         self.exclude_from_decay = tuple(exclude_from_decay)
         self.clip_scope = clip_scope
         self.layer_decay = None if layer_decay is None else float(layer_decay)

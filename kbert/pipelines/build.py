@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import CAN_BE_OFF, ModelSettings
@@ -53,21 +54,24 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
         `Pipeline`.
 
     Raises:
-        ValueError: no tokenizer, one that does not fit the model, a sequence longer than the position table, `top_k`
-            beyond the vocabulary, a model without a task, or an option of another task.
+        TypeError: no kbert model, or an unknown option.
+        ValueError: an option that is not as described, no tokenizer, one that does not fit the model, a sequence longer
+            than the position table, `top_k` beyond the vocabulary, a model without a task, or an option of another
+            task.
 
     Example::
 
         pipeline = build_pipeline(BertClassifier(config), BertTokenizer("vocab.txt"), labels=["bad", "good"])
     """
-    word = getattr(model, "task", None)
-    if word not in task_names():
-        raise ValueError(f"build_pipeline: expected a model with a task of {task_names()}. Received: {word!r}")
-    task = task_pipeline(word)
+    _check_model(model)
+    task = task_pipeline(model.task)
     given = _given(task, options)
     tokenizer = _tokenizer(model, tokenizer)
-    settings = _settings(task, model) | given
-    task.check_options(given, settings)
+    settings = task.option_values(_stored(task, model).replace(**given))
+    try:
+        task.check_options(given, settings)
+    except ValueError as error:
+        raise ValueError(f"build_pipeline: {error}") from None
     longest = model.config.max_sequence_length
     if settings["sequence_length"] > longest:
         raise ValueError(
@@ -76,6 +80,17 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
         )
     preprocessor, answers = task.parts(model, tokenizer, settings)
     return Pipeline(preprocessor, model, answers, name=name)
+
+
+def _check_model(model):
+    if not isinstance(model, BertModel):
+        parts = ("pipeline.model", "model")  # of a run, and of a pipeline
+        hints = [f"; give its `{part}`" for part in parts if hasattr(model, part.partition(".")[0])]
+        raise TypeError(
+            f"build_pipeline: expected a kbert model. Received: {type(model).__name__}{hints[0] if hints else ''}"
+        )
+    if model.task not in task_names():
+        raise ValueError(f"build_pipeline: expected a model with a task of {task_names()}. Received: {model.task!r}")
 
 
 def _given(task, options):
@@ -103,15 +118,11 @@ def _tokenizer(model, tokenizer):
     return tokenizer
 
 
-def _settings(task, model):
-    """What is stored with the model, or the defaults of its task."""
+def _stored(task, model):
+    """The settings that are stored with the model, or the defaults of its task."""
     longest = model.config.max_sequence_length
-    if model.pretrained is not None:
-        stored = model.pretrained.settings
-    else:
-        stored = ModelSettings(
-            sequence_length=task.default_sequence_length(longest),
-            top_k=min(ModelSettings.top_k, model.config.vocabulary_size),
-        )
-    settings = {name: stored.get(name, task.defaults.get(name)) for name in ("sequence_length", *task.options)}
-    return settings | {"sequence_length": min(settings["sequence_length"], longest)}
+    if model.pretrained is None:
+        length, top_k = task.default_sequence_length(longest), min(ModelSettings.top_k, model.config.vocabulary_size)
+        return ModelSettings(sequence_length=length, top_k=top_k)
+    stored = model.pretrained.settings
+    return stored.replace(sequence_length=min(stored.sequence_length, longest))

@@ -1,10 +1,13 @@
 """What is needed besides the architecture to use a model: labels, preprocessing, thresholds."""
 
 import dataclasses
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from kbert.checks import check_positive
+import numpy as np
+
+from kbert.checks import check_bool, check_labels, check_positive
 
 DEFAULT_SEQUENCE_LENGTH = 128  # tokens of a text if neither the model nor its task has another default
 _PREPROCESSING = (
@@ -26,7 +29,11 @@ COUNTS = (
     "max_answer_length",
 )
 CAN_BE_OFF = ("null_threshold", "thresholds", "window_pooling")  # for which None is a value: off
-_CHOICES = {"window_pooling": (None, "max", "mean"), "tagging_output": ("entities", "tags")}
+_CHOICES = {
+    "window_pooling": (None, "max", "mean"),
+    "tagging_output": ("entities", "tags"),
+    "pooling": ("mean", "max", "cls", "pooler"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,27 +69,23 @@ class ModelSettings:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a task from outside kbert, by name: JSON
 
     def __post_init__(self):
-        if self.labels is not None:
-            if isinstance(self.labels, (str, bytes)) or not all(isinstance(label, str) for label in self.labels):
-                raise ValueError(f"ModelSettings: `labels` must be a list of strings. Received: {self.labels!r}")
-            if len(set(self.labels)) < len(self.labels):
-                raise ValueError(f"ModelSettings: `labels` must differ from each other. Received: {self.labels!r}")
-            object.__setattr__(self, "labels", list(self.labels))
-        thresholds = [] if self.thresholds is None else self.thresholds
-        if not isinstance(thresholds, list) or not all(type(x) in (int, float) and 0 < x < 1 for x in thresholds):
-            raise ValueError(f"ModelSettings: `thresholds` must be numbers in (0, 1). Received: {thresholds!r}")
         check_positive("ModelSettings", **{name: getattr(self, name) for name in COUNTS})
-        for name in ("pair", "normalize"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"ModelSettings: `{name}` must be True or False. Received: {getattr(self, name)!r}")
+        checked = {name: check_bool(getattr(self, name), f"ModelSettings: `{name}`") for name in ("pair", "normalize")}
+        if self.labels is not None:
+            checked["labels"] = check_labels(self.labels, "ModelSettings")
+        if self.thresholds is not None:
+            checked["thresholds"] = _checked_thresholds(self.thresholds)
+        if self.null_threshold is not None:
+            if not _is_number(self.null_threshold) or not abs(self.null_threshold) < 1e30:
+                raise ValueError(
+                    f"ModelSettings: `null_threshold` must be a finite number. Received: {self.null_threshold!r}"
+                )
+            checked["null_threshold"] = float(self.null_threshold)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"ModelSettings: `{name}` must be one of {choices}. Received: {getattr(self, name)!r}")
-        threshold = self.null_threshold
-        if threshold is not None and (
-            isinstance(threshold, bool) or not isinstance(threshold, int | float) or not abs(threshold) < 1e30
-        ):
-            raise ValueError(f"ModelSettings: `null_threshold` must be a finite number. Received: {threshold!r}")
         for name, content in (("tokenizer", "BertTokenizer's arguments"), ("options", "the task's own options")):
             if not isinstance(getattr(self, name), Mapping):
                 raise ValueError(
@@ -119,3 +122,14 @@ class ModelSettings:
         if unknown:
             raise ValueError(f"ModelSettings: unknown fields {unknown}. Known: {sorted(cls.field_names())}")
         return cls(**fields, **preprocessing)
+
+
+def _checked_thresholds(thresholds):
+    are_listed = isinstance(thresholds, list | tuple) or (isinstance(thresholds, np.ndarray) and thresholds.ndim == 1)
+    if not are_listed or not all(_is_number(x) and 0 < x < 1 for x in thresholds):
+        raise ValueError(f"ModelSettings: `thresholds` must be numbers in (0, 1). Received: {thresholds!r}")
+    return [float(x) for x in thresholds]
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -1,10 +1,10 @@
 """What kbert needs to know about a task to build, store, load, export and serve its models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kbert.pipelines.example_rows import example_rows
-from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
+from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
 
 
 class TaskPipeline:
@@ -62,8 +62,17 @@ class TaskPipeline:
         """
         raise NotImplementedError
 
-    def check_options(self, given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        """Raises ValueError where options that were given contradict each other or `settings`."""
+    def option_values(self, settings: ModelSettings) -> dict[str, Any]:
+        """``sequence_length`` and the values of `options` in these settings."""
+        return {name: settings.get(name, self.defaults.get(name)) for name in ("sequence_length", *self.options)}
+
+    def check_options(self, given: Collection[str], settings: Mapping[str, Any]) -> None:
+        """Raises ValueError where options contradict each other.
+
+        Args:
+            given: names of those that were given, and are not as stored or by default.
+            settings: as of `parts`.
+        """
 
     def signatures(self, pipeline) -> dict:
         """The signatures of a served model besides the pipeline itself: name → `TaskSignature`.
@@ -117,7 +126,9 @@ class TaskPipeline:
         Raises:
             ValueError: not as many labels as the model has logits.
         """
-        labels = settings["labels"] or [str(i) for i in range(model.num_labels)]
+        labels = settings["labels"]
+        if labels is None:
+            labels = [str(i) for i in range(model.num_labels)]
         if len(labels) != model.num_labels:
             raise ValueError(
                 f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}"

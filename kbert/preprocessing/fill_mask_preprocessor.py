@@ -6,7 +6,7 @@ Shapes: B batch, S sequence, M masks.
 import keras
 import tensorflow as tf
 
-from kbert.checks import check_positive
+from kbert.checks import check_bool, check_positive
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import string_columns
 from kbert.text.packing import content_length, pack_ranges
@@ -55,9 +55,12 @@ class FillMaskPreprocessor(Preprocessor):
         content_length(sequence_length, 1)
         check_positive("FillMaskPreprocessor", max_masks=max_masks)
         self.max_masks = max_masks
-        self.causal = causal
-        given = special_tokens_in_text
-        self.special_tokens_in_text = tokenizer.special_tokens_in_text if given is None else bool(given)
+        self.causal = check_bool(causal, "FillMaskPreprocessor: `causal`")
+        if special_tokens_in_text is None:
+            special_tokens_in_text = tokenizer.special_tokens_in_text
+        self.special_tokens_in_text = check_bool(
+            special_tokens_in_text, "FillMaskPreprocessor: `special_tokens_in_text`"
+        )
 
     def call(self, inputs):
         (text,) = string_columns(inputs, self.input_names, "FillMaskPreprocessor")

@@ -5,6 +5,7 @@ Shapes: B batch, S sequence.
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import string_columns
 from kbert.text.packing import content_length, pack
@@ -49,8 +50,8 @@ class TextPreprocessor(Preprocessor):
 
     def __init__(self, tokenizer, sequence_length=128, pair=False, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
+        self.pair = check_bool(pair, "TextPreprocessor: `pair`")
         content_length(sequence_length, 2 if pair else 1)
-        self.pair = pair
 
     @property
     def input_names(self):

@@ -4,7 +4,7 @@ import errno
 import os
 import pathlib
 
-from kbert.checks import check_positive
+from kbert.checks import check_bool, check_positive
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
@@ -66,8 +66,9 @@ def export(
 
     Raises:
         TypeError: not a pipeline.
-        ValueError: a version or limit that is not a positive integer; an unknown precision, or one for a quantised
-            model; frozen weights of more than 2 GB; a model that a stock server would not run (`kbert.audit`).
+        ValueError: a version or limit that is not a positive integer; `frozen_weights` that is not a bool; an unknown
+            precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock server would
+            not run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         OSError: the disk is full; the incomplete version is deleted.
 
@@ -80,6 +81,7 @@ def export(
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
+    frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
     pipeline = pipeline.merged()
     if precision is not None:
         pipeline = pipeline.in_precision(precision)
@@ -105,7 +107,7 @@ def export(
                 report,
                 metrics,
                 made_by,
-                frozen_weights=bool(frozen_weights),
+                frozen_weights=frozen_weights,
             )
             write_json(partial / "card.json", card)
             if _appears(partial, target):

@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kbert.checks import check_bool
+
 FORMATS = (".jsonl", ".csv")
 
 
@@ -15,6 +17,7 @@ def check_output(pipeline, output, overwrite: bool) -> None:
         ValueError: a name that ends otherwise; a table for answers that fit none.
         FileExistsError: the file exists, and may not be replaced.
     """
+    check_bool(overwrite, "`overwrite`")
     if output.suffix.lower() not in FORMATS:
         raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
     if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:

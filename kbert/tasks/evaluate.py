@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
+from kbert.checks import check_bool
 from kbert.models.average import average_models
 from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
@@ -45,6 +46,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
             "evaluate: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
             f"Received: {task!r}"
         )
+    check_bool(return_predictions, "evaluate: `return_predictions`")
     pipeline = pipeline if isinstance(pipeline, Pipeline) else load_ensemble(pipeline)
     result = evaluate_pipeline(pipeline, task, task.examples(examples, dev=True), batch_size)
     return (result.scores, result) if return_predictions else result.scores

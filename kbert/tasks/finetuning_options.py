@@ -4,8 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from kbert.checks import check_bool
 from kbert.training.dev_evaluation import evaluation_steps
 
+_FLAGS = ("bias_correction", "bilstm", "group_by_length", "random_weights")
 _COUNTS = ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every", "accumulate")
 
 
@@ -14,7 +16,7 @@ class FinetuningOptions:
     """How a model is fine-tuned; `kbert.finetune` explains the fields.
 
     Raises:
-        ValueError: a value that is not a number, or out of range.
+        ValueError: a value of the wrong kind, or out of range.
     """
 
     epochs: float = 3.0
@@ -43,6 +45,8 @@ class FinetuningOptions:
     checkpoint_every: int = 200
 
     def __post_init__(self):
+        for name in _FLAGS:
+            object.__setattr__(self, name, check_bool(getattr(self, name), f"finetune: `{name}`"))
         for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

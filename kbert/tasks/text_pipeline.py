@@ -9,21 +9,17 @@ class TextPipeline(TaskPipeline):
     """A task on texts or pairs; long texts are truncated, or divided into windows whose answers are pooled."""
 
     def preprocessor(self, tokenizer, settings):
-        """The preprocessor of these settings.
-
-        Raises:
-            ValueError: `window_pooling` of pairs.
-        """
+        """The preprocessor of these settings."""
         length = settings["sequence_length"]
         if settings["window_pooling"] is None:
             return TextPreprocessor(tokenizer, length, settings["pair"], name="preprocessor")
-        if settings["pair"]:
-            raise ValueError("build_pipeline: `window_pooling` is for single texts. Received: pair=True")
         return DocumentPreprocessor(tokenizer, length, settings["doc_stride"], name="preprocessor")
 
     def check_options(self, given, settings):
         if "doc_stride" in given and settings["window_pooling"] is None:
             raise ValueError(
-                "build_pipeline: `doc_stride` goes with `window_pooling`, without which texts are truncated. "
-                f"Received: doc_stride={given['doc_stride']}, window_pooling=None"
+                "`doc_stride` goes with `window_pooling`, without which texts are truncated. "
+                f"Received: doc_stride={settings['doc_stride']}, window_pooling=None"
             )
+        if settings["pair"] and settings["window_pooling"] is not None:
+            raise ValueError("`window_pooling` is for single texts. Received: pair=True")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
+from kbert.checks import check_bool
 from kbert.text.normalizer import CJK, Normalizer
 from kbert.text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 
@@ -53,7 +54,7 @@ def learn_vocabulary(
         The tokens, in the order of their ids.
 
     Raises:
-        ValueError: a size below 100, a single string for `lines`, or no word in the text.
+        ValueError: a size below 100, a flag that is not a bool, a single string for `lines`, or no word in the text.
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < _SMALLEST:
         raise ValueError(f"`size` must be an integer of at least {_SMALLEST}. Received: {size!r}")
@@ -61,8 +62,9 @@ def learn_vocabulary(
         raise ValueError(f"`lines` must be several texts, not a single one or a path. Received: {lines[:60]!r}")
     if max_characters is not None and max_characters < 1:
         raise ValueError(f"`max_characters` must be a positive integer or None. Received: {max_characters!r}")
-    strip_accents = lowercase if strip_accents is None else strip_accents
-    separated = CJK if split_on_cjk else ""
+    lowercase = check_bool(lowercase, "`lowercase`")
+    strip_accents = lowercase if strip_accents is None else check_bool(strip_accents, "`strip_accents`")
+    separated = CJK if check_bool(split_on_cjk, "`split_on_cjk`") else ""
     normalizer = Normalizer(lowercase, strip_accents, split_words=True, separated=separated)
     counts = count_words(lines, normalizer)
     if not counts:

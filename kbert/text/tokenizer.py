@@ -10,6 +10,7 @@ import pathlib
 import keras
 import tensorflow as tf
 
+from kbert.checks import check_bool
 from kbert.keras_compat import pass_inputs_unchanged
 from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
@@ -55,8 +56,8 @@ class BertTokenizer(keras.layers.Layer):
 
     Raises:
         FileNotFoundError: no vocabulary at the path.
-        ValueError: a vocabulary that is not valid for BERT, an invalid `max_word_length`; in a call, values that are
-            not strings.
+        ValueError: a vocabulary that is not valid for BERT, an invalid `max_word_length`, a flag that is not a bool; in
+            a call, values that are not strings.
 
     Source: google-research/bert, tokenization.py, FullTokenizer (the code of Devlin et al. 2018).
 
@@ -83,11 +84,13 @@ class BertTokenizer(keras.layers.Layer):
             raise ValueError(f"`max_word_length` must be an integer from 1 to 1,000,000. Received: {max_word_length!r}")
         self.supports_jit = False  # XLA has no strings
         pass_inputs_unchanged(self)
-        self.lowercase = bool(lowercase)
+        self.lowercase = check_bool(lowercase, "BertTokenizer: `lowercase`")
+        if strip_accents is not None:
+            strip_accents = check_bool(strip_accents, "BertTokenizer: `strip_accents`")
         self.strip_accents = strip_accents
-        self.split_on_cjk = bool(split_on_cjk)
+        self.split_on_cjk = check_bool(split_on_cjk, "BertTokenizer: `split_on_cjk`")
         self.max_word_length = max_word_length
-        self.special_tokens_in_text = bool(special_tokens_in_text)
+        self.special_tokens_in_text = check_bool(special_tokens_in_text, "BertTokenizer: `special_tokens_in_text`")
         self._words = None
         self.built = True
         if vocabulary is not None:

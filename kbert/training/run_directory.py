@@ -7,6 +7,7 @@ import math
 import pathlib
 import shutil
 
+from kbert.checks import check_bool
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
@@ -102,6 +103,7 @@ def open_run(
         ValueError: inputs that have changed since the run was started; `overwrite` of a directory with more than a run
             in it (a home directory, a checkout).
     """
+    check_bool(overwrite, "`overwrite`")
     path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
     inputs, examples = inputs or {}, examples or {}
     if hardware is None:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 from keras import ops
 
+from kbert.checks import check_labels
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
@@ -12,6 +13,7 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import FREE_FIELDS, ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.formats.checkpoint import Checkpoint
+from kbert.weights.formats.sizes import check_settings
 from kbert.weights.formats.variables import heads_of
 from kbert.weights.head_labels import head_labels
 from kbert.weights.open_checkpoint import open_checkpoint
@@ -68,9 +70,9 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``), fields of
             `ModelSettings` (``labels, sequence_length, pair`` ...), arguments of `BertTokenizer` (``lowercase`` ...),
             and those fields of `BertConfig` that do not shape the weights (``hidden_dropout, attention_dropout`` ...).
-            ``labels`` gives ``num_labels``. A stored head is loaded with its own labels; one that has only default
-            names (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head is new, and stored
-            thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
+            ``labels``, or else ``thresholds``, give ``num_labels``. A stored head is loaded with its own labels; one
+            that has only default names (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head
+            is new, and stored thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
 
     Returns:
         The model; ``model.pretrained`` is a `Pretrained`: ``tokenizer`` (None for a checkpoint without a vocabulary),
@@ -153,7 +155,7 @@ def _wanted(stored, task, overrides):
     if task not in task_names():
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
     overrides = dict(overrides)
-    asked_for = overrides.get("sequence_length")
+    given, asked_for = frozenset(overrides), overrides.get("sequence_length")
     leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
     settings = _with_settings(stored, task, overrides)
     config = _with_fields(stored.description.config, overrides)
@@ -172,17 +174,23 @@ def _wanted(stored, task, overrides):
         elif name in kept and name in stored.description.arguments:
             arguments[name] = stored.description.arguments[name]
     encoder_arguments = stored.description.encoder_arguments if same_task else None
-    given = {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}
-    if given:
-        encoder_arguments = {**(encoder_arguments or {}), **given}
+    of_encoder = {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}
+    if of_encoder:
+        encoder_arguments = {**(encoder_arguments or {}), **of_encoder}
     for some in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
         if "outputs" in some:
             some["outputs"] = [name for name in some["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
-    _fit_labels(task, settings, arguments)
+    one_each = settings.labels or settings.thresholds
+    if one_each and "num_labels" in ModelDescription.argument_names(task):
+        arguments.setdefault("num_labels", len(one_each))
     kept = (stored.description.quantized_layers, stored.description.trainability) if same_task else ()
     description = ModelDescription(task, config, arguments, encoder_arguments, *kept)
+    try:
+        check_settings(settings, description, given)
+    except ValueError as error:
+        raise ValueError(f"load_pretrained: {error}") from None
     return description, settings
 
 
@@ -196,6 +204,8 @@ def _with_settings(stored, task, overrides):
         if task_pipeline(task).default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
             longest = stored.description.config.max_sequence_length
             fields["sequence_length"] = task_pipeline(task).default_sequence_length(longest)
+    if overrides.get("labels") is not None:
+        overrides["labels"] = check_labels(overrides["labels"], "load_pretrained")
     is_other_number = overrides.get("num_labels") not in (None, len(settings.labels or ()))
     labels = overrides.get("labels", settings.labels)
     if task != settings.task or is_other_number or list(labels or ()) != list(settings.labels or ()):
@@ -215,17 +225,6 @@ def _with_fields(config, overrides):
         )
     fields = {name: overrides.pop(name) for name in FREE_FIELDS if name in overrides}
     return BertConfig.from_dict({**config.to_dict(), **fields})
-
-
-def _fit_labels(task, settings, arguments):
-    if settings.labels is None or "num_labels" not in ModelDescription.argument_names(task):
-        return
-    number = arguments.setdefault("num_labels", len(settings.labels))
-    if number != len(settings.labels):
-        raise ValueError(
-            f"load_pretrained: expected as many `labels` as `num_labels`. Received: {len(settings.labels)} labels "
-            f"{settings.labels} and num_labels={number}"
-        )
 
 
 def _settings_names(task):

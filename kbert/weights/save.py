@@ -153,8 +153,3 @@ def _check(model, tokenizer, settings):
         check_settings(settings, ModelDescription.from_model(model))  # what loading would refuse
     except ValueError as error:
         raise ValueError(f"save_pretrained: {error}") from None
-    number = getattr(model, "num_labels", None)
-    if settings.labels is not None and number is not None and len(settings.labels) != number:
-        raise ValueError(
-            f"save_pretrained: expected {number} labels, as many as the model has logits. Received: {settings.labels}"
-        )

@@ -100,6 +100,19 @@ def test_other_modes_are_refused_before_anything_changes():
         assert [variable.path for variable in model.variables] == before
 
 
+def test_it_computes_in_bfloat16(tmp_path):
+    """Inside the embedding block, Keras' quantised tables gave float32 under this policy, and the sum failed."""
+    model = randomise(MODELS["classification"](), scale=0.2)
+    model.quantize("int8")
+    kbert.save_pretrained(model, tmp_path / "it", tokenizer=tiny_tokenizer())
+    loaded = kbert.load_pretrained(tmp_path / "it", dtype="mixed_bfloat16")
+    expected = outputs(model)["logits"]
+    assert np.abs(outputs(loaded)["logits"] - expected).max() < TOLERANCE * np.abs(expected).max()
+    ids, block = np.array([[1, 2, 3]]), loaded.encoder.embeddings
+    inputs = ids, ids % 2
+    np.testing.assert_array_equal(block(*inputs), block(*inputs, np.array([[0, 1, 2]])))
+
+
 def test_what_a_quantised_model_cannot(tmp_path):
     model = MODELS["classification"]()
     model.quantize("int8")

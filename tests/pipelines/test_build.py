@@ -7,6 +7,7 @@ from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.pipelines.settings import ModelSettings
+from kbert.tasks.finetuned_run import FinetunedRun
 
 
 def loaded(tmp_path, model, **settings):
@@ -66,7 +67,6 @@ def test_errors(tmp_path):
     for arguments, message in [
         ((model,), "pass `tokenizer`"),
         ((model, kbert.BertTokenizer(VOCABULARY[:-1])), r"\(25\). Received: 24 tokens"),
-        ((None, tokenizer), "Received: None"),
     ]:
         with pytest.raises(ValueError, match=message):
             kbert.build_pipeline(*arguments)
@@ -77,5 +77,14 @@ def test_errors(tmp_path):
     ]:
         with pytest.raises(ValueError, match=message):
             kbert.build_pipeline(model, tokenizer, **arguments)
+    pipeline = kbert.build_pipeline(model, tokenizer)
+    run = FinetunedRun({}, [], pipeline, None)
+    for other, received in [
+        (None, "NoneType"),
+        (pipeline, "Pipeline; give its `model`"),
+        (run, "FinetunedRun; give its `pipeline.model`"),
+    ]:
+        with pytest.raises(TypeError, match=f"^build_pipeline: expected a kbert model. Received: {received}$"):
+            kbert.build_pipeline(other, tokenizer)
     with pytest.raises(ValueError, match="^build_pipeline: `top_k` must be at most the vocabulary's 25 tokens"):
         kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tokenizer, top_k=26)

@@ -4,10 +4,12 @@ says of itself builds it again."""
 import dataclasses
 import functools
 
+import numpy as np
 import pytest
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.answers.embedding import POOLINGS
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import ModelSettings
 
@@ -61,6 +63,19 @@ def models():
 
 
 @pytest.fixture(scope="module")
+def stored(models, tmp_path_factory):
+    """Function of a task: the directory of its model."""
+
+    @functools.cache
+    def save(task):
+        directory = tmp_path_factory.mktemp("models") / task
+        kbert.save_pretrained(models[task], directory, tokenizer=tiny_tokenizer())
+        return directory
+
+    return save
+
+
+@pytest.fixture(scope="module")
 def plain(models):
     """Function of a task and options: the pipeline without any other."""
     return functools.cache(lambda task, **options: kbert.build_pipeline(models[task], tiny_tokenizer(), **options))
@@ -108,6 +123,42 @@ def test_options_that_contradict_each_other(models):
         kbert.build_pipeline(models["next_sentence"], tiny_tokenizer(), pair=False)
     with pytest.raises(ValueError, match=r"\['null_threshold'\]"):  # None is a value of its own
         kbert.build_pipeline(models["classification"], tiny_tokenizer(), null_threshold=None)
+
+
+@pytest.mark.parametrize(
+    "task, options, message",
+    [
+        ("classification", {"labels": ["a", "a"]}, "`labels` must differ from each other"),
+        ("classification", {"labels": []}, r"`labels` must be a list of strings. Received: \[\]"),
+        ("classification", {"sequence_length": "16"}, "`sequence_length` must be a positive integer. Received: '16'"),
+        ("classification", {"pair": "no"}, "`pair` must be True or False. Received: 'no'"),
+        ("classification", {"thresholds": [0.1, 0.2]}, "`thresholds` are a multi-label classifier's"),
+        ("classification", {"doc_stride": 5}, "`doc_stride` goes with `window_pooling`"),
+        ("classification", {"pair": True, "window_pooling": "max"}, "`window_pooling` is for single texts"),
+        ("tagging", {"labels": ["a", "a"]}, "`labels` must differ from each other"),
+        ("tagging", {"tagging_output": "words"}, "`tagging_output` must be one of"),
+        ("span", {"null_threshold": "1"}, "`null_threshold` must be a finite number. Received: '1'"),
+        ("encoder", {"normalize": "no"}, "`normalize` must be True or False. Received: 'no'"),
+        ("encoder", {"pooling": "medoid"}, "`pooling` must be one of"),
+        ("next_sentence", {"pair": False}, "reads pairs of texts. Received: pair=False"),
+    ],
+)
+def test_loading_refuses_what_building_does(models, stored, task, options, message):
+    with pytest.raises(ValueError, match=message):
+        kbert.build_pipeline(models[task], tiny_tokenizer(), **options)
+    with pytest.raises(ValueError, match=message):
+        kbert.load_pretrained(stored(task), **options)
+
+
+def test_labels_in_an_array(models, stored):
+    labels = np.array(["x", "y"])
+    assert kbert.build_pipeline(models["tagging"], tiny_tokenizer(), labels=labels).settings()["labels"] == ["x", "y"]
+    assert kbert.load_pretrained(stored("tagging"), labels=labels).pretrained.settings.labels == ["x", "y"]
+
+
+def test_poolings_are_those_of_the_answers():
+    for pooling in POOLINGS:
+        assert ModelSettings(pooling=pooling).pooling == pooling
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pathlib
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.inspection.board.attention_entropy import AttentionEntropy
 from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
 from kbert.inspection.board.layer_norms import layer_norms
@@ -60,7 +61,7 @@ class TensorBoard(keras.callbacks.Callback):
         wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
-        ValueError: a `share` or `profile` that is not one.
+        ValueError: a `share`, `profile` or flag that is not one.
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
 
     Example::
@@ -82,8 +83,9 @@ class TensorBoard(keras.callbacks.Callback):
     ):
         super().__init__()
         self.log_dir = pathlib.Path(log_dir)
-        self.settings, self.baseline, self.batch, self.graph = settings, baseline or {}, batch, graph
-        self.wait_for_finish = wait_for_finish
+        self.settings, self.baseline, self.batch = settings, baseline or {}, batch
+        self.graph = check_bool(graph, "TensorBoard: `graph`")
+        self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")
         self._sampler = Sampler(share)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
         # Where Keras ends batches in other threads (not on TensorFlow), it need not stop doing so for this callback.

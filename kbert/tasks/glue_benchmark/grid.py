@@ -9,6 +9,7 @@ import shutil
 import statistics
 from collections.abc import Sequence
 
+from kbert.checks import check_bool
 from kbert.files import read_json, write_directory
 from kbert.locks import lock_directory, unlock_directory
 from kbert.tasks.finetuning import Finetuning
@@ -91,6 +92,8 @@ class GlueGrid:
         recipe: str = "kbert.tasks.glue_benchmark.grid",
         **options,
     ):
+        check_bool(tests, "`tests`")
+        check_bool(overwrite, "`overwrite`")
         self.source, self.directory, self.output = source, pathlib.Path(directory), pathlib.Path(output)
         self.name, self.tasks = name, present_tasks(directory, name, tests)
         self.each = [(rate, seed) for rate in rates for seed in seeds]

@@ -21,8 +21,8 @@ class NextSentencePipeline(TaskPipeline):
         return preprocessor, NextSentenceAnswers(name="answers")
 
     def check_options(self, given, settings):
-        if given.get("pair") is False:
-            raise ValueError("build_pipeline: a next_sentence model reads pairs of texts. Received: pair=False")
+        if "pair" in given and not settings["pair"]:
+            raise ValueError("a next_sentence model reads pairs of texts. Received: pair=False")
 
     def exported_answers(self, labels, outputs):
         return NextSentenceAnswers()

@@ -8,6 +8,7 @@ import pathlib
 
 import keras
 
+from kbert.checks import check_bool
 from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_directory
 from kbert.inspection.board.log_directory import log_directory
@@ -96,6 +97,7 @@ def pretrain_on_batches(
     """
     if init is not None and size is not None:
         raise ValueError(f"pretrain_on_batches: `init` has an architecture of its own. Received: size={size!r} as well")
+    check_bool(dry_run, "pretrain_on_batches: `dry_run`")
     logs = log_directory("pretrain_on_batches", log_dir, output, profile)
     callbacks = callback_list("pretrain_on_batches", callbacks)
     training, evaluation = BatchFiles(directory), BatchFiles(directory, evaluation=True)

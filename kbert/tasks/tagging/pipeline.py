@@ -23,11 +23,6 @@ class TaggingPipeline(TaskPipeline):
         # Windows overlap by at least half: the stride for questions, which is stored by default, would give no overlap.
         stride = min(settings["doc_stride"], max(1, (settings["sequence_length"] - 2) // 2))
         preprocessor = TaggingPreprocessor(tokenizer, settings["sequence_length"], stride, name="preprocessor")
-        if settings["tagging_output"] not in _OUTPUTS:
-            raise ValueError(
-                f"build_pipeline: `tagging_output` must be one of {sorted(_OUTPUTS)}. "
-                f"Received: {settings['tagging_output']!r}"
-            )
         return preprocessor, _OUTPUTS[settings["tagging_output"]](self.labels(model, settings), name="answers")
 
     def exported_answers(self, labels, outputs):

@@ -3,9 +3,10 @@
 import dataclasses
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kbert.config import BertConfig
+from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import COUNTS, ModelSettings
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.name_table import NameTable
@@ -119,12 +120,17 @@ def _head_variables(description):
     return [name for name in names if untied or not name.endswith("/output_embeddings")]
 
 
-def check_settings(settings: ModelSettings, description: ModelDescription) -> None:
-    """Bounds the sizes that take memory but do not show in the weights.
+def check_settings(settings: ModelSettings, description: ModelDescription, given: Collection[str] = ()) -> None:
+    """Compares settings with the model, and bounds the sizes that take memory but do not show in the weights.
+
+    Args:
+        given: names of the settings that were given, and are not as stored; see `TaskPipeline.check_options`.
 
     Raises:
-        ValueError: `sequence_length`, `num_parts` or `max_masks` beyond the position table, `top_k` beyond the
-            vocabulary (or their defaults, if those are more), another count beyond 4,096; the message names it.
+        ValueError: options that contradict each other, not as many `labels` or `thresholds` as logits, `thresholds` of
+            a model that is not multi-label; `sequence_length`, `num_parts` or `max_masks` beyond the position table,
+            `top_k` beyond the vocabulary (or their defaults, if those are more), another count beyond 4,096; the
+            message names it.
     """
     config, counts = description.config, settings.to_dict() | settings.to_dict()["preprocessing"]
     most = dict.fromkeys(COUNTS, max(config.max_sequence_length, _MOST))
@@ -139,6 +145,17 @@ def check_settings(settings: ModelSettings, description: ModelDescription) -> No
     for name, bound in most.items():
         if counts[name] > bound:
             raise ValueError(f"`{name}` must be at most {bound}. Received: {reprlib.repr(counts[name])}")
+    number = description.arguments.get("num_labels")
+    for name in ("labels", "thresholds"):
+        values = getattr(settings, name)
+        if None not in (values, number) and len(values) != number:
+            raise ValueError(f"expected {number} `{name}`, as many as the model has logits. Received: {values}")
+    if settings.thresholds is not None and not description.arguments.get("multi_label"):
+        raise ValueError(
+            f"`thresholds` are a multi-label classifier's (multi_label=True). Received: {settings.thresholds}"
+        )
+    task = task_pipeline(description.task)
+    task.check_options(given, task.option_values(settings))
 
 
 def parameters_of(config: BertConfig) -> int:

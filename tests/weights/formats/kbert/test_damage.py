@@ -78,7 +78,7 @@ def test_wrong_arguments(pretrained, tmp_path):
         ({"task": "parsing"}, "must be one of.*Received: 'parsing'"),
         ({"hidden_dim": 24}, "hidden_dim.*cannot be overridden"),
         ({"num_labels": 2}, r"unknown arguments \['num_labels'\]"),
-        ({"task": "classification", "num_labels": 3, "labels": ["a", "b"]}, "as many `labels` as `num_labels`"),
+        ({"task": "classification", "num_labels": 3, "labels": ["a", "b"]}, "expected 3 `labels`, as many as"),
         ({"task": "classification", "labels": ["a", "a"]}, "must differ"),
         ({"task": "classification", "labels": "ab"}, "list of strings"),
     ]:

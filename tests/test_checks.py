@@ -1,0 +1,109 @@
+"""The checks of arguments, and flags that are no bool: a string would count as true."""
+
+import numpy as np
+import pytest
+from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.answers.embedding import EmbeddingAnswers
+from kbert.benchmarks.settings import BenchmarkSettings
+from kbert.checks import check_bool, check_labels
+from kbert.corpus.write_records import write_records
+from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.layers.attention_bias import AttentionBias
+from kbert.layers.bilstm import BiLstm
+from kbert.optim.lamb import Lamb
+from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.tasks.predict_file import predict_file
+from kbert.text.learn_vocabulary import learn_vocabulary
+from kbert.training.run_directory import open_run
+
+ONE = tiny_config(num_layers=1)
+
+
+@pytest.mark.parametrize("value", [True, False, np.True_, np.False_])
+def test_bools(value):
+    found = check_bool(value, "f: `x`")
+    assert type(found) is bool and found == value
+
+
+@pytest.mark.parametrize("value", ["no", "", 0, 1, 1.0, None, np.array([True])])
+def test_what_is_no_bool(value):
+    with pytest.raises(ValueError, match="^f: `x` must be True or False. Received: "):
+        check_bool(value, "f: `x`")
+
+
+def test_labels():
+    for labels in (["a", "b"], ("a", "b"), np.array(["a", "b"]), np.array(["a", "b"], object)):
+        assert check_labels(labels, "f") == ["a", "b"]
+        assert {type(label) for label in check_labels(labels, "f")} == {str}
+    for labels in ("ab", [], (), {"a", "b"}, {"a": 1}, iter("ab"), ["a", 1], 3, np.array([["a"]]), np.array("a")):
+        with pytest.raises(ValueError, match="^f: `labels` must be a list of strings. Received: "):
+            check_labels(labels, "f")
+    with pytest.raises(ValueError, match="^f: `labels` must differ from each other. Received: "):
+        check_labels(["a", "b", "a"], "f")
+
+
+MADE = {
+    "BertConfig": (lambda **flag: tiny_config(**flag), "causal"),
+    "BertTokenizer": (
+        lambda **flag: kbert.BertTokenizer(VOCABULARY, **flag),
+        "lowercase strip_accents split_on_cjk special_tokens_in_text",
+    ),
+    "BertEncoder": (lambda **flag: kbert.BertEncoder(ONE, **flag), "pooler"),
+    "BertPretrainer": (lambda **flag: kbert.BertPretrainer(ONE, **flag), "next_sentence masked_lm tied"),
+    "BertClassifier": (lambda **flag: kbert.BertClassifier(ONE, **flag), "multi_label bilstm"),
+    "BertRegressor": (lambda **flag: kbert.BertRegressor(ONE, **flag), "bilstm"),
+    "BertSpanExtractor": (lambda **flag: kbert.BertSpanExtractor(ONE, **flag), "bilstm"),
+    "BertTagger": (lambda **flag: kbert.BertTagger(ONE, 2, **flag), "bilstm"),
+    "AttentionBias": (AttentionBias, "causal"),
+    "BiLstm": (BiLstm, "return_sequences"),
+    "AdamW": (kbert.AdamW, "bias_correction"),
+    "Lamb": (Lamb, "bias_correction"),
+    "EmbeddingAnswers": (EmbeddingAnswers, "normalize"),
+    "TextPreprocessor": (lambda **flag: TextPreprocessor(tiny_tokenizer(), 9, **flag), "pair"),
+    "FillMaskPreprocessor": (
+        lambda **flag: FillMaskPreprocessor(tiny_tokenizer(), 9, **flag),
+        "causal special_tokens_in_text",
+    ),
+    "TensorBoard": (lambda **flag: TensorBoard("logs", **flag), "graph wait_for_finish"),
+    "finetune": (FinetuningOptions, "bias_correction bilstm group_by_length random_weights"),
+    "": (BenchmarkSettings, "packed frozen_weights peers"),
+}
+
+
+@pytest.mark.parametrize("owner, flag", [(owner, flag) for owner, (_, flags) in MADE.items() for flag in flags.split()])
+def test_a_flag_of_a_class_must_be_a_bool(owner, flag):
+    what = f"{owner}: `{flag}`" if owner else f"`{flag}`"
+    with pytest.raises(ValueError, match=f"^{what} must be True or False. Received: 'no'"):
+        MADE[owner][0](**{flag: "no"})
+
+
+def test_flags_of_functions(tmp_path):
+    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+    kbert.save_pretrained(pipeline, tmp_path / "it")
+    before = (tmp_path / "it" / "manifest.json").read_bytes()
+    for call, name in [
+        (lambda **flag: kbert.save_pretrained(pipeline, tmp_path / "it", **flag), "overwrite"),
+        (lambda **flag: kbert.export(pipeline, tmp_path / "served", **flag), "frozen_weights"),
+        (lambda **flag: kbert.inspect(pipeline, directory=tmp_path / "it", **flag), "overwrite"),
+        (lambda **flag: predict_file(pipeline, tmp_path / "in", tmp_path / "out.jsonl", **flag), "overwrite"),
+        (lambda **flag: write_records([["a"]], tiny_tokenizer(), tmp_path / "records", **flag), "overwrite"),
+        (lambda **flag: open_run(tmp_path / "run", {}, **flag), "overwrite"),
+        (lambda **flag: learn_vocabulary(["a"], 100, **flag), "lowercase"),
+        (lambda **flag: learn_vocabulary(["a"], 100, **flag), "strip_accents"),
+        (lambda **flag: learn_vocabulary(["a"], 100, **flag), "split_on_cjk"),
+    ]:
+        with pytest.raises(ValueError, match=f"`{name}` must be True or False. Received: 'no'"):
+            call(**{name: "no"})
+    assert [path.name for path in tmp_path.iterdir()] == ["it"]
+    assert (tmp_path / "it" / "manifest.json").read_bytes() == before
+
+
+def test_numpys_bools_are_stored_as_json_has_them(tmp_path):
+    model = kbert.BertClassifier(tiny_config(num_layers=1, causal=np.False_), multi_label=np.True_)
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(lowercase=np.True_), pair=np.True_)
+    kbert.save_pretrained(pipeline, tmp_path / "it", overwrite=np.False_)
+    assert kbert.build_pipeline(kbert.load_pretrained(tmp_path / "it")).settings() == pipeline.settings()

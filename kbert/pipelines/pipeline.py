@@ -9,6 +9,7 @@ import json
 import keras
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.models.lora import merged
 from kbert.models.precision import in_precision
@@ -19,7 +20,7 @@ from kbert.pipelines.registry import register_classes, task_pipeline
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.pipelines.window_labels import split_texts, values_of_windows
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
-from kbert.preprocessing.strings import as_text, string_columns
+from kbert.preprocessing.strings import as_text, check_batches, string_columns
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -42,10 +43,11 @@ class Pipeline(keras.Model):
         answers: `kbert.answers.answers.Answers`, called as ``answers(model outputs, batch)``.
         name, trainable: as for every Keras model.
 
-    Inputs: dict of string columns [B], named ``preprocessor.input_names`` (``text``, and ``text_pair`` for pairs):
-    lists, NumPy arrays or tensors; a single column may be given without the dict. Multiple choice takes ``prompt`` [B]
-    and ``choices`` [B, C], which may be lists of unequal lengths. `predict` also takes a tf.data.Dataset of such
-    batches; it and `predict_on_batch` return strings as ``str``, whereas calling the pipeline returns tensors.
+    Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and
+    ``text_pair`` for pairs): lists, NumPy arrays or tensors; a single column may be given without the dict. Multiple
+    choice takes ``prompt`` [B] and ``choices`` [B, C], which may be lists of unequal lengths or a ragged tensor.
+    `predict` also takes a tf.data.Dataset of such batches; it and `predict_on_batch` return strings as ``str``, whereas
+    calling the pipeline returns tensors.
 
     Outputs: dict of answers, first dimension B: classification ``label, probabilities``; regression ``score``;
     multiple choice ``choice, probabilities``;
@@ -200,6 +202,7 @@ class Pipeline(keras.Model):
         """What the model is trained on, from a tf.data.Dataset of (strings, labels …)."""
         if not isinstance(dataset, tf.data.Dataset):
             return self._batch(dataset)[0]
+        check_batches(dataset, self.input_names, "Pipeline")
 
         @tf.autograph.experimental.do_not_convert
         def batch(strings, *labels):
@@ -222,6 +225,10 @@ class Pipeline(keras.Model):
         return {name: batch[name] for name in self.model.input}, y, sample_weight
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+        given = {"batch_size": batch_size, "steps": steps}
+        check_positive("Pipeline", **{name: value for name, value in given.items() if value is not None})
+        if isinstance(x, tf.data.Dataset):
+            check_batches(x, self.input_names, "Pipeline")
         if not _makes_batches(x):
             x = self._columns(x)
             if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict an empty batch

@@ -3,6 +3,8 @@
 Shapes: B batch, C choices.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 
@@ -13,11 +15,11 @@ def string_columns(inputs, names, owner, list_columns=()):
     """The named columns of `inputs` as string tensors.
 
     Args:
-        inputs: dict with (at least) these names, or, for a single name, the strings themselves: a tensor, a NumPy array
-            or a list; [B], or [B, 1] as some readers of tables give them.
+        inputs: dict or pandas DataFrame with (at least) these names, or, for a single name, the strings themselves: a
+            tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of tables give them.
         owner: str, the class that asks, for error messages.
-        list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length are
-            filled up with empty strings.
+        list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length, and
+            ragged tensors, are filled up with empty strings.
 
     Returns:
         list of string tensors [B] (of `list_columns` [B, C]), in the order of `names`.
@@ -25,9 +27,11 @@ def string_columns(inputs, names, owner, list_columns=()):
     Raises:
         ValueError: a missing column, a single string, a wrong shape, columns of different lengths, an element (such as
             None) that is not a string; the message names it.
-        TypeError: a tensor or array that does not hold strings.
+        TypeError: a tensor or array that does not hold strings, or another kind of object.
     """
-    if not isinstance(inputs, dict):
+    if hasattr(inputs, "columns"):
+        inputs = {name: inputs[name] for name in inputs.columns}
+    if not isinstance(inputs, Mapping):
         if len(names) > 1:
             raise ValueError(f"{owner}: expected a dict with {list(names)}. Received: {type(inputs).__name__}")
         inputs = {names[0]: inputs}
@@ -53,14 +57,29 @@ def as_text(array) -> np.ndarray:
     return np.array(flat, dtype=object).reshape(array.shape)
 
 
+def check_batches(dataset, names, owner) -> None:
+    """Raises a ValueError if a tf.data.Dataset of (inputs, …) or inputs is empty, or has rows instead of batches."""
+    if int(dataset.cardinality()) == 0:
+        raise ValueError(f"{owner}: expected a dataset of batches. Received: an empty dataset")
+    spec = dataset.element_spec
+    inputs = spec[0] if isinstance(spec, tuple) else spec
+    columns = [inputs[name] for name in names if name in inputs] if isinstance(inputs, Mapping) else [inputs]
+    if any(getattr(column, "shape", None) == () for column in columns):
+        raise ValueError(f"{owner}: expected a dataset of batches (dataset.batch(32)). Received: elements of {inputs}")
+
+
 def _list_column(values, name, owner):
+    values = _plain(values)
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        values = values.tolist()  # an array of lists
     if isinstance(values, (list, tuple)):
         for number, row in enumerate(values):
             if row is None or isinstance(row, (int, float)):
                 raise ValueError(f"{owner}: `{name}`[{number}]: expected a list of strings. Received: {row!r}")
-    if isinstance(values, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in values):
-        width = max(map(len, values), default=0)
-        values = [[*row, *[""] * (width - len(row))] for row in values]
+        rows = [_plain(row) for row in values]
+        if all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
+            width = max(map(len, rows), default=0)
+            values = [[*row, *[""] * (width - len(row))] for row in rows]
     strings = _strings(values, name, owner)
     if strings.shape.rank == 1 and 0 in strings.shape:
         strings = tf.zeros([0, 0], tf.string)
@@ -80,12 +99,17 @@ def _column(values, name, owner):
 
 
 def _strings(values, name, owner):
+    values = _plain(values)
     try:
         strings = tf.convert_to_tensor(values)
     except (ValueError, TypeError) as error:
         found = _first_not_string(values, f"`{name}`")
+        if found is None and isinstance(values, (list, tuple)) and isinstance(values[0], (list, tuple)):
+            message = f"`{name}` must be a column of strings [B]. Received: lists of unequal lengths"
+            raise ValueError(f"{owner}: {message}") from error
         if found is None:
-            raise
+            kind = "Unicode strings" if isinstance(values, (list, tuple, np.ndarray)) else "strings, as a list or array"
+            raise TypeError(f"{owner}: `{name}` must hold {kind}. Received: {repr(values)[:200]}") from error
         raise ValueError(f"{owner}: {found[0]}: expected str. Received: {str(found[1])[:60]}") from error
     if strings.dtype != tf.string and 0 in strings.shape:
         return tf.zeros(strings.shape, tf.string)  # an empty list has no type
@@ -94,11 +118,20 @@ def _strings(values, name, owner):
     return strings
 
 
+def _plain(values):
+    """A pandas Series or an array of NumPy's StringDType as an object array, a ragged tensor as a padded one."""
+    if isinstance(values, tf.RaggedTensor):
+        return values.to_tensor()
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    return values.astype(object) if isinstance(values, np.ndarray) and values.dtype.kind == "T" else values
+
+
 def _first_not_string(values, where):
     """(where, value) of the first element that is not a string; lists are searched only if the first element is one."""
     if values is None or isinstance(values, (int, float, dict)):
         return where, values
-    if not isinstance(values, (list, tuple)) and not hasattr(values, "__getitem__"):
+    if not isinstance(values, (list, tuple, np.ndarray)) or (isinstance(values, np.ndarray) and not values.ndim):
         return None
     nested = len(values) > 0 and isinstance(values[0], (list, tuple))
     for number, value in enumerate(values):

@@ -3,16 +3,18 @@
 Shapes: B rows, m entries of a padded output.
 """
 
-import json
 import shlex
 import time
 import urllib.parse
 
 from kbert.checks import check_positive
-from kbert.serving.rest_transport import RestTransport, address_of
+from kbert.serving.check_version import check_version
+from kbert.serving.request_columns import check_examples, check_string, request_columns
+from kbert.serving.rest_transport import RestTransport, address_of, request_json
 from kbert.serving.serving_error import ServingError
 
 _REST_PORT = 8501  # TensorFlow Serving's default
+_LONGEST = 10**6  # seconds; sockets cannot wait much longer than a thousand times that
 _WAIT = 0.2  # seconds before the second try, doubled each time
 _COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each row are real
 
@@ -34,7 +36,8 @@ class ServingClient:
         client_certificate: for a server that authenticates its clients, the files (certificate, key), both PEM.
 
     Raises:
-        ValueError: a URL of another kind, both a version and a label, certificates without TLS, no `tries`.
+        ValueError: a URL of another kind, a model or label that is not a string, a version that is not a positive int,
+            both a version and a label, a timeout that is not a positive number, certificates without TLS, no `tries`.
         OSError: a file of certificates that cannot be read.
 
     Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256 MB are not read,
@@ -60,9 +63,24 @@ class ServingClient:
         scheme = _checked_scheme(url)
         if version is not None and label is not None:
             raise ValueError(f"ServingClient: give a version or a label. Received: {version!r} and {label!r}")
+        if version is not None:
+            check_version("ServingClient", version)
+        check_string("model", model)
+        if label is not None:
+            check_string("label", label)
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= _LONGEST:
+            raise ValueError(
+                f"ServingClient: `timeout` must be a positive number of seconds, at most {_LONGEST}. "
+                f"Received: {timeout!r}"
+            )
         if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
             raise ValueError(f"ServingClient: certificates are for https:// and grpcs://. Received: {url!r}")
         check_positive("ServingClient", tries=tries)
+        if client_certificate is not None and (isinstance(client_certificate, str) or len(client_certificate) != 2):
+            raise ValueError(
+                "ServingClient: `client_certificate` must be two files, (certificate, key). "
+                f"Received: {client_certificate!r}"
+            )
         for file in filter(None, (root_certificates, *(client_certificate or ()))):
             open(file, "rb").close()  # an error now, not at the first request
         self.url, self.model = url.rstrip("/"), model
@@ -80,13 +98,15 @@ class ServingClient:
         Padding is removed from entries that are lists, by the output ``count`` (of an n-best list ``n_best_count``).
 
         Args:
-            inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length).
+            inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length), or
+                NumPy arrays of them; or a pandas DataFrame of the columns. Strings are str or bytes.
             signature: name of the signature.
 
         Raises:
-            ValueError: a column that is a single string, or that holds both strings and lists.
+            ValueError: columns of different lengths, or one that is not a list of strings or of lists of strings.
         """
-        inputs = _filled(inputs)
+        check_string("signature", signature)
+        inputs = request_columns(inputs)
         found = self._with_retries(lambda: self._transport.predict(self._spec(signature), inputs, self.timeout))
         if not isinstance(found, dict):
             found = {self._only_output(signature): found}  # a single output is returned without its name
@@ -94,7 +114,13 @@ class ServingClient:
         return trim_answers({name: self._rows(values, rows) for name, values in found.items()}, self.url)
 
     def classify(self, examples, signature="classify"):
-        """(label, score) of all classes for each example; `examples`: list of dicts of column → string."""
+        """(label, score) of all classes for each example; `examples`: list of dicts of column → string.
+
+        Raises:
+            ValueError: `examples` of another kind.
+        """
+        check_string("signature", signature)
+        check_examples(examples)
         rows = self._with_retries(lambda: self._transport.classify(self._spec(signature), examples, self.timeout))
         try:
             return [[(label, score) for label, score in row] for row in self._rows(rows, len(examples))]
@@ -102,7 +128,13 @@ class ServingClient:
             raise ServingError(f"{self.url}: expected labels and scores. Received: {rows!r:.200}") from None
 
     def regress(self, examples, signature="regress"):
-        """A number for each example; `examples`: list of dicts of column → string."""
+        """A number for each example; `examples`: list of dicts of column → string.
+
+        Raises:
+            ValueError: `examples` of another kind.
+        """
+        check_string("signature", signature)
+        check_examples(examples)
         rows = self._with_retries(lambda: self._transport.regress(self._spec(signature), examples, self.timeout))
         return self._rows(rows, len(examples))
 
@@ -124,8 +156,12 @@ class ServingClient:
             signature: name of the signature.
             verb: predict, classify or regress.
         """
-        asked = {"inputs": _filled(inputs)} if verb == "predict" else {"examples": inputs}
-        body = json.dumps({"signature_name": signature, **asked}, ensure_ascii=False)
+        if verb == "predict":
+            asked = {"inputs": request_columns(inputs)}
+        else:
+            check_examples(inputs)
+            asked = {"examples": inputs}
+        body = request_json({"signature_name": signature, **asked}, ensure_ascii=False)
         address = f"{address_of(_rest_url(self.url), self._spec())}:{verb}"
         return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(address)}"
 
@@ -161,6 +197,7 @@ class ServingClient:
 
 def _checked_scheme(url):
     expected = "expected http://host:8501, https://…, grpc://host:8500 or grpcs://…"
+    check_string("url", url)
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.netloc:
         raise ValueError(f"ServingClient: {expected}. Received: {url!r}")
@@ -178,20 +215,6 @@ def _rest_url(url):
         return url
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme.replace('grpc', 'http')}://{host}:{_REST_PORT}"
-
-
-def _filled(inputs):
-    """Lists of choices padded to the longest with "", which is not a choice: a request has one shape."""
-    filled = {}
-    for name, column in inputs.items():
-        kinds = {isinstance(row, (list, tuple)) for row in column}
-        if isinstance(column, (str, bytes)) or len(kinds) > 1:
-            raise ValueError(
-                f"ServingClient: `{name}` must be a list of strings, or of lists of strings. Received: {column!r:.200}"
-            )
-        width = max(map(len, column), default=0) if True in kinds else 0
-        filled[name] = [[*row, *[""] * (width - len(row))] for row in column] if True in kinds else column
-    return filled
 
 
 def trim_answers(answers, url=""):

@@ -4,13 +4,14 @@ import errno
 import os
 import pathlib
 
-from kbert.checks import check_bool, check_positive
-from kbert.files import explain_full_disk, flush, flush_tree, is_partial, write_json
+from kbert.checks import check_bool
+from kbert.files import explain_full_disk, flush, flush_tree, is_partial, parse_json, to_json, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
 from kbert.serving.batching import write_batching_parameters
 from kbert.serving.card import model_card
+from kbert.serving.check_version import check_version
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.limits import ServingLimits
 from kbert.serving.partial_version import partial_version
@@ -46,7 +47,7 @@ def export(
     Args:
         pipeline: `kbert.Pipeline`.
         directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
-        version: positive int; None: one more than the highest there, or 1.
+        version: positive int below 2**63; None: one more than the highest there, or 1.
         layers: of an encoder, the hidden states that the signature ``features`` gives; None: the last four.
         precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline computes. In bfloat16 the
             weights take half the space, and processors with instructions for it answer faster, except to a single short
@@ -58,17 +59,18 @@ def export(
         max_request_bytes: limit on the bytes of text in a request, over all strings of all rows.
         max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence length, padding
             included, where a long text has a row for each of its windows and a question one for each choice.
-        metrics: dict of the model's metrics, for the card.
-        made_by: dict of the settings that made the model, for the card.
+        metrics: dict of the model's metrics, for the card; of strings, finite numbers, bools, None, lists and dicts.
+        made_by: dict of the settings that made the model, for the card, likewise.
 
     Returns:
         pathlib.Path of the version written.
 
     Raises:
         TypeError: not a pipeline.
-        ValueError: a version or limit that is not a positive integer; `frozen_weights` that is not a bool; an unknown
-            precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock server would
-            not run (`kbert.audit`).
+        ValueError: a version or limit that is not a positive integer or exceeds int64; `frozen_weights` that is not a
+            bool; `metrics` or `made_by` that are not a dict that JSON holds; an unknown precision, or one for a
+            quantised model; frozen weights of more than 2 GB; a model that a stock server would not run
+            (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         OSError: the disk is full; the incomplete version is deleted.
 
@@ -82,6 +84,7 @@ def export(
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
     frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
+    _check_json(metrics=metrics, made_by=made_by)
     pipeline = pipeline.merged()
     if precision is not None:
         pipeline = pipeline.in_precision(precision)
@@ -115,6 +118,18 @@ def export(
             target = _target(target.parent, version)  # another export took the number meanwhile
 
 
+def _check_json(**values):
+    for name, value in values.items():
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            raise ValueError(f"export: `{name}` must be a dict. Received: {value!r:.200}")
+        try:
+            parse_json(to_json({name: value}).encode(), f"export: `{name}`")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"export: `{name}` must fit into JSON ({error}). Received: {value!r:.200}") from None
+
+
 def _appears(partial, target):
     """Flushes and renames what was written; False if the version is there already."""
     flush_tree(partial)
@@ -144,7 +159,7 @@ def _target(directory, version):
         )
     if version is None:
         version = max(versions, default=0) + 1
-    check_positive("export", version=version)
+    check_version("export", version)
     if version in versions:
         raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(versions)}")
     return directory / str(version)

@@ -27,14 +27,17 @@ class ServingLimits:
             a row for each of its windows, and a multiple-choice question one for each choice.
 
     Raises:
-        ValueError: a limit that is not a positive integer.
+        ValueError: a limit that is not a positive integer below 2**63.
     """
 
     max_request_bytes: int = 2**20
     max_request_tokens: int = 2**17
 
     def __post_init__(self):
-        check_positive("export", **dataclasses.asdict(self))
+        limits = dataclasses.asdict(self)
+        check_positive("export", **limits)
+        if large := {name: value for name, value in limits.items() if value >= 2**63}:
+            raise ValueError(f"export: limits must be less than 2**63, as servers count in int64. Received: {large}")
 
     def max_rows(self, sequence_length, values_per_row=1):
         """The rows of S tokens that a request may have.

@@ -1,5 +1,6 @@
 """TensorFlow Serving's REST interface, with requests."""
 
+import base64
 import http.client
 import json
 import time
@@ -38,7 +39,7 @@ class RestTransport:
 
         Args:
             spec: dict with signature, and what `address_of` takes.
-            inputs: dict of column → list of strings.
+            inputs: dict of column → list of strings, str or bytes.
             timeout: seconds for the whole answer.
         """
         return self._post("predict", spec, {"inputs": inputs}, "outputs", timeout)
@@ -60,7 +61,7 @@ class RestTransport:
             raise ServingError(f"{self.url}: expected the metadata of a model. Received: {content!r:.200}") from None
 
     def _post(self, verb, spec, body, key, timeout):
-        data = json.dumps({"signature_name": spec["signature"], **body}).encode()
+        data = request_json({"signature_name": spec["signature"], **body}).encode()
         content = self._ask(f"{address_of(self.url, spec)}:{verb}", data, timeout)
         if not isinstance(content, dict) or key not in content:
             raise ServingError(f"{self.url}: expected an answer with {key!r}. Received: {content!r:.200}")
@@ -99,6 +100,11 @@ class RestTransport:
                 if time.monotonic() > deadline:
                     raise TimeoutError
             return response.status_code, b"".join(parts)
+
+
+def request_json(body, **options):
+    """The JSON of a request, with bytes as the object that stands for them; `options` of `json.dumps`."""
+    return json.dumps(body, default=lambda value: {"b64": base64.b64encode(value).decode()}, **options)
 
 
 def address_of(url, spec):

@@ -33,7 +33,7 @@ NAN = float("nan")
         ("text", np.array(["a", None], object), r"`text`\[1\]: expected str. Received: None"),
         ("text", None, "`text`: expected str. Received: None"),
         ("text", {"text": None}, "`text`: expected str. Received: None"),
-        ("text", [["a"], ["b", "c"]], "`text` must be a column|expected str|non-rectangular"),
+        ("text", [["a"], ["b", "c"]], "`text` must be a column of strings"),
         ("pair", {"text": ["a", "b"], "text_pair": ["a", None]}, r"`text_pair`\[1\]: expected str. Received: None"),
         ("span", {"question": ["a", None], "context": ["a", "b"]}, r"`question`\[1\]: expected str. Received: None"),
         ("choices", {"prompt": ["a"], "choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str. Received: None"),
@@ -63,6 +63,63 @@ def test_a_pipeline(pipeline):
             use(HUGGING_FACE)
         with pytest.raises(ValueError, match="token_ids are for the model itself; here texts are strings"):
             use({"token_ids": [[1]]})
+
+
+STRINGS = np.array(["a film", "good"], np.dtypes.StringDType())
+
+
+def test_strings_in_containers_of_other_libraries(pipeline):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": [1, 2, 3], "text": ["x", "a film", "good"]})[1:]
+    pipeline.run_eagerly = True
+    expected = pipeline.predict(["a film", "good"], verbose=0)["probabilities"]
+    for inputs in (frame, frame["text"], dict(frame), STRINGS, {"text": STRINGS}):
+        found = pipeline.predict(inputs, verbose=0)["probabilities"]
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(ValueError, match=r"expected a dict with \['text'\]. Received: \['id'\]; missing: \['text'\]"):
+        pipeline.predict(frame[["id"]], verbose=0)
+    with pytest.raises(ValueError, match=r"`text`\[1\]: expected str. Received: nan"):
+        pipeline.predict(pandas.DataFrame({"text": ["a", None]})[0:], verbose=0)
+
+
+@pytest.mark.parametrize(
+    "inputs, error, message",
+    [
+        (tf.ragged.constant([["a", "b"], ["c"]]), ValueError, "`text` must be a column of strings"),
+        (tf.sparse.from_dense(tf.constant(["a"])), TypeError, "`text` must hold strings, as a list or array. .*Sparse"),
+        ({"a"}, TypeError, "`text` must hold strings, as a list or array. Received: {'a'}"),
+        (["a\ud800"], TypeError, "`text` must hold Unicode strings. Received: "),
+    ],
+)
+def test_containers_that_are_no_column(pipeline, inputs, error, message):
+    with pytest.raises(error, match=f"Pipeline: {message}"):
+        pipeline.predict(inputs, verbose=0)
+
+
+def test_datasets_must_have_batches(pipeline):
+    texts = tf.data.Dataset.from_tensor_slices({"text": ["a", "b"]})
+    pipeline.compile("sgd")
+    labelled = tf.data.Dataset.zip(texts, tf.data.Dataset.from_tensor_slices([0, 1]))
+    for use, dataset in ((pipeline.predict, texts), (pipeline.fit, labelled), (pipeline.evaluate, labelled)):
+        with pytest.raises(ValueError, match=r"Pipeline: expected a dataset of batches \(dataset.batch\(32\)\)"):
+            use(dataset, verbose=0)
+        with pytest.raises(ValueError, match="Pipeline: expected a dataset of batches. Received: an empty dataset"):
+            use(dataset.batch(2).take(0), verbose=0)
+    for name in ("batch_size", "steps"):
+        with pytest.raises(ValueError, match=f"Pipeline: `{name}` must be a positive integer. Received: 0"):
+            pipeline.predict(["a"], verbose=0, **{name: 0})
+
+
+def test_choices_in_other_containers():
+    preprocessor = ChoicePreprocessor(tiny_tokenizer(), 12)
+    lists = np.empty(2, object)
+    lists[:] = [["good", "bad"], ["a"]]
+    expected = preprocessor({"prompt": ["a", "film"], "choices": lists.tolist()})["token_ids"]
+    arrays = [np.array(["good", "bad"]), np.array(["a"])]
+    for choices in (lists, arrays, tf.ragged.constant(lists.tolist())):
+        prompt = tf.constant(["a", "film"]) if tf.is_tensor(choices) else ["a", "film"]
+        batch = preprocessor({"prompt": prompt, "choices": choices})
+        np.testing.assert_array_equal(batch["token_ids"], expected)
 
 
 @pytest.mark.parametrize("as_tensors", [False, True])

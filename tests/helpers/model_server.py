@@ -163,7 +163,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         self._answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])), object_hook=_bytes_of)
         match = self._PATH.fullmatch(self.path)
         if fault := self._fault():
             return self._answer(*fault)
@@ -209,7 +209,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
 
     def _on_examples(self, model, version, body):
         def feature(value):
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[tf.compat.as_bytes(value)]))
 
         examples = [
             tf.train.Example(features=tf.train.Features(feature={k: feature(v) for k, v in row.items()}))
@@ -230,6 +230,11 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
 def _words(error):
     """What a server says of an error in a graph: the op's own words, without Python's account of its place."""
     return error.message.partition("<stack traces unavailable>")[2].strip()[:400] or error.message[:400]
+
+
+def _bytes_of(value):
+    """The bytes that a JSON object of TensorFlow Serving stands for; another object as it is."""
+    return base64.b64decode(value["b64"]) if set(value) == {"b64"} else value
 
 
 def _columns(instances):

@@ -1,5 +1,6 @@
-"""Rows of a file for a server."""
+"""Rows of a file for a server, and what a client is given otherwise."""
 
+import numpy as np
 import pytest
 
 from kbert.serving.ask import read_json_rows
@@ -26,3 +27,72 @@ def test_columns_that_are_not_lists_are_refused(column):
     client = ServingClient("http://localhost:8501", "reviews")
     with pytest.raises(ValueError, match="ServingClient: `text` must be a list of strings.* Received: "):
         client.curl({"text": column})
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"version": 2**70}, f"`version` must be at most {2**63 - 1}, as servers take int64. Received: {2**70}"),
+        ({"version": "1"}, "`version` must be a positive integer. Received: '1'"),
+        ({"model": ""}, "`model` must be a string that is not empty. Received: ''"),
+        ({"model": None}, "`model` must be a string that is not empty. Received: None"),
+        ({"label": 3}, "`label` must be a string that is not empty. Received: 3"),
+        ({"url": 3}, "`url` must be a string that is not empty. Received: 3"),
+        ({"timeout": 0}, "`timeout` must be a positive number of seconds.* Received: 0"),
+        ({"timeout": "3"}, "`timeout` must be a positive number of seconds.* Received: '3'"),
+        ({"timeout": float("nan")}, "`timeout` must be a positive number of seconds.* Received: nan"),
+        ({"timeout": 1e10}, "`timeout` must be a positive number of seconds, at most 1000000. Received: 1000"),
+        ({"url": "https://host", "client_certificate": "pem"}, r"`client_certificate` must be two files.* 'pem'"),
+    ],
+)
+def test_arguments_of_a_client(arguments, message):
+    with pytest.raises(ValueError, match=f"ServingClient: {message}"):
+        ServingClient(**{"url": "http://localhost:8501", "model": "reviews"} | arguments)
+
+
+@pytest.mark.parametrize(
+    "inputs, message",
+    [
+        ({"text": ["a"], "text_pair": ["b", "c"]}, "expected columns of one length. Received: {'text': 1, 'text_pair'"),
+        ({"text": ["a", None]}, r"`text`\[1\]: expected str or bytes. Received: None"),
+        ({"text": [1]}, r"`text`\[0\]: expected str or bytes. Received: 1"),
+        ({"text": np.array(["a", None], object)}, r"`text`\[1\]: expected str or bytes. Received: None"),
+        ({"choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str or bytes. Received: None"),
+        ({"text": None}, "`text` must be a list of strings.* Received: None"),
+        ({}, "expected a dict of column → list of strings. Received: {}"),
+        (["a"], r"expected a dict of column → list of strings. Received: \['a'\]"),
+    ],
+)
+def test_columns_are_checked_before_they_are_sent(inputs, message):
+    client = ServingClient("http://localhost:1", "reviews", tries=1)
+    for use in (client.predict, client.curl):
+        with pytest.raises(ValueError, match=f"ServingClient: {message}"):
+            use(inputs)
+
+
+@pytest.mark.parametrize(
+    "examples, message",
+    [
+        ({"text": "a"}, "expected a list of dicts of column → string"),
+        (["a"], r"examples\[0\]: expected a dict of column → string. Received: 'a'"),
+        ([{"text": "a"}, {"text": None}], r"examples\[1\], `text`: expected str or bytes. Received: None"),
+    ],
+)
+def test_examples_are_checked_before_they_are_sent(examples, message):
+    client = ServingClient("http://localhost:1", "reviews", tries=1)
+    for use in (client.classify, client.regress, lambda rows: client.curl(rows, verb="classify")):
+        with pytest.raises(ValueError, match=f"ServingClient: {message}"):
+            use(examples)
+    with pytest.raises(ValueError, match="ServingClient: `signature` must be a string that is not empty. Received: 3"):
+        client.predict({"text": ["a"]}, 3)
+
+
+def test_arrays_frames_and_bytes_are_sent_as_lists():
+    client = ServingClient("http://localhost:8501", "reviews")
+    sent = '"inputs": {"text": ["a", "é"]}'
+    for column in (("a", "é"), np.array(["a", "é"]), np.array(["a", "é"], np.dtypes.StringDType())):
+        assert sent in client.curl({"text": column})
+    frame = pytest.importorskip("pandas").DataFrame({"text": ["a", "é"]})
+    assert sent in client.curl(frame) and sent in client.curl({"text": frame["text"]})
+    assert '{"c": [["a", "b"], ["c", ""]]}' in client.curl({"c": [np.array(["a", "b"]), ["c"]]})
+    assert '{"text": [{"b64": "/w=="}]}' in client.curl({"text": [b"\xff"]})

@@ -77,6 +77,15 @@ def test_answers_equal_those_of_python(server, url, served_models):
         assert server.requests[-1] == (kind, "serving_default")
 
 
+def test_arrays_and_bytes(url, served_models):
+    columns = {"text": np.array([b"The film is good.", b"invalid \xff utf-8"], object)}
+    answers = ServingClient(url, "single", timeout=PATIENT).predict(columns)
+    expected = served_models["single"].pipeline.predict(columns, verbose=0)
+    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5, rtol=0)
+    rows = ServingClient(url, "single", timeout=PATIENT).classify([{"text": text} for text in columns["text"]])
+    np.testing.assert_allclose([[score for _, score in row] for row in rows], expected["probabilities"], atol=1e-5)
+
+
 def test_classify_and_regress(url, served_models):
     expected = served_models["single"].pipeline.predict({"text": TEXTS}, verbose=0)["probabilities"]
     rows = ServingClient(url, "single", version=1, timeout=PATIENT).classify([{"text": text} for text in TEXTS])

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.served_models import fed
+from helpers.served_models import fed, make_pipeline
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
@@ -243,6 +243,37 @@ def test_layers_that_do_not_exist(served_models, tmp_path):
     with pytest.raises(ValueError, match="the task classification does not take .'layers'."):
         kbert.export(served_models["single"].pipeline, tmp_path / "model", layers=[-1])
     assert not list(tmp_path.iterdir())
+
+
+_LOOP = {}
+_LOOP["loop"] = _LOOP
+
+
+@pytest.mark.parametrize("name", ["metrics", "made_by"])
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ([1], "must be a dict. Received: "),
+        (0, "must be a dict. Received: 0"),
+        ({"accuracy": np.float32(0.5)}, "must fit into JSON .*float32 is not JSON serializable"),
+        ({"accuracy": float("nan")}, "must fit into JSON .*nan"),
+        ({"name": "\ud800"}, "must fit into JSON .*surrogates"),
+        ({("a", 1): 2}, "must fit into JSON .*keys must be"),
+        (_LOOP, "must fit into JSON"),
+    ],
+)
+def test_what_the_card_cannot_hold_is_refused_before_the_work(name, value, message, tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.serving.export.write_saved_model", None)
+    pipeline = make_pipeline("regression")[0]
+    with pytest.raises(ValueError, match=f"export: `{name}` {message}"):
+        kbert.export(pipeline, tmp_path / "model", **{name: value})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["max_request_bytes", "max_request_tokens"])
+def test_limits_that_no_server_can_count_are_refused(name, tmp_path):
+    with pytest.raises(ValueError, match=f"export: limits must be less than .*Received: .'{name}'"):
+        kbert.export(make_pipeline("regression")[0], tmp_path / "model", **{name: 2**63})
 
 
 def test_a_pipeline_trained_under_a_strategy_and_mixed_precision(tmp_path):

@@ -33,6 +33,8 @@ def test_versions(tmp_path, monkeypatch):
     for version in (0, -1, "2", True):
         with pytest.raises(ValueError, match="positive integer"):
             kbert.export(pipeline, directory, version=version)
+    with pytest.raises(ValueError, match=f"export: `version` must be at most {2**63 - 1}"):
+        kbert.export(pipeline, directory, version=2**63)
     (directory / "card.json").write_text("{}")
     assert kbert.export(pipeline, directory) == directory / "9"
     (tmp_path / "thesis").mkdir()

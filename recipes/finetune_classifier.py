@@ -10,9 +10,10 @@ The table is a .csv, .tsv (without quoting) or .jsonl file. With --regression, l
 --label-separator '|', a text can have any number of labels, such as funny|sad. With --window-pooling, long texts are
 split into windows, and the answers to the windows of a text are averaged (or the highest is taken). After each epoch
 the model is evaluated on --dev, and the weights that are best by the first of its metrics (--metrics) are kept. The
-paper chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run resumes when the same command is given again.
-In --output there are model/ (a kbert directory, for predict.py, evaluate.py and export.py), metrics.json,
-settings.json, inputs.json (hashes of what was read), history.jsonl, evaluations.jsonl and logs/ (TensorBoard).
+paper chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed
+run resumes when the same command is given again. In --output there are model/ (a kbert directory, for predict.py,
+evaluate.py and export.py), metrics.json, settings.json, inputs.json (hashes of what was read), history.jsonl,
+evaluations.jsonl and logs/ (TensorBoard).
 """
 
 from kbert import command_line as cli

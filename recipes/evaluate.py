@@ -21,7 +21,7 @@ from kbert.command_line.flag_table import MACHINE
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 COLUMNS = {name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")}
-OTHERS = {name: name for name in ("format", "scheme", "tag_column", "context", "version", "label_separator")}
+OTHERS = {name: name for name in ("format", "scheme", "tag_column", "context", "version", "label_separator", "metrics")}
 OPTIONS = COLUMNS | OTHERS | {"choices": "choice_columns"}  # of task objects → flags
 
 
@@ -31,7 +31,10 @@ def parse_arguments(argv):
     data = {"help": "labelled examples; with --task: the GLUE files"}
     cli.add_flags(parser, "model", "data", model=model, data=data)
     parser.add_argument("--task", choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
-    cli.add_flags(parser, "text-column", "text-pair-column", "label-column", "label-separator")
+    metrics = {"help": "the metrics (default: the task's own)"}
+    cli.add_flags(
+        parser, "text-column", "text-pair-column", "label-column", "label-separator", "metrics", metrics=metrics
+    )
     cli.add_choice_flags(parser)
     cli.add_flags(parser, "tag-column", "scheme", "context", "window-pooling", "null-threshold")
     version = "SQuAD version of the rules (default: recognised from the questions)"
@@ -42,7 +45,7 @@ def parse_arguments(argv):
     parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own
     args = parser.parse_args(argv)
     if args.task and any(value is not None for value in options_of(args).values()):
-        parser.error("--task reads the files of GLUE: do not give flags for columns, formats or versions")
+        parser.error("--task reads the files of GLUE: do not give flags for columns, formats, versions or metrics")
     return args
 
 

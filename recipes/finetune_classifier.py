@@ -9,10 +9,11 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
 The table is a .csv, .tsv (without quoting) or .jsonl file. With --regression, labels are numbers. With
 --label-separator '|', a text can have any number of labels, such as funny|sad. With --window-pooling, long texts are
 split into windows, and the answers to the windows of a text are averaged (or the highest is taken). After each epoch
-the model is evaluated on --dev, and the best weights are kept. The paper chooses on dev among batches of 16 and 32,
-learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run resumes when the same command is given again.
-In --output there are model/ (a kbert directory, for predict.py, evaluate.py and export.py), metrics.json,
-settings.json, inputs.json (hashes of what was read), history.jsonl, evaluations.jsonl and logs/ (TensorBoard).
+the model is evaluated on --dev, and the weights that are best by the first of its metrics (--metrics) are kept. The
+paper chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed
+run resumes when the same command is given again. In --output there are model/ (a kbert directory, for predict.py,
+evaluate.py and export.py), metrics.json, settings.json, inputs.json (hashes of what was read), history.jsonl,
+evaluations.jsonl and logs/ (TensorBoard).
 """
 
 from kbert import command_line as cli
@@ -25,7 +26,8 @@ def parse_arguments(argv):
     needed, pooling = {"default": None, "required": True}, "split long texts into windows, and pool the answers to them"
     cli.add_flags(
         parser,
-        *("text-column", "text-pair-column", "label-column", "label-separator", "window-pooling", "doc-stride"),
+        *("text-column", "text-pair-column", "label-column", "label-separator"),
+        *("metrics", "window-pooling", "doc-stride"),
         text_column=needed,
         label_column=needed,
         window_pooling={"choices": ("mean", "max"), "help": f"{pooling} (default: truncate long texts)"},
@@ -44,15 +46,10 @@ def read(args):
     """The task and its examples."""
     import kbert
 
-    options = {"label_separator": args.label_separator} if args.label_separator is not None else {}
-    task = (kbert.tasks.Regression if args.regression else kbert.tasks.Classification)(
-        text=args.text_column,
-        label=args.label_column,
-        text_pair=args.text_pair_column,
-        window_pooling=args.window_pooling,
-        doc_stride=args.doc_stride,
-        **options,
-    )
+    columns = {name: getattr(args, f"{name}_column") for name in ("text", "label", "text_pair")}
+    others = ("window_pooling", "doc_stride", "label_separator", "metrics")
+    task_class = kbert.tasks.Regression if args.regression else kbert.tasks.Classification
+    task = task_class.from_options(columns | {name: getattr(args, name) for name in others})
     return task, *cli.read_train_and_dev(args, task)
 
 

@@ -76,6 +76,7 @@ FLAGS = {
     "label-separator": _name(
         "what separates the labels of a text, such as '|' (default: every text has one label)", metavar="CHARS"
     ),
+    "metrics": _name("the metrics, of which the first one chooses the best epoch (default: the task's own)", nargs="+"),
     "question-column": _name("column of the question", default="question"),
     "context-column": _name("column of the context", default="context"),
     "tag-column": _number("number of the tag's column, from 0, or negative: from the end", int, default=-1),

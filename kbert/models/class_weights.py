@@ -36,7 +36,7 @@ def class_factors(class_weight, num_labels: int, labels: Sequence[str] | None = 
         )
     factors, given = np.ones(num_labels, "float32"), set()
     for key, factor in class_weight.items():
-        number = _class_number(key, num_labels, labels, owner)
+        number = _class_number(key, factor, num_labels, labels, owner)
         if not isinstance(factor, numbers.Real) or not 0 <= factor < float("inf"):
             raise ValueError(f"{owner}: expected `class_weight` of at least 0 for {key!r}. Received: {factor!r}")
         if number in given:
@@ -56,14 +56,14 @@ def _balanced(num_labels, ids, owner):
     return (counts.sum() / (max(np.count_nonzero(counts), 1) * np.maximum(counts, 1))).astype("float32")
 
 
-def _class_number(key, num_labels, labels, owner):
+def _class_number(key, factor, num_labels, labels, owner):
     known = [] if labels is None else list(labels)
     if isinstance(key, str) and key in known:
         return known.index(key)
     if str(key) in known and known.index(str(key)) != key:
         raise ValueError(
             f"{owner}: expected strings as keys of `class_weight`: a number is a class from 0, and {key} is not that "
-            f"of the label {str(key)!r}. Received: {key!r}"
+            f'of the label {str(key)!r}; write {{"{key}": {factor!r}}}. Received: {key!r}'
         )
     if isinstance(key, bool) or not isinstance(key, numbers.Integral) or not 0 <= key < num_labels:
         names = f"the labels {known}, or " if known else ""

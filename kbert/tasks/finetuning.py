@@ -181,6 +181,8 @@ class Finetuning:
         _LOGGER.info(
             "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
         )
+        if self.dev is None:
+            _LOGGER.info("no dev set: nothing is evaluated, and the weights of the last step are kept")
         self._compile(model, steps)
         if run is not None and run.is_chief:
             _, tokenizer, settings = resolve_parts(self.pipeline)

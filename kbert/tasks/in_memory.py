@@ -59,7 +59,10 @@ def column_names(data) -> list[str]:
 
 
 def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
-    """`read_columns` with every cell as a string, as a file would have it: 1 is "1", True is "true", None is ""."""
+    """`read_columns` with every cell as a string, as a file would have it: True is "true", None and NaN are "".
+
+    1 is "1", and so is 1.0: pandas makes floats of integers where a cell of their column is empty.
+    """
     columns = read_columns(data, names, optional)
     cells = {
         name: [_cell(value, f"row {row}: {name!r}") for row, value in enumerate(column)]
@@ -144,4 +147,5 @@ def _cell(value, where):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
         raise ValueError(f"{where} must be a string or a number. Received: {value!r}")
-    return check_characters(str(value), where)
+    whole = isinstance(value, float) and value.is_integer()
+    return check_characters(str(int(value) if whole else value), where)

@@ -37,6 +37,10 @@ class Table(dict):
         """File and line of a row, as error messages name them; without a file its number from 0."""
         return f"row {self.lines[row]}" if self.path is None else f"{self.path}, line {self.lines[row]}"
 
+    def shown(self, cell: str) -> str:
+        """A cell as messages show it: without a file, an empty one may have been None or NaN."""
+        return repr(cell) if cell or self.path else "an empty cell ('', None or NaN; rows count from 0)"
+
 
 def read_table(
     path,

@@ -151,7 +151,8 @@ class Task(abc.ABC):
         """The examples with the labels of a model.
 
         Raises:
-            ValueError: a label that the model does not know; the message names file and line.
+            ValueError: a label that the model does not know; the message names file and line. Or metrics that are not
+                for so many labels.
         """
         return examples
 

@@ -1,6 +1,7 @@
 """A stored model → a model of any task."""
 
 import dataclasses
+import logging
 
 import numpy as np
 from keras import ops
@@ -14,11 +15,13 @@ from kbert.weights.description import FREE_FIELDS, ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.sizes import check_settings
+from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY
 from kbert.weights.formats.variables import heads_of
 from kbert.weights.head_labels import head_labels
 from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.report import LoadReport
 
+_LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
 _ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
@@ -46,7 +49,8 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     The format is recognised by content: what `save_pretrained` or a recipe wrote, a Hugging Face directory (or a name
     on its hub), Google's TensorFlow checkpoints, KerasHub presets. No code from a checkpoint is executed. The logger
     "kbert" gets a line about what was loaded (INFO), one for each part that is new (WARNING: it has to be trained) or
-    not used (INFO), and at the level DEBUG one for each variable. The report has all of it.
+    not used (INFO), and at the level DEBUG one for each variable. The report has all of it. A missing vocabulary and a
+    number of labels that nobody gave are warnings, too.
 
     For a task other than the stored one, the encoder and every head that both have are loaded (for example the
     masked-LM head of a pre-trained model for ``task="masked_lm"``). Nothing is built before all files have been
@@ -101,6 +105,13 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     model = _build(stored, description, dtype)
     report = _load_all_but(new, stored, model)
     report.log()
+    if tokenizer is None:
+        _LOGGER.warning("%s: %s", stored.path, NO_VOCABULARY)
+    if "num_labels" in ModelDescription.argument_names(model.task) and "num_labels" not in description.arguments:
+        _LOGGER.warning(
+            "%s: neither `labels` nor `num_labels` is given or stored; the head has %d labels",
+            *(model.task, model.num_labels),
+        )
     model.pretrained = Pretrained(tokenizer, settings, report)
     return model
 

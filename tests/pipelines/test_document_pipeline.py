@@ -9,7 +9,7 @@ import kbert
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.tasks.classification.documents import document_windows, evaluate_documents
 from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.metrics import METRICS
+from kbert.tasks.classification.metrics import accuracy
 
 TEXTS = ["Paris is the capital. " * 12, "", "A very good film!", "中 é \U0001f600 was never bad. " * 7, "of"]
 
@@ -88,7 +88,7 @@ def test_learnt_by_window_and_judged_as_a_whole(model):
     np.testing.assert_array_equal(labels["logits"], examples.labels[batch["window_row"].numpy()])
     scores, _ = evaluate_documents(pipeline, examples, ["accuracy"], batch_size=2)
     probabilities = pipeline.predict(TEXTS)["probabilities"]
-    assert scores["accuracy"] == METRICS["accuracy"](examples.labels, probabilities.argmax(axis=1))
+    assert scores["accuracy"] == accuracy(examples.labels, probabilities.argmax(axis=1))
     assert scores["loss"] == pytest.approx(-np.log(probabilities[np.arange(5), examples.labels]).mean(), abs=1e-4)
     with pytest.raises(ValueError, match="must be in"):
         document_windows(examples, pipeline.preprocessor, num_labels=2)

@@ -54,6 +54,8 @@ def test_a_glue_task(home, tmp_path, capsys):
     run_recipe("evaluate", "--model", tmp_path, "--data", tmp_path / "glue", "--task", "SST-2", "--json")
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(scores) == {"examples", "loss", "accuracy"}
+    run_recipe("evaluate", *_arguments(home, "--metrics", "f1", "--json"))
+    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])) == {"examples", "loss", "f1"}
     with pytest.raises(SystemExit, match=r"expected a model for SST-2, .*Received: .* \['bad', 'good'\]"):
         run_recipe("evaluate", "--model", home / "model", "--data", tmp_path / "glue", "--task", "SST-2")
 

@@ -114,9 +114,11 @@ def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
         *as_flags(init=home / "init", output=tmp_path / "run"),
         *QUICK,
         *as_flags(epochs=1),
+        *("--metrics", "f1", "accuracy"),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
+    assert list(metrics["constant_answer"]) == metrics["task"]["metrics"] == ["f1", "accuracy"]
     stored = read_kbert_directory(tmp_path / "run" / "model")
     assert stored.settings.pair
     assert stored.settings.labels == ["0", "1"]

@@ -121,6 +121,7 @@ def test_what_happens_is_logged(init, caplog):
     tf.config.run_functions_eagerly(False)
     run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
     tf.config.run_functions_eagerly(True)
+    assert "no dev set" not in caplog.text
     assert all(np.isfinite(value).all() for value in run.pipeline.model.get_weights())
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("step 2, dev: loss") for line in lines)

@@ -43,7 +43,8 @@ def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path, class_weight
 
 def test_keys_and_factors_of_class_weights_are_those_of_a_pipeline(init, tmp_path):
     stars = [(text, {"good": "2", "bad": "1"}[label]) for text, label in ROWS]
-    with pytest.raises(ValueError, match="finetune: expected strings as keys of `class_weight`.*the label '1'"):
+    expected = r"finetune: expected strings as keys of `class_weight`.*the label '1'; write \{\"1\": 5\.0\}"
+    with pytest.raises(ValueError, match=expected):
         Finetuning(init, TASK, stars, class_weight={1: 5.0}, **NO_DEV)
     work = Finetuning(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **NO_DEV)
     work.open()

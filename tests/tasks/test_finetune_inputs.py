@@ -21,13 +21,15 @@ def op_by_op():
         yield
 
 
-def test_models_and_pipelines_are_trained_themselves(init):
+def test_models_and_pipelines_are_trained_themselves(init, caplog):
+    caplog.set_level("INFO", logger="kbert")
     encoder = kbert.load_pretrained(init, "encoder")
     before = encoder.get_weights()
     run = kbert.finetune(encoder, TASK, ROWS, DEV, **(QUICK | {"steps": 2}))
     assert run.pipeline.model.encoder is encoder and not same(before, encoder.get_weights())
     again = kbert.finetune(run.pipeline, TASK, ROWS, **(NO_DEV | {"steps": 2}), class_weight={"good": 2.0})
     assert again.pipeline.model is run.pipeline.model
+    assert "no dev set: nothing is evaluated, and the weights of the last step are kept" in caplog.text
     with pytest.raises(ValueError, match="a source that is loaded"):
         kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
     with pytest.raises(ValueError, match="`class_weight` for the labels.*Received: 'fine'"):

@@ -73,6 +73,16 @@ def test_a_head_with_other_labels_is_new(stored, caplog):
         assert "classifier_head: newly initialised" in caplog.text
 
 
+def test_f1_of_three_labels_is_refused_before_training(init, caplog):
+    task = kbert.tasks.Classification(metrics=("f1", "accuracy"))
+    for dev in (None, SINGLE[:9]):
+        with pytest.raises(ValueError, match="'f1' is of two labels, here there are 3, .'book', 'film', 'good'.: use"):
+            Finetuning(init, task, SINGLE, dev, **QUICK)
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "classification", num_labels=3), labels=list(WORDS))
+    with pytest.raises(ValueError, match=r"'f1' is of two labels, here there are 3"):
+        kbert.evaluate(pipeline, task, SINGLE)
+
+
 @pytest.mark.parametrize("labels", [["0", "1"], ["LABEL_0", "LABEL_1"]])
 def test_a_head_with_default_names_goes_on(stored, labels, caplog):
     source, head = stored("classification", labels)

@@ -6,6 +6,8 @@ import tensorflow as tf
 from helpers.tiny_directory import write_table
 from helpers.tiny_finetuning import ROWS, TASK
 
+import kbert
+
 
 class Frame:
     """As pandas has it."""
@@ -47,7 +49,10 @@ def test_rows_in_memory_in_every_form(tmp_path):
         ([("a",)], r"row 0: expected 2 values, \['text', 'label'\]"),
         ([], "at least one row"),
         ({"text": ["a"]}, r"missing: \['label'\]"),
-        ([{"text": "a", "label": None}], "row 0: expected a label in 'label'"),
+        (
+            [{"text": "a", "label": None}],
+            "row 0: expected a label in 'label'. Received: an empty cell .*NaN; rows count",
+        ),
         ([("a", ["b"])], "row 0: 'label' must be a string or a number"),
         ([("a", "x"), ("b \ud83d", "y")], "row 1: 'text': expected characters. Received: half a surrogate pair"),
         (tf.data.Dataset.from_tensors({"text": "a", "label": 1}).repeat(), "a finite dataset"),
@@ -66,7 +71,17 @@ def test_a_column_that_is_one_value(column):
         TASK.examples({"text": column, "label": ["a", "b", "a", "b"]})
 
 
-def test_missing_values_of_pandas_are_empty():
+def test_whole_floats_are_labels_of_integers(tmp_path):
+    """pandas makes floats of integers where a cell of their column was empty."""
+    stars = TASK.examples({"text": ["a", "b", "c"], "label": [2.0, np.float64(10), 2.5]})
+    assert stars.label_names == ("10", "2", "2.5")
+    assert TASK.examples([("a", 1.0), ("b", 2.0)]).fingerprint() == TASK.examples([("a", 1), ("b", 2)]).fingerprint()
+    (tmp_path / "a.csv").write_text("text,label\na,1.0\nb,2\n")
+    assert TASK.read(tmp_path / "a.csv").label_names == ("1.0", "2")  # as written
+    assert kbert.tasks.Regression().examples([("a", 1.0), ("b", 2.5)]).labels.tolist() == [1.0, 2.5]
+
+
+def test_missing_values_of_pandas_are_empty(caplog):
     class NAType:
         """As pandas' own, it cannot be compared."""
 
@@ -78,6 +93,14 @@ def test_missing_values_of_pandas_are_empty():
 
     examples = TASK.examples({"text": ["good", NAType(), float("nan"), None], "label": ["a", "b", "a", "b"]})
     assert list(examples.texts) == ["good", "", "", ""]
+    warning = (
+        "row 1: expected a text in 'text'. Received: an empty cell ('', None or NaN; rows count from 0), the first"
+    )
+    assert f"{warning} of 3 such rows of 4; they count as empty texts" in caplog.text
+    with pytest.raises(
+        ValueError, match=r"row 1: expected a number in 'label'\. Received: an empty cell \('', None or NaN"
+    ):
+        kbert.tasks.Regression().examples([("a", 1), ("b", float("nan"))])
 
 
 @pytest.mark.parity

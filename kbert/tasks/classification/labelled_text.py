@@ -6,6 +6,7 @@ Shapes: N labels.
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 from kbert.tasks.classification.labels import label_ids, label_scores, label_sets, shown_labels
 from kbert.tasks.examples import Examples
 from kbert.tasks.table import Table
+
+_LOGGER = logging.getLogger("kbert")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -121,7 +124,7 @@ def from_table(
     separator: str | None = None,
     score_range=(-np.inf, np.inf),
 ) -> LabelledText:
-    """The labelled texts of a table's columns.
+    """The labelled texts of a table's columns; a warning is logged if some texts are empty.
 
     Args:
         table: what `read_table` gave.
@@ -140,6 +143,13 @@ def from_table(
             f"{table.where(0)}: expected texts in {' and '.join(map(repr, columns))}. Received: {rows}; is it another "
             "column that holds them?"
         )
+    for name in columns:
+        if empty := [row for row, cell in enumerate(table[name]) if not cell.strip()]:
+            _LOGGER.warning(
+                "%s: expected a text in %r. Received: %s, the first of %s such rows of %s; they count as empty texts",
+                *(table.where(empty[0]), name, table.shown(table[name][empty[0]])),
+                *(f"{len(empty):,}", f"{len(table.lines):,}"),
+            )
     if labels is None:
         targets = label_scores(table, label, *score_range)
     elif separator is not None:

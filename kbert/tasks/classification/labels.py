@@ -86,7 +86,7 @@ def check_labels_given(table: Table, column: str) -> None:
     """Raises a ValueError that names file and line where the label column is empty or blank."""
     for row, value in enumerate(table[column]):
         if not value.strip():
-            raise ValueError(f"{table.where(row)}: expected a label in {column!r}. Received: {value!r}")
+            raise ValueError(f"{table.where(row)}: expected a label in {column!r}. Received: {table.shown(value)}")
 
 
 def label_scores(table: Table, column: str, low: float = -math.inf, high: float = math.inf) -> np.ndarray:
@@ -104,7 +104,7 @@ def label_scores(table: Table, column: str, low: float = -math.inf, high: float 
         except ValueError:
             score = math.nan
         if not math.isfinite(score):
-            raise ValueError(f"{table.where(row)}: expected a number in {column!r}. Received: {value!r}")
+            raise ValueError(f"{table.where(row)}: expected a number in {column!r}. Received: {table.shown(value)}")
         if not low <= score <= high:
             raise ValueError(f"{table.where(row)}: expected {column!r} in [{low:g}, {high:g}]. Received: {value!r}")
         scores[row] = score

@@ -1,4 +1,4 @@
-"""The metrics of GLUE, in NumPy and float64.
+"""The metrics of texts with labels, those of GLUE among them, in NumPy and float64.
 
 An undefined metric (no positive example and none predicted, a constant series) is 0.0, so that every result can be
 written as JSON and compared.
@@ -16,7 +16,7 @@ def accuracy(labels, predictions) -> float:
 
 
 def f1(labels, predictions, positive: int = 1) -> float:
-    """Harmonic mean of precision and recall of the class `positive`."""
+    """Harmonic mean of precision and recall of the class `positive`; as a task's metric only of two classes."""
     labels, predictions = _same_length(labels, predictions)
     hits = np.sum((labels == positive) & (predictions == positive))
     named = np.sum(labels == positive) + np.sum(predictions == positive)
@@ -59,8 +59,15 @@ def mean_squared_error(labels, predictions) -> float:
     return float(np.mean((labels - predictions) ** 2))
 
 
-METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews, pearson, spearman, mean_squared_error)}
-LOWER_IS_BETTER = ("mean_squared_error",)  # all others are better when higher
+def mean_absolute_error(labels, predictions) -> float:
+    """Mean of the absolute differences."""
+    labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
+    return float(np.mean(np.abs(labels - predictions)))
+
+
+CLASS_METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews)}
+NUMBER_METRICS = {f.__name__: f for f in (pearson, spearman, mean_squared_error, mean_absolute_error)}
+LOWER_IS_BETTER = ("mean_squared_error", "mean_absolute_error")  # all others are better when higher
 OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names its official ones
     "classification": ("accuracy", "macro_f1", "matthews"),
     "multi_label": ("micro_f1", "macro_f1", "subset_accuracy"),
@@ -69,8 +76,10 @@ OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names
 
 
 def metrics_of(labels) -> dict:
-    """The metrics of such labels by name: `METRICS` of a series [n], `MULTI_LABEL_METRICS` of a table [n, N]."""
-    return METRICS if np.ndim(labels) == 1 else MULTI_LABEL_METRICS
+    """The metrics of such labels by name: of class numbers [n], of numbers [n], of a table [n, N] of 0 and 1."""
+    if np.ndim(labels) == 2:
+        return MULTI_LABEL_METRICS
+    return CLASS_METRICS if np.issubdtype(np.asarray(labels).dtype, np.integer) else NUMBER_METRICS
 
 
 def _micro_f1(labels, predictions):

@@ -6,8 +6,8 @@ from kbert.inspection.examples.label_views import label_views
 from kbert.inspection.examples.multi_label_views import multi_label_views
 from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import LabelledText, from_table
-from kbert.tasks.classification.labels import check_labels_given, distinct_labels, split_labels
-from kbert.tasks.classification.metrics import METRICS, MULTI_LABEL_METRICS, OWN_METRICS
+from kbert.tasks.classification.labels import check_labels_given, distinct_labels, shown_labels, split_labels
+from kbert.tasks.classification.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, OWN_METRICS
 from kbert.tasks.classification.text_task import TextTask
 
 
@@ -21,13 +21,16 @@ class Classification(TextTask):
         window_pooling: "mean" or "max": texts that do not fit are divided into windows, whose answers are pooled.
             None: they are truncated.
         doc_stride: with `window_pooling`, tokens from one window to the next.
-        metrics: names in `kbert.tasks.classification.metrics.METRICS`, or for several labels in `MULTI_LABEL_METRICS`;
-            the first one chooses the best epoch.
+        metrics: one or more of ``accuracy, macro_f1, matthews`` and, where there are two labels, ``f1``: that of the
+            second one. With `label_separator`: of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the
+            best epoch. None: all of them but ``f1``. Labels are sorted (unless the model has them already);
+            ``examples.with_labels(["spam", "ham"])`` puts them in an order of your own.
         label_separator: what separates the labels of a text, such as ``"|"``; a text may then have several labels, or
             none, which are predicted independently (``BertClassifier(multi_label=True)``). None: one label per text.
 
     Raises:
-        ValueError: `window_pooling` of pairs, an empty `label_separator`, unknown metrics.
+        ValueError: `window_pooling` of pairs, an empty `label_separator`, unknown metrics; on `for_model`, and so in
+            `kbert.finetune` and `kbert.evaluate`, ``f1`` of other than two labels.
 
     Example::
 
@@ -47,7 +50,7 @@ class Classification(TextTask):
         if self.metrics is None:
             own = OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
             object.__setattr__(self, "metrics", own)
-        self._check_metrics(METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
+        self._check_metrics(CLASS_METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
 
     def _from_table(self, table):
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
@@ -69,7 +72,13 @@ class Classification(TextTask):
         return super().settings(train) | head
 
     def for_model(self, examples: LabelledText, settings) -> LabelledText:
-        return examples.with_labels(settings["labels"]) if settings.get("labels") else examples
+        labels = settings.get("labels")
+        if "f1" in self.metrics and labels and len(labels) != 2:
+            raise ValueError(
+                f"Classification: the metric 'f1' is of two labels, here there are {len(labels)}, "
+                f"{shown_labels(labels)}: use 'macro_f1'. Received: metrics={self.metrics!r}"
+            )
+        return examples.with_labels(labels) if labels else examples
 
     def _views(self, pipeline, examples, predictions):
         names = [str(label) for label in pipeline.answers.labels]

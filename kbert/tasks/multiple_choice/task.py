@@ -7,7 +7,7 @@ import numpy as np
 
 from kbert.tasks.classification.dataset import real_tokens, training_dataset
 from kbert.tasks.classification.evaluation import evaluate
-from kbert.tasks.classification.metrics import LOWER_IS_BETTER, METRICS
+from kbert.tasks.classification.metrics import accuracy
 from kbert.tasks.in_memory import read_columns
 from kbert.tasks.multiple_choice.choice_views import choice_views
 from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
@@ -22,6 +22,7 @@ class MultipleChoice(Task):
         format: the format of files: "table", or the published "swag" or "dream".
         prompt, label: names of a table's columns: the prompt, and the right choice, as its text or its number from 0.
         choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory: one column of lists.
+        metrics: ``accuracy``.
 
     Raises:
         ValueError: an unknown format, unknown metrics.
@@ -39,7 +40,6 @@ class MultipleChoice(Task):
     metrics: tuple[str, ...] = ("accuracy",)
 
     name = "multiple_choice"
-    lower_is_better = LOWER_IS_BETTER
 
     def __post_init__(self):
         if self.format not in ("table", *READERS):
@@ -47,7 +47,7 @@ class MultipleChoice(Task):
                 f"MultipleChoice: `format` must be one of {['table', *READERS]}. Received: {self.format!r}"
             )
         object.__setattr__(self, "choices", tuple([self.choices] if isinstance(self.choices, str) else self.choices))
-        self._check_metrics(METRICS)
+        self._check_metrics(("accuracy",))
 
     def read(self, path):
         return read_questions(path, self.format, self.prompt, self.choices, self.label)
@@ -74,7 +74,7 @@ class MultipleChoice(Task):
 
     def baseline_scores(self, answer, examples):
         answers = np.full(len(examples), answer)
-        return {name: METRICS[name](examples.labels, answers) for name in self.metrics}
+        return {"accuracy": accuracy(examples.labels, answers)}
 
 
 TASK = MultipleChoice

@@ -5,7 +5,7 @@ import dataclasses
 from kbert.inspection.examples.number_views import number_views
 from kbert.tasks.classification.example_columns import example_columns
 from kbert.tasks.classification.labelled_text import from_table
-from kbert.tasks.classification.metrics import METRICS, OWN_METRICS
+from kbert.tasks.classification.metrics import NUMBER_METRICS, OWN_METRICS
 from kbert.tasks.classification.text_task import TextTask
 
 
@@ -14,7 +14,9 @@ class Regression(TextTask):
     """Predicts a number for each text or pair of texts, trained with squared error (STS-B in section 4.1 of the paper).
 
     Args:
-        text, label, text_pair, window_pooling, doc_stride, metrics: see `Classification`; the labels are numbers.
+        text, label, text_pair, window_pooling, doc_stride: see `Classification`; the labels are numbers.
+        metrics: one or more of ``pearson, spearman, mean_squared_error, mean_absolute_error``; the first one chooses
+            the best epoch, that of the highest correlation or of the lowest error.
 
     Raises:
         ValueError: `window_pooling` of pairs, unknown metrics.
@@ -30,7 +32,7 @@ class Regression(TextTask):
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_metrics(METRICS)
+        self._check_metrics(NUMBER_METRICS)
 
     def _from_table(self, table):
         return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label)

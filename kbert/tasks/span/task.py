@@ -35,6 +35,7 @@ class SpanExtraction(Task):
         max_query_length: the maximum number of tokens of a question.
         max_answer_length: the maximum number of tokens of an answer.
         n_best: the number of starts and ends of a window that are combined, and of answers listed.
+        metrics: ``f1``, ``exact`` or both; the first one chooses the best epoch.
 
     Raises:
         ValueError: an unknown version, unknown metrics.

@@ -30,6 +30,8 @@ class Tagging(Task):
         context: "document": words are read with as much of their document as fits in a window; "sentence": only with
             their sentence.
         doc_stride: tokens from one window to the next, at most half a window. None: half a window.
+        metrics: one or more of ``f1, precision, recall`` (of entities) and ``accuracy`` (of tags); the first one
+            chooses the best epoch.
 
     Raises:
         ValueError: an unknown scheme or context, unknown metrics.

@@ -18,7 +18,7 @@ from kbert.weights.formats.sizes import check_settings, check_sizes, check_varia
 from kbert.weights.formats.variables import heads_of, sizes_of
 from kbert.weights.report import LOADED, NEW, UNUSED, LoadReport, ReportRow
 
-NO_VOCABULARY = "no vocabulary: the model takes token ids, but no strings (pass `vocabulary`)"
+NO_VOCABULARY = "no vocabulary (vocab.txt): the model takes token ids, but no strings (pass `vocabulary`)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

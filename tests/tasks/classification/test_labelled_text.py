@@ -70,14 +70,22 @@ def test_every_example_has_a_label(labels, message):
         LabelledText(["a", "b", "c"], labels)
 
 
-def test_a_table_of_empty_texts_is_an_error():
+def test_a_table_of_empty_texts_is_an_error(caplog):
     table = Table("t.csv", [2, 3], {"text": ["", " "], "pair": ["", "\t"], "label": ["0", "1"]})
     with pytest.raises(ValueError, match="t.csv, line 2: expected texts in 'text'. Received: 2 empty ones"):
         from_table(table, text="text", label="label", labels=["0", "1"])
     with pytest.raises(ValueError, match="line 2: expected texts in 'text' and 'pair'"):
         from_table(table, text="text", text_pair="pair", label="label")
     table["pair"] = ["", "one text will do"]
+    caplog.clear()
     assert len(from_table(table, text="text", text_pair="pair", label="label", labels=["0", "1"])) == 2
+    for name, count in (("text", 2), ("pair", 1)):
+        assert (
+            f"t.csv, line 2: expected a text in '{name}'. Received: '', the first of {count} such rows" in caplog.text
+        )
+    caplog.clear()
+    from_table(Table("t.csv", [2, 3], {"text": ["a", "b"], "label": ["0", "1"]}), text="text", label="label")
+    assert not caplog.records
 
 
 def test_a_row_is_named_by_file_and_line():

@@ -7,6 +7,7 @@ import pytest
 
 import kbert
 from kbert.tasks.classification import metrics
+from kbert.tasks.classification.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, NUMBER_METRICS
 
 
 def _classes(seed, classes=2, n=41):
@@ -36,6 +37,7 @@ def test_hand_made_numbers():
     assert metrics.spearman([1, 2, 3, 4], [1, 10, 100, 1000]) == pytest.approx(1)
     assert metrics.spearman([1, 2, 3], [1, 1, 2]) == pytest.approx(math.sqrt(3) / 2)  # ranks 1.5, 1.5, 3
     assert metrics.mean_squared_error([1, 2], [1, 4]) == 2
+    assert metrics.mean_absolute_error([1, 2], [1, -4]) == 3
 
 
 def test_two_class_matthews_is_the_phi_coefficient():
@@ -55,11 +57,11 @@ def test_where_a_metric_is_undefined_it_is_zero():
     assert metrics.spearman([2, 2], [1, 5]) == 0.0
 
 
-@pytest.mark.parametrize("name", sorted(metrics.METRICS))
+@pytest.mark.parametrize("name", sorted(CLASS_METRICS | NUMBER_METRICS))
 def test_series_must_match(name):
     for truth, guess in (([], []), ([1, 2], [1]), ([[1]], [[1]])):
         with pytest.raises(ValueError, match="same length, at least 1. Received: shapes"):
-            metrics.METRICS[name](truth, guess)
+            getattr(metrics, name)(truth, guess)
 
 
 @pytest.mark.parity
@@ -96,7 +98,38 @@ def test_a_task_knows_its_metrics(name):
             task(metrics=wrong)
 
 
+@pytest.mark.parametrize(
+    "name, known, wrong",
+    [
+        ("Classification", CLASS_METRICS, "pearson"),
+        ("Regression", NUMBER_METRICS, "accuracy"),
+        ("MultipleChoice", ["accuracy"], "f1"),
+    ],
+)
+def test_a_task_takes_only_its_own_metrics(name, known, wrong):
+    task = getattr(kbert.tasks, name)
+    assert task(metrics=known).metrics == tuple(known)
+    with pytest.raises(ValueError) as error:
+        task(metrics=("accuracy", wrong))
+    assert f"{name}: `metrics` must be names of {list(known)}, at least one. Received: " in str(error.value)
+
+
+def test_f1_is_of_two_labels_the_second_of_which_is_positive():
+    task = kbert.tasks.Classification(metrics="f1")
+    three = task.examples([("a", 0), ("b", 1), ("c", 2)])
+    with pytest.raises(ValueError, match=r"'f1' is of two labels, here there are 3, \['0', '1', '2'\]: use 'macro_f1'"):
+        task.for_model(three, task.settings(three))
+    assert kbert.tasks.Classification().for_model(three, task.settings(three)) is three
+    two = task.examples([("a", "ham"), ("b", "spam"), ("c", "spam")])
+    assert task.baseline_scores(two.baseline(), two) == {"f1": pytest.approx(0.8)}
+    other = two.with_labels(["spam", "ham"])
+    assert task.settings(other)["labels"] == ["spam", "ham"]
+    assert task.baseline_scores(other.baseline(), other) == {"f1": 0.0}
+
+
 def test_metrics_of_one_label_and_of_several():
     with pytest.raises(ValueError, match=r"\['micro_f1', 'macro_f1', 'subset_accuracy'\].* Received: 'accuracy'"):
         kbert.tasks.Classification(label_separator="|", metrics="accuracy")
-    assert set(metrics.LOWER_IS_BETTER) < set(metrics.METRICS)
+    assert set(metrics.LOWER_IS_BETTER) == {name for name in NUMBER_METRICS if name.endswith("error")}
+    for labels, known in ((["1"], CLASS_METRICS), ([["1"]], MULTI_LABEL_METRICS), ([1.5], NUMBER_METRICS)):
+        assert metrics.metrics_of(np.array(labels, "float32" if labels == [1.5] else "int32")) is known

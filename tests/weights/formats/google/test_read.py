@@ -50,12 +50,18 @@ def test_the_case_is_read_off_the_vocabulary(tmp_path):
         load(tmp_path / "cased", lowercase=True)
 
 
+def test_a_head_without_a_number_of_labels_has_two(caplog):
+    assert load(ORIGINAL, task="classification").num_labels == 2
+    assert "classification: neither `labels` nor `num_labels` is given or stored; the head has 2 labels" in caplog.text
+
+
 def test_the_report_names_every_variable(caplog):
     caplog.set_level("DEBUG", logger="kbert")
     model = kbert.load_pretrained(ORIGINAL, task="classification", labels=["a", "b"])
     printed = "\n".join(r.getMessage() for r in caplog.records if r.levelname != "DEBUG")
     assert "classifier_head: newly initialised (2 variables not in" in printed and "cls: unused (7 " in printed
     assert len(printed.splitlines()) == 3
+    assert "num_labels" not in printed
     printed = "\n".join(record.getMessage() for record in caplog.records)
     assert "encoder_block_*/attention/query/kernel" in printed and "(2 layers)" in printed
     assert "bert/encoder/layer_*/attention/self/query/kernel  loaded" in printed

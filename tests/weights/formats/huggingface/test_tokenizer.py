@@ -28,11 +28,13 @@ def test_what_transformers_wrote():
     assert tokenizer(["Paris is big."]).to_list() == [[VOCABULARY.index(t) for t in ("paris", "is", "big", ".")]]
 
 
-def test_no_tokenizer_at_all():
+def test_no_tokenizer_at_all(caplog):
     found = read_huggingface_tokenizer(GOLDEN / "hf_bin")
     assert found.vocabulary is None and "no vocabulary" in found.remarks[0]
     given = read_huggingface_tokenizer(GOLDEN / "hf_bin", GOLDEN / "google_pretraining/vocab.txt")
     assert given.vocabulary == VOCABULARY and given.settings["lowercase"]
+    assert load(GOLDEN / "hf_bin", task="encoder").pretrained.tokenizer is None
+    assert "hf_bin: no vocabulary (vocab.txt): the model takes token ids, but no strings" in caplog.text
 
 
 def test_its_settings(directory):

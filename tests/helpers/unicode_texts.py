@@ -4,6 +4,8 @@ import functools
 import random
 import unicodedata
 
+import tensorflow as tf
+
 from helpers.reference_tokenizer import SPECIAL_TOKENS, is_cjk, is_deleted, is_punctuation
 
 NASTY = (
@@ -39,6 +41,14 @@ def assigned_characters():
 
 
 @functools.cache
+def characters_of_both():
+    """Those of `assigned_characters` that TensorFlow's ICU knows, too: Python's Unicode may be newer."""
+    characters = assigned_characters()
+    scripts = tf.strings.unicode_script([ord(char) for char in characters]).numpy()
+    return [char for char, script in zip(characters, scripts, strict=True) if script != 103]  # USCRIPT_UNKNOWN
+
+
+@functools.cache
 def transparent_vocabulary():
     """Every character that can be left after normalisation, as a word and as a piece: nothing is hidden by [UNK]."""
     characters = set()
@@ -56,9 +66,9 @@ def transparent_vocabulary():
 
 
 def random_strings(count, seed, alphabet=None, length=30):
-    """Strings of `length` characters drawn from all assigned ones, and from the ones where trouble sits."""
+    """Strings of `length` characters drawn from all that are known, and from the ones where trouble sits."""
     generator = random.Random(seed)
-    everything = alphabet or assigned_characters()
+    everything = alphabet or characters_of_both()
     trouble = [char for text in NASTY[:16] for char in text] + list("ABCabc  .,")
     return [
         "".join(generator.choice(everything if generator.random() < 0.5 else trouble) for _ in range(length))

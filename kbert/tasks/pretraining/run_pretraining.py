@@ -62,6 +62,7 @@ def run_pretraining(
     # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
     schedule = make_schedule if is_extendable else None
+    # Before what takes long; of several workers the first tells the others in `open_run`.
     if output is not None and not overwrite and not dry_run and hardware.name != "multiworker":
         check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
     check_held_out(settings.source, settings.held_out)

@@ -316,7 +316,6 @@ def test_settings_are_complete_and_identify_objects():
         ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\]. Received: 1.5"),
         ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
         ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\). Received: 1.0"),
-        ({"vocabulary": {"[PAD]": 0}}, "in the order of their ids, as a list.* Received: dict"),
         ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
         ({"initializer_stddev": 0.0}, '`initializer_stddev` must be above 0, or "scaled"'),
@@ -328,6 +327,8 @@ def test_settings_are_complete_and_identify_objects():
     ):
         with pytest.raises(ValueError, match=message):
             PretrainingSettings(**fields | change)
+    with pytest.raises(ValueError, match="in the order of their ids, as a list.* Received: dict"):
+        PretrainingSettings(**fields | {"vocabulary": {"[PAD]": 0}}).to_dict()
 
 
 @pytest.mark.parametrize(

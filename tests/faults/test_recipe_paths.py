@@ -53,7 +53,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "learn_vocabulary": ("--corpus", "<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
     "playground": ("--model", "<init>", "--vocab", "<vocab.txt>"),
     "predict": ("--model", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),
-    "prepare_records": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>"),
+    "prepare_records": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>", "--held-out", 0.2),
     "pretrain": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>", *SHORT, "--held-out", 0.2),
     "pretrain_on_batches": ("--batches", "<batches>", "--init", "<init>", "--output", "<new>", "--steps", 1),
     "query_server": ("--question", "who", "--context-file", "<texts.txt>", "--model", "squad"),

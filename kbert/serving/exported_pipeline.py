@@ -51,12 +51,16 @@ class ExportedPipeline:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
 
         Args:
-            inputs: dict of column → list of strings (choices: of lists of strings).
+            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists of strings).
             signature: one of `signatures` that takes strings.
 
         Raises:
-            ValueError: the batch is beyond the limits of the export.
+            ValueError: an unknown signature, or a batch beyond the limits of the export.
         """
+        if signature not in self.signatures:
+            raise ValueError(
+                f"ExportedPipeline: `signature` must be one of {list(self.signatures)}. Received: {signature!r}"
+            )
         function = self._saved_model.signatures[signature]
         specs = function.structured_input_signature[1]
         names = self.input_names if set(specs) == set(self.input_names) else tuple(sorted(specs))

@@ -63,7 +63,7 @@ def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature
     task = task_pipeline(pipeline.model.task)
     options = {} if layers is None else {"layers": layers}
     if other := set(options) - set(inspect.signature(task.signatures).parameters):
-        raise ValueError(f"export: the task {task.task} does not take {sorted(other)}. Received: layers={list(layers)}")
+        raise ValueError(f"export: the task {task.task} does not take {sorted(other)}. Received: layers={layers!r}")
     default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
     named = {"serving_default": default, **task.signatures(pipeline, **options)}
     made = {signature: _within_limits(signature, pipeline, task, limits) for signature in set(named.values())}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 
@@ -237,11 +238,16 @@ def test_features_are_the_hidden_states(served_models):
     assert answers["count"].numpy().tolist() == is_token.sum(axis=1).tolist()
 
 
-def test_layers_that_do_not_exist(served_models, tmp_path):
-    with pytest.raises(ValueError, match=r"-4 to 3. Received: \[-1, 9\]"):
-        kbert.export(served_models["encoder"].pipeline, tmp_path / "model", layers=[-1, 9])
+def test_layers_that_do_not_exist(tmp_path):
+    for layers in ([-1, 9], [], -1, "12", [0.5], [True]):
+        with pytest.raises(
+            ValueError, match=r"`layers` must be a list .* -4 to 3. Received: " + re.escape(repr(layers))
+        ):
+            signatures(make_pipeline("encoder")[0], layers)
     with pytest.raises(ValueError, match="the task classification does not take .'layers'."):
-        kbert.export(served_models["single"].pipeline, tmp_path / "model", layers=[-1])
+        kbert.export(make_pipeline("single")[0], tmp_path / "model", layers=-1)
+    with pytest.raises(ValueError, match="`frozen_weights` must be True or False. Received: 'no'"):
+        kbert.export(make_pipeline("single")[0], tmp_path / "model", frozen_weights="no")
     assert not list(tmp_path.iterdir())
 
 

@@ -57,6 +57,8 @@ def test_the_highest_version_is_meant(tmp_path):
 
 def test_the_limits_of_the_export_hold(served_models):
     exported = ExportedPipeline(served_models["single"].path)
+    with pytest.raises(ValueError, match=r"`signature` must be one of \['classify', 'serving_default'\].* 'tag'"):
+        exported.predict_on_batch({"text": ["good"]}, "tag")
     with pytest.raises(ValueError, match="bytes of text"):
         exported.predict_on_batch({"text": ["good " * 250_000]})
     assert len(exported.fingerprint()) == 64 and exported.fingerprint() == exported.fingerprint()

@@ -14,14 +14,19 @@ def encoder_layers(encoder, layers=None):
         layers: indices into the encoder's hidden states: 0 the embeddings, -1 the last block's. None: the last four, or
             all where there are fewer.
 
+    Raises:
+        ValueError: layers that are not a list of such indices.
+
     Source: Devlin et al. 2018, section 5.3 (the feature-based approach); Google's ``extract_features.py``.
     """
     states = [_tensor(layer.output) for layer in (encoder.embeddings, *encoder.blocks)]
     if layers is None:
         layers = range(-1, -1 - min(4, len(states)), -1)
-    if not layers or not all(-len(states) <= layer < len(states) for layer in layers):
+    known = range(-len(states), len(states))
+    is_list = isinstance(layers, (list, tuple, range)) and len(layers) > 0
+    if not is_list or any(type(layer) is not int or layer not in known for layer in layers):
         raise ValueError(
-            f"features: `layers` must name hidden states, {-len(states)} to {len(states) - 1}. Received: {list(layers)}"
+            f"features: `layers` must be a list of hidden states, {known[0]} to {known[-1]}. Received: {layers!r}"
         )
     stacked = keras.ops.stack([keras.ops.cast(states[layer], "float32") for layer in layers], axis=2)  # [B, S, L, H]
     return keras.Model(encoder.input, {"features": stacked})

@@ -2,8 +2,6 @@
 
 import numbers
 
-import numpy as np
-
 
 def check_positive(owner: str, **values) -> dict[str, int]:
     """The values as ints, by name; ValueError unless each is a positive integer, of Python or NumPy, and no bool.
@@ -49,13 +47,19 @@ def check_bool(value, name: str) -> bool:
     Args:
         name: of the argument, and of its owner, for the message, such as "export: `frozen_weights`".
     """
-    if not isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
+        return value
+    import numpy as np  # not above: the configuration is cheap to import
+
+    if not isinstance(value, np.bool_):
         raise ValueError(f"{name} must be True or False. Received: {value!r}")
     return bool(value)
 
 
 def check_labels(labels, owner: str) -> list[str]:
     """The labels as a list; ValueError unless they are a list, tuple or array of different strings, at least one."""
+    import numpy as np  # as in `check_bool`
+
     are_listed = isinstance(labels, list | tuple) or (isinstance(labels, np.ndarray) and labels.ndim == 1)
     if not are_listed or not len(labels) or not all(isinstance(label, str) for label in labels):
         raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")

@@ -67,10 +67,10 @@ def export(
 
     Raises:
         TypeError: not a pipeline.
-        ValueError: a version or limit that is not a positive integer or exceeds int64; `metrics` or `made_by` that are
-            not a dict that JSON holds; `layers` that the encoder does not have; `frozen_weights` that is not
-            a bool; an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a
-            stock server would not run (`kbert.audit`).
+        ValueError: a version or limit that is not a positive integer or exceeds int64; `frozen_weights` that is not a
+            bool; `metrics` or `made_by` that are not a dict that JSON holds; `layers` that the encoder does not have;
+            an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
+            server would not run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         OSError: the disk is full; the incomplete version is deleted.
 

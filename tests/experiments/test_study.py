@@ -29,7 +29,7 @@ from kbert.tasks.features.train import FeatureTraining
 WORDS = sorted({"the", "a", ".", "kind", "play", *GOOD, *BAD, *NOUNS})
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 TOY = (
-    *as_flags(steps=5, held_out=0.2, pretraining_batch_size=64, pretraining_length=16, tasks="SST-2", train_examples=8),
+    *as_flags(steps=5, pretraining_batch_size=64, pretraining_length=16, tasks="SST-2", train_examples=8),
     *as_flags(epochs=1, batch_size=8, sequence_length=16, restarts=1, learning_rate="1e-3"),
     *as_flags(pretraining_precision="float32"),
 )
@@ -173,7 +173,7 @@ def study(home, source="records", **options):
         ner=[home / "ner" / f"eng.{n}" for n in ("train", "testa")],
         train_examples=8,
     )
-    pretraining = {"size": "tiny", "steps": 5, "held_out": 0.2, "seed": 0, "batch_size": 64, "sequence_length": 16}
+    pretraining = {"size": "tiny", "steps": 5, "seed": 0, "batch_size": 64, "sequence_length": 16}
     pretraining |= {"precision": "float32", "packed": False}  # as TOY, and what its runs decide
     finetuning = {"epochs": 1.0, "batch_size": 8, "sequence_length": 16, "dropout": None, "bias_correction": False}
     shared = {"pretraining": pretraining, "finetuning": finetuning, "feature_training": FEATURES}
@@ -262,7 +262,9 @@ def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
 
 @pytest.mark.slow  # minutes: every table, in a process that is killed once
 def test_every_table_killed_and_resumed(home, tmp_path):
-    more = as_flags(ner=home / "ner", feature_units=4, feature_epochs=1, sizes=["tiny", "mini"], restarts=1)
+    more = as_flags(
+        held_out=0.2, ner=home / "ner", feature_units=4, feature_epochs=1, sizes=["tiny", "mini"], restarts=1
+    )
     given = arguments(home, tmp_path, "all", *more, source=("corpus", "vocab"))
     command = [sys.executable, RECIPES / "ablations.py", *given]
     command, environment = [str(part) for part in command], os.environ | {"PYTHONPATH": str(ROOT)}

@@ -38,7 +38,8 @@ def _pretrain(path, *source):
     return (
         "pretrain",
         *source,
-        *as_flags(steps=4, batch_size=4, sequence_length=16, held_out=0.2, evaluation_batches=1, output=path / "run"),
+        *(as_flags(held_out=0.2) if "--corpus" in source else ()),
+        *as_flags(steps=4, batch_size=4, sequence_length=16, evaluation_batches=1, output=path / "run"),
     )
 
 

@@ -147,7 +147,7 @@ def test_it_cannot_be_trained(tmp_path):
     pretrainer.quantize("int8")
     (tmp_path / "corpus.txt").write_text("good film\nbad film\n\nnever\n")
     with pytest.raises(ValueError, match=refused):
-        options = {"vocabulary": tiny_tokenizer(), "sequence_length": 16, "packed": False}
+        options = {"vocabulary": tiny_tokenizer(), "sequence_length": 16, "packed": False, "held_out": 0.4}
         kbert.pretrain(tmp_path / "corpus.txt", init=pretrainer, steps=1, output=output, **options)
     assert not output.exists()
 

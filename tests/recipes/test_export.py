@@ -49,7 +49,9 @@ def test_a_version_and_its_answers(tmp_path, capsys):
 def test_errors_are_one_line(tmp_path):
     kbert.save_pretrained(kbert.BertEncoder(tiny_config()), tmp_path / "model", tokenizer=tiny_tokenizer())
     arguments = ["--model", tmp_path / "model", "--output", tmp_path / "out"]
-    with pytest.raises(SystemExit, match="error: features: `layers` must name hidden states"):
+    with pytest.raises(
+        SystemExit, match="error: features: `layers` must be a list of hidden states, -3 to 2. Received: \\[9\\]"
+    ):
         run_recipe("export", *arguments, "--layers", 9)
     with pytest.raises(SystemExit, match="error: load_pretrained: `task` must be one of"):
         run_recipe("export", *arguments, "--task", "poetry")

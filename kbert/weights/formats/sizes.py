@@ -149,7 +149,9 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
     for name in ("labels", "thresholds"):
         values = getattr(settings, name)
         if None not in (values, number) and len(values) != number:
-            raise ValueError(f"expected {number} {name}, as many as the model has logits. Received: {values}")
+            raise ValueError(
+                f"expected {number} {name}, as many as the model has logits (num_labels). Received: {values}"
+            )
     if settings.thresholds is not None and not description.arguments.get("multi_label"):
         raise ValueError(
             f"`thresholds` are a multi-label classifier's (multi_label=True). Received: {settings.thresholds}"

@@ -55,7 +55,7 @@ def test_too_short_rows_are_named(records):
 
 def test_phases_have_one_layout(records):
     """A long phase of short pairs decides for a little one of full rows, and all have the parts of the longest rows."""
-    phases = {"sequence_length": None, "phases": ["8:0.1", "112:0.9"]}
+    phases = {"sequence_length": None, "steps": 10, "phases": ["8:0.1", "112:0.9"]}
     chosen = choose_packing(settings_of(records, **phases), make_tokenizer())
     assert chosen.packed is True and chosen.num_parts == 7
     assert choose_packing(settings_of(records, sequence_length=None, phases=["8:1"]), make_tokenizer()).packed is False

@@ -341,10 +341,10 @@ def test_the_share_that_is_held_out_is_of_text(home):
 def test_the_blocks_of_a_given_model_stay_as_they_are(home):
     model = make_pretrainer(16)
     model.encoder.blocks[0].rematerialize = True
-    before = [block.rematerialize for block in model.encoder.blocks]
-    for given, expected in (({}, before), ({"rematerialize": False}, [False] * len(before))):
-        kbert.pretrain(home / "records", init=model, dry_run=True, **given, **SHORT)
-        assert [block.rematerialize for block in model.encoder.blocks] == expected
+    for given, expected in (({}, True), ({"rematerialize": False}, False)):
+        with run_eagerly():
+            kbert.pretrain(home / "records", init=model, **given, **SHORT | {"steps": 1})
+        assert model.encoder.blocks[0].rematerialize is expected
 
 
 @pytest.mark.parametrize("name", ["overwrite", "dry_run"])

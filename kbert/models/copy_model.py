@@ -6,4 +6,6 @@ def copy_model(model):
     copy = type(model).from_config(model.get_config())
     copy.set_weights(model.get_weights())
     copy.pretrained = model.pretrained
+    for block, of in zip(*(getattr(one, "encoder", one).blocks for one in (copy, model)), strict=True):
+        block.rematerialize = of.rematerialize  # which is no part of an architecture
     return copy

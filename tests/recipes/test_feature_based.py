@@ -39,7 +39,7 @@ def test_a_mode_broken_off_resumes_exactly(home, tmp_path, monkeypatch, capsys):
     run_recipe("feature_based_ner", *_arguments(home, tmp_path / "whole", *mode))
     straight = read_json(tmp_path / "whole" / MODE / "metrics.json")
     losses = [json.loads(line)["loss"] for line in (tmp_path / "whole" / MODE / "history.jsonl").open()]
-    assert len(losses) == 4 and losses[-1] < 0.8 * losses[0] and straight["layers"] == [1]
+    assert len(losses) == 8 and losses[-1] < 0.8 * losses[0] and straight["layers"] == [1]
     assert not (tmp_path / "whole" / "metrics.json").exists()  # five modes are missing
     printed = capsys.readouterr().out
     rows = {line[:28].strip(): line[28:].split() for line in printed.splitlines()}

@@ -186,5 +186,6 @@ def test_finetune_writes_them(tmp_path):
     assert {(step, tag, plugin) for step, tag, plugin, _ in written} == {
         (step, f"predictions/{tag}", plugin) for step in (1, 2) for tag, plugin in tags.items()
     }
+    options |= {"evaluate_every": None}
     kbert.finetune(init, kbert.tasks.Classification(), sentences(8), None, tmp_path / "no dev", **options)
     assert not (tmp_path / "no dev" / "logs" / "examples").exists()

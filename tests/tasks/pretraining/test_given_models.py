@@ -24,7 +24,7 @@ def same_data():
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("packed, in_pipeline", [(False, True), (True, False)])
+@pytest.mark.parametrize("packed, in_pipeline", [(False, True), pytest.param(True, False, marks=pytest.mark.slow)])
 def test_a_dry_run_leaves_the_model_as_it_is(records, packed, in_pipeline):
     model = make_pretrainer(16)
     optimizer = keras.optimizers.SGD(0.5)
@@ -70,6 +70,7 @@ def test_text_and_records_have_the_tokenizer_of_the_model(records, loaded, init,
         kbert.pretrain(data[0], init=given(vocabulary, loaded, **options), **data[1], **SHORT)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_same_tokenizer_may_be_given_again(records, monkeypatch):
     monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
     for init in (given(strip_accents=True), given(loaded=True), make_pretrainer(16)):

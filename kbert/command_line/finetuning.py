@@ -11,7 +11,7 @@ from kbert.command_line.program import plain_errors
 
 def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> None:
     """The flags of every fine-tuning, for `run_finetuning`; `overrides` as for `add_flags`."""
-    own = {"init": {"required": True}, "epochs": {"default": 3.0}, "learning_rate": {"default": 5e-5}}
+    own = {"init": {"required": True}, "epochs": {"default": 3}, "learning_rate": {"default": 5e-5}}
     own["warmup_share"] = {"default": 0.1, "help": "share of the steps in which the learning rate rises"}
     add_flags(
         parser,

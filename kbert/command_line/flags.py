@@ -15,7 +15,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser(description: str) -> argparse.ArgumentParser:
-    """The parser of a program whose help begins with its docstring, as it stands; flags cannot be abbreviated."""
+    """A parser whose help begins with the docstring of the program, not wrapped again; flags cannot be abbreviated."""
     return _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
 
 
@@ -30,7 +30,7 @@ def add_flags(parser, *names: str, **overrides: dict) -> None:
 
     Example::
 
-        add_flags(parser, "init", "output", "epochs", init={"required": True}, epochs={"default": 3.0})
+        add_flags(parser, "init", "output", "epochs", init={"required": True}, epochs={"default": 3})
     """
     unknown = set(overrides) - {name.replace("-", "_") for name in names}
     if unknown:

@@ -103,7 +103,7 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
         argument: what messages call it.
 
     Raises:
-        TypeError: none of these.
+        TypeError: data of another type.
         ValueError: columns of different lengths, a sentence that is not a list of words or has more or fewer labels
             than words, a head that is not one of its words, no rows or no labels; the message names the row.
     """

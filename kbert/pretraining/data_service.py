@@ -57,7 +57,7 @@ def from_service(dataset, address):
 
     Raises:
         ValueError: an address without a port.
-        ConnectionError: nobody answers there.
+        ConnectionError: no server answers at this address.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():

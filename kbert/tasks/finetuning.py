@@ -113,7 +113,7 @@ class Finetuning:
             self.pipeline = starting_pipeline(source, self.task, settings, self.options)
         check_not_quantized(self.pipeline.model)
         self._init = identify_model(source)  # now: a model that is given is trained itself
-        settings = self.pipeline.settings()  # with labels in the order of a head that goes on
+        settings = self.pipeline.settings()  # with labels in the order of a head that is trained further
         self.train = self.task.for_model(self.train, settings)
         self.dev = None if self.dev is None else self.task.for_model(self.dev, settings)
         self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in self.more_dev.items()}

@@ -1,4 +1,4 @@
-"""What stands for corpora, vocabularies and models in the settings of a run."""
+"""How the settings of a run name the corpora, vocabularies and models that it was given."""
 
 import hashlib
 import json
@@ -11,14 +11,14 @@ from kbert.text.vocabulary import check_vocabulary
 
 
 def identify_source(source):
-    """What stands for what a run learns from in settings: its paths, or the hash of documents in memory."""
+    """How settings name the text or records that a run learns from: their paths, or the hash of documents in memory."""
     if isinstance(source, DocumentList):
         return {"documents": len(source), "sha256": source.fingerprint()}
     return [os.fspath(one) for one in ([source] if isinstance(source, str | os.PathLike) else source)]
 
 
 def identify_vocabulary(vocabulary):
-    """What stands for a vocabulary in settings: its path, or the hash of its tokens."""
+    """How settings name a vocabulary: its path, or the hash of its tokens."""
     if vocabulary is None or isinstance(vocabulary, str | os.PathLike):
         return None if vocabulary is None else os.fspath(vocabulary)
     if isinstance(vocabulary, BertTokenizer):
@@ -28,7 +28,7 @@ def identify_vocabulary(vocabulary):
 
 
 def identify_model(init):
-    """What stands for a model or a pipeline in settings: its path, or the hash of all that its training depends on."""
+    """How settings name a model or a pipeline: its path, or the hash of all that its training depends on."""
     if init is None or isinstance(init, str | os.PathLike):
         return None if init is None else os.fspath(init)
     model = getattr(init, "model", init)

@@ -22,7 +22,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
         ``{name: list}``, all of the same length, tensors and NumPy values as Python values, bytes as str.
 
     Raises:
-        TypeError: none of these types; a column that is a single value.
+        TypeError: data of another type; a column that is a single value.
         ValueError: a missing column, columns of different lengths, no rows; the message names the row.
     """
     if hasattr(data, "element_spec"):

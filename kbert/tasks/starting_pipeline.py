@@ -51,7 +51,7 @@ def _loaded(source, task, settings, options):
 
 
 def _own_head(source, task, settings):
-    """Labels and thresholds of a given model whose head goes on with the task; None: the task needs a new head."""
+    """Labels and thresholds of a given model whose head the task trains further; None: the task needs a new head."""
     model = source.model if isinstance(source, Pipeline) else source
     if model.task != task or getattr(model, "num_labels", None) != settings.get("num_labels"):
         return None

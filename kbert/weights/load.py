@@ -49,8 +49,8 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     The format is recognised by content: what `save_pretrained` or a recipe wrote, a Hugging Face directory (or a name
     on its hub), Google's TensorFlow checkpoints, KerasHub presets. No code from a checkpoint is executed. The logger
     "kbert" gets a line about what was loaded (INFO), one for each part that is new (WARNING: it has to be trained) or
-    not used (INFO), and at the level DEBUG one for each variable. The report has all of it. A missing vocabulary and a
-    number of labels that nobody gave are warnings, too.
+    not used (INFO), and at the level DEBUG one for each variable. The report has all of it. A missing vocabulary, and a
+    number of labels that is neither given nor stored, are warnings, too.
 
     For a task other than the stored one, the encoder and every head that both have are loaded (for example the
     masked-LM head of a pre-trained model for ``task="masked_lm"``). Nothing is built before all files have been

@@ -17,7 +17,7 @@ def corpus_source(corpus):
             takes.
 
     Raises:
-        TypeError: none of these.
+        TypeError: data of another type.
         ValueError: no sentences, no column ``text``.
     """
     if isinstance(corpus, str | os.PathLike):

@@ -162,7 +162,7 @@ def pretrain(
         `PretrainingRun`.
 
     Raises:
-        TypeError: `corpus_or_records` is none of these, or `callbacks` are none.
+        TypeError: `corpus_or_records` or `callbacks` of another type.
         ValueError: incompatible arguments, another tokenizer than that of `init`, damaged or empty files, inputs that
             changed since the run was started, a batch that does not fit into memory.
         FileExistsError: `output` holds a finished run, one with other settings, or other files.

@@ -41,10 +41,10 @@ def main(argv=None):
         from kbert.tasks.pretraining.prepare_records import prepare_records
 
         metrics = prepare_records(**arguments)
-    counts = {name: count for name, count in metrics.items() if name != "pipeline"}
+    counts = {name: count for name, count in metrics.items() if name != "data"}
     print("\n" + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()))
     print(f"Pre-training examples at sequence length {arguments['sequence_length']}:")
-    print(format_report(metrics["pipeline"]))
+    print(format_report(metrics["data"]))
     if metrics["held_out_shards"]:
         options = "--size tiny --settings small-budget --steps 40000 --output runs/tiny"
         print(f"Next: python recipes/pretrain.py --records {output} {options}")

@@ -153,7 +153,7 @@ def test_the_left_to_right_model_and_its_bilstm(home, made):
     assert (model.task, model.config.causal) == ("masked_lm", True)
     assert (model.config.pooled_token, model.config.position_embedding) == ("last", "learned")
     metrics = read_json(path / "metrics.json")
-    assert "nsp_accuracy" not in metrics and metrics["pipeline"]["mask_token_rate"] is None
+    assert "nsp_accuracy" not in metrics and metrics["data"]["mask_token_rate"] is None
     options = [read_json(cell)["options"] for cell in (home / "runs" / "finetuning").glob("*left_to_right*.json")]
     assert sorted(one.get("bilstm", False) for one in options) == [False, True]
 

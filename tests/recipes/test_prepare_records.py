@@ -35,14 +35,14 @@ def test_prepares(arguments, tmp_path, capsys, monkeypatch):
     assert len(records.training) > 2 and records.held_out
     metrics = read_json(tmp_path / "records" / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == metrics
-    assert metrics["documents"] == 80 and 0.7 < metrics["pipeline"]["mask_token_rate"] < 0.9
+    assert metrics["documents"] == 80 and 0.7 < metrics["data"]["mask_token_rate"] < 0.9
     assert "random next sentence" in printed and "tokens a sequence" in printed
     assert set(read_json(tmp_path / "records" / "inputs.json")["inputs"]) == {"corpus", "vocab"}
     settings = read_json(tmp_path / "records" / "settings.json")
     assert settings["held_out"] == 0.1 and settings["shard_tokens"] == 500
     with pytest.raises(SystemExit, match="overwrite"):
         run_recipe("prepare_records", *arguments, "--held-out", 0.1, "--shard-tokens", 500)
-    monkeypatch.setattr(prepare_records, "dataset_statistics", lambda *_: metrics["pipeline"])  # once is enough
+    monkeypatch.setattr(prepare_records, "dataset_statistics", lambda *_: metrics["data"])  # once is enough
     run_recipe("prepare_records", *arguments, "--held-out", 0.0, "--overwrite")
     assert not Records(tmp_path / "records").held_out and "Next:" not in capsys.readouterr().out
     data = ["--records", tmp_path / "records", "--output", tmp_path / "run", "--steps", 2]

@@ -63,7 +63,7 @@ def test_it_learns_and_compares_itself_with_token_frequencies(run):
     metrics = read_json(run / "metrics.json")
     assert metrics["steps"] == 160
     assert metrics["mlm_cross_entropy"] < metrics["unigram"]["cross_entropy"] - 0.2
-    assert 0.4 < metrics["pipeline"]["random_next_share"] < 0.7
+    assert 0.4 < metrics["data"]["random_next_share"] < 0.7
     history = [json.loads(line)["mlm_loss"] for line in (run / "history.jsonl").open()]
     assert history[-1] < history[0] - 0.5
 
@@ -113,7 +113,7 @@ def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(
     assert before.keys() == after.keys()
     for name, value in before.items():
         np.testing.assert_allclose(value, after[name], atol=1e-6, err_msg=name)
-    data = read_json(tmp_path / "on" / "metrics.json")["pipeline"]
+    data = read_json(tmp_path / "on" / "metrics.json")["data"]
     assert (data["mask_token_rate"], data["random_next_share"]) == (1.0, 1.0)
 
 

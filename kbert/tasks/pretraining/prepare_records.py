@@ -85,6 +85,6 @@ def prepare_records(
         raise
     metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}
     dataset = pretraining_dataset(output, tokenizer, batch_size=32, sequence_length=sequence_length)
-    metrics["pipeline"] = dataset_statistics(dataset, tokenizer)
+    metrics["data"] = dataset_statistics(dataset, tokenizer)
     run.finish(metrics)
     return metrics

@@ -138,7 +138,7 @@ def run_pretraining(
     )
     about_data = {
         "unigram": unigram,
-        "pipeline": statistics[0] if len(statistics) == 1 else statistics,
+        "data": statistics[0] if len(statistics) == 1 else statistics,
         "epochs": count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None),
     }
     metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)

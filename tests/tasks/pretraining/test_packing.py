@@ -72,7 +72,7 @@ def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
     before = model.get_weights()
     run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
     assert read_json(tmp_path / "run" / "settings.json")["packed"] is True
-    assert run.metrics["pipeline"]["parts_per_sequence"] > 1.05 and run.metrics["pipeline"]["padding_share"] < 0.2
+    assert run.metrics["data"]["parts_per_sequence"] > 1.05 and run.metrics["data"]["padding_share"] < 0.2
     assert run.model is model and sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, model.get_weights(), strict=True))
     assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1

@@ -22,7 +22,7 @@ from kbert.corpus.records_manifest import (
 from kbert.corpus.shards import make_shards
 from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256
 from kbert.locks import LOCK
-from kbert.text.tokenizer import resolve_settings
+from kbert.text.same_tokenizer import resolve_settings
 from kbert.text.vocabulary import write_vocabulary
 from kbert.versions import versions
 

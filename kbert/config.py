@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_numbers, check_positive
 from kbert.files import parse_json
 
 _SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniatures (Turc et al. 2019)
@@ -26,6 +26,10 @@ _COUNTS = (
     "max_sequence_length",
     "num_segments",
 )
+_INTERVALS = {
+    "[0, 1)": ("hidden_dropout", "attention_dropout"),
+    "(0, 1e6)": ("layer_norm_epsilon", "initializer_stddev"),
+}
 POSITION_EMBEDDINGS = ("learned", "sinusoidal")
 POOLED_TOKENS = ("first", "last")
 ACTIVATIONS = ("gelu_tanh", "gelu_erf", "relu", "silu", "tanh")
@@ -66,22 +70,18 @@ class BertConfig:
     pooled_token: str = "first"  # [CLS]; "last": a left-to-right model's last token is the only one that has seen all
 
     def __post_init__(self):
-        for name in _COUNTS:
-            value = getattr(self, name)
-            self._require(isinstance(value, int) and value > 0, name, "a positive integer")
+        checked = check_positive("BertConfig", **{name: getattr(self, name) for name in _COUNTS})
+        for interval, names in _INTERVALS.items():
+            checked |= check_numbers("BertConfig", interval, **{name: getattr(self, name) for name in names})
+        checked["causal"] = check_bool(self.causal, "BertConfig: `causal`")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         for name, allowed in (
             ("activation", ACTIVATIONS),
             ("position_embedding", POSITION_EMBEDDINGS),
             ("pooled_token", POOLED_TOKENS),
         ):
             self._require(getattr(self, name) in allowed, name, f"one of {allowed}")
-        for name in ("hidden_dropout", "attention_dropout"):
-            value = getattr(self, name)
-            self._require(isinstance(value, (int, float)) and 0.0 <= value < 1.0, name, "a number in [0, 1)")
-        for name in ("layer_norm_epsilon", "initializer_stddev"):
-            value = getattr(self, name)
-            self._require(isinstance(value, (int, float)) and 0.0 < value < 1e6, name, "a positive number")
-        object.__setattr__(self, "causal", check_bool(self.causal, "BertConfig: `causal`"))
         if self.hidden_dim % self.num_heads:
             raise ValueError(
                 "BertConfig: `num_heads` must divide `hidden_dim`. "
@@ -91,9 +91,8 @@ class BertConfig:
             self._require(self.hidden_dim % 2 == 0, "hidden_dim", "even: each frequency has a sine and a cosine")
 
     def _require(self, holds, name, expected):
-        value = getattr(self, name)
-        if not holds or isinstance(value, bool):  # True would pass for 1
-            raise ValueError(f"BertConfig: `{name}` must be {expected}. Received: {value!r}")
+        if not holds:
+            raise ValueError(f"BertConfig: `{name}` must be {expected}. Received: {getattr(self, name)!r}")
 
     @property
     def head_dim(self) -> int:

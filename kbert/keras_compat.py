@@ -21,8 +21,10 @@ class CompatibleModel(keras.Model):
     Keras 3.15: to learn the shapes of a batch, `fit` takes the mean over replicas of one, which fails on bool masks,
     and with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Without a
     strategy, Keras 3.15 creates the optimizer's variables and those of several losses while it traces the first step,
-    and TensorFlow then traces that step a second time; here they exist before. Private: `_maybe_symbolic_build`,
-    `_assert_input_compatibility`, `_distribute_strategy`, `_compile_loss`, `_compile_metrics`, `_distributed_dataset`.
+    and TensorFlow then traces that step a second time; here they exist before. On an empty dataset Keras 3.15 trains
+    and evaluates nothing without a word, or run eagerly fails on its metrics. Private: `_maybe_symbolic_build`,
+    `_assert_input_compatibility`, `_distribute_strategy`, `_compile_loss`, `_compile_metrics`, `_distributed_dataset`,
+    `_get_metrics_result_or_logs`, `_eval_epoch_iterator`.
     """
 
     def check_inputs(self, inputs) -> None:
@@ -55,6 +57,14 @@ class CompatibleModel(keras.Model):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
+
+    def _get_metrics_result_or_logs(self, logs):
+        if not logs:  # of the first epoch, or of an evaluation
+            is_validation = getattr(self, "_eval_epoch_iterator", None) is not None
+            self._eval_epoch_iterator = None  # the next `fit` has other data
+            name = f"{type(self).__name__}: `{'validation_data' if is_validation else 'x'}`"
+            raise ValueError(f"{name} must have at least one batch. Received: an empty dataset")
+        return super()._get_metrics_result_or_logs(logs)
 
     def _assert_input_compatibility(self, *arguments):
         self.check_inputs(arguments[0])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from kbert.config import ACTIVATIONS, BertConfig
@@ -52,6 +53,13 @@ def test_json_round_trip():
     assert json.loads(config.to_json())["activation"] == "gelu_erf"
     assert BertConfig.from_dict(config.to_dict()) == config
     assert hash(BertConfig.from_json(config.to_json())) == hash(config)
+
+
+def test_numpy_numbers_are_numbers():
+    numbers = {"num_layers": np.int64(3), "hidden_dropout": np.float32(0.5), "initializer_stddev": np.float32(0.25)}
+    config = BertConfig(**numbers, causal=np.True_)
+    assert config == BertConfig(num_layers=3, hidden_dropout=0.5, initializer_stddev=0.25, causal=True)
+    assert BertConfig.from_json(config.to_json()) == config
 
 
 def test_immutable():

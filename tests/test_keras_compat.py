@@ -12,7 +12,7 @@ from kbert.keras_compat import without_collections
 PRIVATE = re.compile(
     r"__internal__|_(flatten_layers|trainable_variables|learning_rate|get_variable_index|convert_input_args|"
     r"allow_non_tensor_positional_args|maybe_symbolic_build|assert_input_compatibility|distribute_strategy|"
-    r"compile_loss|compile_metrics|distributed_dataset)"
+    r"compile_loss|compile_metrics|distributed_dataset|get_metrics_result_or_logs|eval_epoch_iterator)"
 )
 # of an optimizer's own update, as Keras' guide has it
 OWN = {f"kbert/optim/{name}.py": {"_get_variable_index"} for name in ("adamw", "lamb")}

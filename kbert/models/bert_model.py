@@ -41,9 +41,9 @@ class BertModel(CompatibleModel):
     refuse labels that are not a class, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
 
     Raises:
-        ValueError: on a call, a batch with a missing or an unknown key, which the message names; on `fit` and the like,
-            labels that are not a class; on `fit` and `train_on_batch`, a quantised model; on `quantize`, another mode
-            than int8 or a model with LoRA.
+        ValueError: on a call, a batch with a missing or an unknown key, which the message names; on `fit` and
+            `evaluate`, an empty dataset; on `fit` and the like, labels that are not a class; on `fit` and
+            `train_on_batch`, a quantised model; on `quantize`, another mode than int8 or a model with LoRA.
     """
 
     task: str

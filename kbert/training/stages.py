@@ -24,6 +24,9 @@ class Stage:
 class Stages:
     """Which stage of a run a step belongs to: by the number of steps, or by the clock.
 
+    By the clock every stage has at least one step, also where a step lasts longer than the stage: the run may then end
+    a step later for each.
+
     Args:
         stages: `Stage`s in order; the last ends at 1.
         total_steps: int; None: stages end by the clock, when `advance` is told so.
@@ -47,13 +50,13 @@ class Stages:
         if ends != sorted(set(ends)) or not ends or ends[0] <= 0 or ends[-1] != 1:
             raise ValueError(f"Stages: expected ends that increase from above 0 to 1. Received: {ends}")
         self.starts = [0]
-        self._over = False
+        self._share = 0.0
         if total_steps is not None:
             self.starts += [round(end * total_steps / multiple) * multiple for end in ends[:-1]]
 
     def restore(self, starts: Sequence[int], share: float = 0.0) -> None:
         """Sets what a checkpoint recorded of a run by the clock: `starts`, and the share of the run that is done."""
-        self.starts, self._over = list(starts), share >= 1
+        self.starts, self._share = list(starts), share
 
     def begun(self, step: int) -> list[int]:
         """The first steps of all stages up to that of this step."""
@@ -72,12 +75,14 @@ class Stages:
 
     def is_over(self, step: int) -> bool:
         """Whether the run ends at this step."""
-        return self._over if self.total_steps is None else step >= self.total_steps
+        if self.total_steps is not None:
+            return step >= self.total_steps
+        return self._share >= 1 and len(self.starts) == len(self.stages) and step > self.starts[-1]
 
     def advance(self, step: int, share: float) -> bool:
         """Tells a run by the clock that `share` of it is over after `step` steps; returns whether its stage ends."""
-        before = len(self.starts), self._over
-        while len(self.starts) < len(self.stages) and share >= self.stages[len(self.starts) - 1].end:
+        self._share = share
+        ends = share >= self.stages[len(self.starts) - 1].end
+        if ends and len(self.starts) < len(self.stages):
             self.starts.append(step)
-        self._over = share >= 1
-        return before != (len(self.starts), self._over)
+        return ends

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.batches import BATCH, LENGTH, config, labels_of, plain_batch
 
 from kbert.models.classifier import BertClassifier
@@ -222,3 +223,19 @@ def test_what_is_given_wins():
     model.compile("adam", loss=None)
     with pytest.raises(ValueError, match="[Nn]o loss"):
         model.fit(plain_batch(), LABELS, verbose=0)
+
+
+@pytest.mark.parametrize("run_eagerly", [True, False])
+def test_an_empty_dataset_of_unknown_length_is_named(run_eagerly):
+    model = classifier()()
+    model.compile(run_eagerly=run_eagerly)
+    full = tf.data.Dataset.from_tensors((plain_batch(), LABELS))
+    empty = full.filter(lambda *_: False)
+    for call, name in (
+        (lambda: model.fit(empty, verbose=0), "x"),
+        (lambda: model.evaluate(empty, verbose=0), "x"),
+        (lambda: model.fit(full, validation_data=empty, verbose=0), "validation_data"),
+    ):
+        with pytest.raises(ValueError, match=f"^BertClassifier: `{name}` must have at least one batch. Received: an e"):
+            call()
+    assert "val_loss" in model.fit(full, validation_data=full, verbose=0).history

@@ -39,6 +39,32 @@ def test_by_the_clock():
     assert again.is_over(10)
 
 
+def test_by_the_clock_every_stage_has_a_step():
+    stages = Stages([Stage(0.5), Stage(0.6), Stage(1.0)])
+    assert stages.advance(7, 0.7) and stages.starts == [0, 7] and stages.at(7) is stages.stages[1]
+    assert stages.advance(8, 1.0) and stages.starts == [0, 7, 8] and not stages.is_over(8)
+    again = Stages(stages.stages)
+    again.restore([0, 7, 8], 1.0)
+    for one in (stages, again):
+        assert not one.is_over(8) and one.at(8) is stages.stages[2]
+        assert one.advance(9, 1.0) and one.is_over(9) and one.starts == [0, 7, 8]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_run_whose_steps_last_longer_than_its_stages_has_them_all():
+    seconds, begun = itertools.count(step=5), []
+
+    def make_dataset(start_step, starts):
+        begun.append(starts)
+        return tiny.make_dataset(start_step).repeat()
+
+    budget = TimeBudget(8.0, lambda share: 0.01, lambda: float(next(seconds)))
+    model = tiny.reused(lambda: tiny.compiled_model(AdamW(0.01)))
+    stages = [Stage(0.1), Stage(0.2), Stage(0.3), Stage(1.0)]
+    history = fit_steps(model, make_dataset, None, window=4, stages=stages, budget=budget)
+    assert begun == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]] and history[-1]["step"] == 4
+
+
 @pytest.mark.parametrize("ends", [(), (0.5,), (0.5, 0.5, 1.0), (0.6, 0.5, 1.0), (0.0, 1.0)])
 def test_ends_must_increase_to_one(ends):
     with pytest.raises(ValueError, match="increase from above 0 to 1"):

@@ -91,8 +91,8 @@ def pretrain(
         settings: str, a set of defaults for what is not given, "paper" or "small-budget"
             (`kbert.tasks.pretraining.named_settings`).
         steps: int, weight updates; the paper: 1,000,000.
-        hours: float, instead of `steps`: hours to train; warm-up, decay and phases are shares of this time. The time
-            of a run that was killed continues from its last step.
+        hours: float, instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are shares of
+            this time. The time of a run that was killed continues from its last step.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, share of the run), and
             if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)].
         batch_size: int, sequences per update, over all replicas, 32 by default; the paper: 256.

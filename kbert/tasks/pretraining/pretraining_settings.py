@@ -10,6 +10,7 @@ from kbert.config import POSITION_EMBEDDINGS
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.packed_rows import default_num_parts
+from kbert.pretraining.sources import resolve_held_out
 from kbert.tasks.identify import identify_model, identify_source, identify_vocabulary
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
@@ -18,22 +19,28 @@ from kbert.weights.source import local_source
 
 SCHEDULES = ("linear", "constant", "stable")
 OPTIMIZERS = ("adamw", "lamb")
+POSITION_INITIALIZERS = ("normal", "sinusoidal")
 _COUNTS = ("batch_size", "sequence_length", "evaluation_batches", "accumulate", "steps_per_execution")
 _OPTIONAL_COUNTS = ("steps", "warmup_steps", "max_predictions", "span_length", "dupe_factor", "logical_cpus")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
-SEQUENCE_LENGTH, WEIGHT_DECAY, HELD_OUT = 128, 0.01, 0.01
+SEQUENCE_LENGTH, WEIGHT_DECAY = 128, 0.01
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
 _INTERVALS = {  # of what may be None
     "(0, inf)": ("hours",),
     "(0, 1]": ("layer_decay",),
     "[0, 1]": ("warmup_share", "weight_decay", "random_next_rate", *_RATES[1:]),
-    "[0, 1)": ("dropout", "held_out"),
+    "[0, 1)": ("dropout",),
 }
 _FLAGS = ("lowercase", "whole_word", "next_sentence", "left_to_right", "fill_rows")
 _OPTIONAL_FLAGS = ("bias_correction", "rematerialize", "packed")
 _OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
-POSITION_INITIALIZERS = ("normal", "sinusoidal")
+_CHOICES = {
+    "schedule": SCHEDULES,
+    "optimizer": OPTIMIZERS,
+    "position_embedding": POSITION_EMBEDDINGS,
+    "position_initializer": POSITION_INITIALIZERS,
+}
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
 
 
@@ -100,8 +107,7 @@ class PretrainingSettings:
         for name in (*_FLAGS, *self._given(*_OPTIONAL_FLAGS)):
             self._set(**{name: check_bool(getattr(self, name), f"pretrain: `{name}`")})
         self._check_objective()
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        named = complete_settings(self.settings, given)
+        named = complete_settings(self.settings, vars(self))
         if self.init is not None:  # a model that is given has its own
             not_its = _OF_NEW_WEIGHTS if isinstance(self.init, str | os.PathLike) else (*_OF_NEW_WEIGHTS, "dropout")
             named = {name: value for name, value in named.items() if name not in not_its}
@@ -115,9 +121,9 @@ class PretrainingSettings:
         for interval, names in _INTERVALS.items():
             self._set(**check_numbers("pretrain", interval, **self._given(*names)))
         self._complete_warmup()
-        for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"pretrain: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
+        for name, value in self._given(*_CHOICES).items():
+            if value not in _CHOICES[name]:
+                raise ValueError(f"pretrain: `{name}` must be one of {_CHOICES[name]}. Received: {value!r}")
         self._check_batches()
         self._check_combinations()
 
@@ -246,13 +252,7 @@ class PretrainingSettings:
             raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
         if self.vocabulary is not None and isinstance(self.init, str | os.PathLike):
             raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
-        if self.reads_records and self.held_out is not None:
-            raise ValueError(
-                "pretrain: records have held-out documents of their own (`held_out` of "
-                f"kbert.corpus.write_records). Received: held_out={self.held_out}"
-            )
-        if self.held_out is None and not self.reads_records:
-            self._set(held_out=HELD_OUT)
+        self._set(held_out=resolve_held_out("pretrain", self.source, self.held_out))
         if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
             raise ValueError(
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
@@ -261,21 +261,16 @@ class PretrainingSettings:
         self._check_new_weights()
 
     def _check_new_weights(self):
-        given = {name: getattr(self, name) for name in _OF_NEW_WEIGHTS if getattr(self, name) is not None}
+        given = self._given(*_OF_NEW_WEIGHTS)
         if isinstance(self.init, str | os.PathLike):
             given.pop("size", None)  # it grows to this size
         if self.init is not None and given:
             raise ValueError(f"pretrain: `init` has an architecture and weights of its own. Received: {given} as well")
-        for name, allowed in (
-            ("position_embedding", POSITION_EMBEDDINGS),
-            ("position_initializer", POSITION_INITIALIZERS),
-        ):
-            if getattr(self, name) not in (None, *allowed):
-                raise ValueError(f"pretrain: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
         stddev = self.initializer_stddev
-        is_number = isinstance(stddev, int | float) and not isinstance(stddev, bool)
-        if stddev not in (None, "scaled") and not (is_number and 0 < stddev < math.inf):
-            raise ValueError(f'pretrain: `initializer_stddev` must be above 0, or "scaled". Received: {stddev!r}')
+        if isinstance(stddev, str) and stddev != "scaled":
+            raise ValueError(f'pretrain: `initializer_stddev` must be a number, or "scaled". Received: {stddev!r}')
+        if not isinstance(stddev, str):
+            self._set(**check_numbers("pretrain", "(0, inf)", **self._given("initializer_stddev")))
         if self.position_embedding == "sinusoidal" and self.position_initializer is not None:
             raise ValueError(
                 "pretrain: `position_initializer` is of learned positions. Received: "
@@ -289,7 +284,7 @@ class PretrainingSettings:
 
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = dict(vars(self))
         if self.phases is not None:
             fields["phases"] = [dataclasses.asdict(phase) for phase in self.phases]
         source, vocabulary, init = (fields.pop(name) for name in ("source", "vocabulary", "init"))

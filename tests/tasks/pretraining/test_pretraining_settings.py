@@ -67,7 +67,8 @@ def test_settings_are_complete_and_identify_objects():
         ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\). Received: 1.0"),
         ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
-        ({"initializer_stddev": 0.0}, '`initializer_stddev` must be above 0, or "scaled"'),
+        ({"initializer_stddev": 0.0}, r"`initializer_stddev` must be a number in \(0, inf\). Received: 0.0"),
+        ({"initializer_stddev": "scale"}, "`initializer_stddev` must be a number, or \"scaled\". Received: 'scale'"),
         ({"position_initializer": "none"}, "`position_initializer` must be one of"),
         ({"position_initializer": "normal", "position_embedding": "sinusoidal"}, "is of learned positions"),
         ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),
@@ -83,6 +84,7 @@ def test_settings_are_complete_and_identify_objects():
 def test_numbers_of_numpy_are_pythons():
     given = {"steps": np.int64(4), "batch_size": np.int32(2), "sequence_length": np.uint8(16), "seed": np.int64(3)}
     given |= {"learning_rate": np.float32(0.5), "dropout": np.float64(0.25), "packed": np.False_}
+    given |= {"initializer_stddev": np.float32(0.25)}
     settings = PretrainingSettings(**pretraining_fields() | given).to_dict()
     assert {name: settings[name] for name in given} == {name: value.item() for name, value in given.items()}
     assert json.loads(json.dumps(settings)) == settings

@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import check_path
 from kbert.files import read_json, sha256
 from kbert.pipelines.registry import task_pipeline
 from kbert.preprocessing.strings import as_text, string_columns
@@ -26,6 +27,7 @@ class ExportedPipeline:
         answers: `kbert.answers.answers.Answers`, for `to_dicts` and `table_row` only.
 
     Raises:
+        TypeError: no path.
         FileNotFoundError: no SavedModel there.
         ValueError: a SavedModel that `kbert.export` has not written.
     """
@@ -33,7 +35,7 @@ class ExportedPipeline:
     def __init__(self, directory):
         import tensorflow_text  # noqa: F401  registers the ops of tokenizers
 
-        self.path = find_export(directory)
+        self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
         if self.path is None:
             raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
         try:

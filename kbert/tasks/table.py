@@ -6,6 +6,7 @@ import json
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from kbert.checks import check_path
 from kbert.files import parse_json
 from kbert.tasks.text_files import check_characters
 
@@ -73,7 +74,7 @@ def read_table(
         ValueError: unknown format, empty file, no rows, a missing column, a row with a different number of cells than
             the header, broken quoting, invalid UTF-8 or JSON; the message names file and line.
     """
-    path = pathlib.Path(path)
+    path = check_path(path, "read: `path`")
     format = _format(path, format)
     if format == "jsonl":
         return _from_objects(path, list(iterate_json_lines(path)), columns, optional)

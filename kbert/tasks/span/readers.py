@@ -1,11 +1,11 @@
 """Files of questions: SQuAD's JSON, version 1.1 and 2.0, and your own tables."""
 
 import json
-import pathlib
 import re
 
 import numpy as np
 
+from kbert.checks import check_path
 from kbert.files import read_json
 from kbert.tasks.in_memory import read_columns
 from kbert.tasks.span.questions import Questions, locate
@@ -43,7 +43,7 @@ def read_questions(path) -> Questions:
         ValueError: missing columns, an ``answer_start`` outside the context, duplicate ids, and the errors of
             `read_squad` and `kbert.tasks.table.read_table`; the message names file and line.
     """
-    if pathlib.Path(path).suffix.lower() == ".json":
+    if check_path(path, "read: `path`").suffix.lower() == ".json":
         return read_squad(path)
     return questions_from_table(read_table(path, QUESTION_COLUMNS, optional=OPTIONAL_COLUMNS))
 

@@ -199,7 +199,8 @@ def _numbers(choices, labels, places):
             numbers[row] = int(text)
         else:
             raise ValueError(
-                f"{where}: expected the text of a choice or its number from 0, of {texts}. Received: {text!r}"
+                f"{where}: expected the text of a choice or its number from 0, of {texts}. Received: "
+                + (repr(text) if text else "'', an empty cell")
             )
     return numbers
 

@@ -83,6 +83,13 @@ def check_labels(labels, owner: str) -> list[str]:
     return labels
 
 
+def is_missing(value) -> bool:
+    """Whether a value is None or one of pandas' missing ones: NaN, which does not equal itself, NA, NaT."""
+    if value is None or type(value).__name__ == "NAType":  # which cannot be compared
+        return True
+    return not isinstance(value, list | dict) and value != value
+
+
 def _check_integers(owner, least, expected, values):
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:

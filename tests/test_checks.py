@@ -203,3 +203,32 @@ def test_a_path_that_is_none_names_its_argument():
             call(3)
     with pytest.raises(ValueError, match="^evaluate: `pipeline` must be a model, or a list of at least one"):
         kbert.evaluate([], task, row)
+
+
+def test_a_note_that_json_cannot_hold(tmp_path):
+    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+    for wrong in ({"x": {1}}, "me", {"x": float("nan")}):
+        with pytest.raises(ValueError, match="^save_pretrained: `made_by` must (be a dict|fit into JSON)"):
+            kbert.save_pretrained(pipeline, tmp_path / "it", made_by=wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_inspect_cannot_read():
+    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+    with pytest.raises(TypeError, match="^inspect: `texts` must be a list of strings. Received: dict"):
+        kbert.inspect(pipeline, {"text": ["a"]})
+    for seed in (-1, "x"):
+        with pytest.raises(ValueError, match="^inspect: `seed` must be an integer of at least 0"):
+            kbert.inspect(pipeline, seed=seed)
+    for data, message in [
+        ({"text": ["a", None], "label": ["x", "y"]}, "row 1: expected a text in 'text'. Received: None"),
+        ({"text": ["a", "b"], "label": ["x", float("nan")]}, "row 1: expected a label in 'label'. Received: nan"),
+        ({"words": [["a"], None], "tags": [["O"], ["O"]]}, "sentence 1: expected a list of words. Received: None"),
+        ({"words": [["a"], ["b"]], "pos": [["X"], None]}, "sentence 1: expected 1 of 'pos', one for each word"),
+        ({"words": [["a"], ["b"]], "pos": [["X"], [None]]}, "sentence 1: expected 1 of 'pos', one for each word"),
+    ]:
+        with pytest.raises(ValueError, match=f"^inspect: `data`, {message}"):
+            kbert.inspect(pipeline, data=data)
+    for wrong in (pipeline, None):
+        with pytest.raises(TypeError, match="^measure_parity: `model` must be a kbert model. Received: "):
+            kbert.weights.measure_parity(wrong, "x")

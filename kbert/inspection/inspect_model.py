@@ -6,11 +6,11 @@ Shapes: V vocabulary.
 import logging
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kbert.checks import check_path, check_positive
+from kbert.checks import check_integers, check_path, check_positive
 from kbert.inspection.analysis.attention_statistics import mean_statistics
 from kbert.inspection.analysis.attribution_targets import ATTRIBUTED
 from kbert.inspection.analysis.probes import probe_layers
@@ -100,6 +100,7 @@ def inspect(
         check_place(check_path(log_dir, "inspect: `log_dir`"))
     counted = check_positive("inspect", sequence_length=sequence_length, max_words=max_words, max_vectors=max_vectors)
     sequence_length, max_words, max_vectors = counted.values()
+    (seed,) = check_integers("inspect", 0, seed=seed).values()
     if baseline not in BASELINES:
         raise ValueError(f"inspect: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
     name = name or _name(model)
@@ -180,6 +181,8 @@ def _name(model):
 def _checked_texts(texts):
     if isinstance(texts, str) or not hasattr(texts, "__iter__"):
         texts = _TEXTS if texts is None else [texts]
+    elif isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise TypeError(f"inspect: `texts` must be a list of strings. Received: {type(texts).__name__}")
     texts = list(texts)
     for number, text in enumerate(texts):
         parts = (text,) if isinstance(text, str) else text

@@ -4,7 +4,7 @@ import errno
 import os
 
 from kbert.checks import check_bool, check_path
-from kbert.files import explain_full_disk, flush, flush_tree, is_partial, parse_json, to_json, write_json
+from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
@@ -84,7 +84,7 @@ def export(
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
     directory = check_path(directory, "export: `directory`")
     frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
-    _check_json(metrics=metrics, made_by=made_by)
+    check_json("export", metrics=metrics, made_by=made_by)
     pipeline = pipeline.merged()
     if precision is not None:
         pipeline = pipeline.in_precision(precision)
@@ -116,18 +116,6 @@ def export(
             if _appears(partial, target):
                 return target
             target = _target(target.parent, version)  # another export took the number meanwhile
-
-
-def _check_json(**values):
-    for name, value in values.items():
-        if value is None:
-            continue
-        if not isinstance(value, dict):
-            raise ValueError(f"export: `{name}` must be a dict. Received: {value!r:.200}")
-        try:
-            parse_json(to_json({name: value}).encode(), f"export: `{name}`")
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"export: `{name}` must fit into JSON ({error}). Received: {value!r:.200}") from None
 
 
 def _appears(partial, target):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kbert.checks import is_missing
 from kbert.tasks.table import Table
 from kbert.tasks.text_files import check_characters
 
@@ -137,13 +138,6 @@ def _plain(value):
         return [_plain(one) for one in value]
     value = value.item() if isinstance(value, np.generic) else value
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def is_missing(value) -> bool:
-    """Whether a value is None or one of pandas' missing ones: NaN, which does not equal itself, NA, NaT."""
-    if value is None or type(value).__name__ == "NAType":  # which cannot be compared
-        return True
-    return not isinstance(value, list | dict) and value != value
 
 
 def _cell(value, where):

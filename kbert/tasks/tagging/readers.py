@@ -4,8 +4,7 @@ import itertools
 import pathlib
 import re
 
-from kbert.checks import check_path
-from kbert.tasks.in_memory import is_missing
+from kbert.checks import check_path, is_missing
 from kbert.tasks.table import JSON_LINES
 from kbert.tasks.tagging.span_reader import read_span_lines
 from kbert.tasks.tagging.tag_scheme import convert_sentences

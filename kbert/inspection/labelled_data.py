@@ -106,9 +106,9 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
 
     Raises:
         TypeError: none of these.
-        ValueError: columns of different lengths, a text or label that is missing, a sentence that is not a list of words
-            or has more or fewer labels than words, a head that is not one of its words, no rows or no labels; the message
-            names the row.
+        ValueError: columns of different lengths, a text or label that is missing, a sentence that is not a list of
+            words or has more or fewer labels than words, a head that is not one of its words, no rows or no labels; the
+            message names the row.
     """
     if isinstance(data, LabelledWords | LabelledTexts):
         return data

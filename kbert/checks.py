@@ -1,6 +1,8 @@
 """Checks that many arguments need."""
 
 import numbers
+import os
+import pathlib
 
 
 def check_positive(owner: str, **values) -> dict[str, int]:
@@ -56,6 +58,18 @@ def check_bool(value, name: str) -> bool:
     return bool(value)
 
 
+def check_path(value, name: str, expected: str = "a path") -> pathlib.Path:
+    """The value as a path; TypeError unless it is a string or an `os.PathLike`.
+
+    Args:
+        name: of the argument, and of its owner, for the message, such as "export: `directory`".
+        expected: what the argument takes, for the message.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be {expected}. Received: {type(value).__name__}")
+    return pathlib.Path(value)
+
+
 def check_labels(labels, owner: str) -> list[str]:
     """The labels as a list; ValueError unless they are a list, tuple or array of different strings, at least one."""
     import numpy as np  # as in `check_bool`
@@ -79,6 +93,13 @@ def _given(value):
     if isinstance(value, dict):
         return {name: _given(inner) for name, inner in value.items() if inner is not None}
     return [_given(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def is_missing(value) -> bool:
+    """Whether a value is None or one of pandas' missing ones: NaN, which does not equal itself, NA, NaT."""
+    if value is None or type(value).__name__ == "NAType":  # which cannot be compared
+        return True
+    return not isinstance(value, list | dict) and value != value
 
 
 def _check_integers(owner, least, expected, values):

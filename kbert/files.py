@@ -85,6 +85,23 @@ def to_json(value) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def check_json(owner: str, **values) -> None:
+    """Raises ValueError unless each value, by the name of its argument, is None or a dict that JSON holds.
+
+    Args:
+        owner: of the arguments, for the message, such as "export".
+    """
+    for name, value in values.items():
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            raise ValueError(f"{owner}: `{name}` must be a dict. Received: {value!r:.200}")
+        try:
+            parse_json(to_json({name: value}).encode(), f"{owner}: `{name}`")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"{owner}: `{name}` must fit into JSON ({error}). Received: {value!r:.200}") from None
+
+
 def write_json(path, value) -> None:
     """Writes a JSON file atomically.
 

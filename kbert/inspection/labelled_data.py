@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kbert.checks import is_missing
+
 _LAST_POSITION = 15  # words further behind count as this one
 _TAKES = (
     "a mapping of columns, `words` (lists of words) or `text` (strings), with labels beside them, or the examples of a "
@@ -104,8 +106,9 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
 
     Raises:
         TypeError: data of another type.
-        ValueError: columns of different lengths, a sentence that is not a list of words or has more or fewer labels
-            than words, a head that is not one of its words, no rows or no labels; the message names the row.
+        ValueError: columns of different lengths, a text or label that is missing, a sentence that is not a list of
+            words or has more or fewer labels than words, a head that is not one of its words, no rows or no labels; the
+            message names the row.
     """
     if isinstance(data, LabelledWords | LabelledTexts):
         return data
@@ -132,11 +135,12 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
 def _words(columns, argument):
     words = columns.pop("words")
     for row, some in enumerate(words):
-        if isinstance(some, str) or not all(isinstance(word, str) for word in some):
+        if isinstance(some, str) or not hasattr(some, "__len__") or not all(isinstance(word, str) for word in some):
             raise ValueError(f"inspect: `{argument}`, sentence {row}: expected a list of words. Received: {some!r}")
     for name, column in columns.items():
         for row, (some, labels) in enumerate(zip(words, column, strict=True)):
-            if isinstance(labels, str) or len(labels) != len(some) or not len(some):
+            are_labels = not isinstance(labels, str) and hasattr(labels, "__len__") and not any(map(is_missing, labels))
+            if not are_labels or len(labels) != len(some) or not len(some):
                 raise ValueError(
                     f"inspect: `{argument}`, sentence {row}: expected {len(some)} of {name!r}, one for each word, and "
                     f"at least one word. Received: {labels!r}"
@@ -158,5 +162,13 @@ def _texts(columns, argument):
     texts, pairs = columns.pop("text"), columns.pop("text_pair", None)
     if not columns:
         raise ValueError(f"inspect: `{argument}`: expected a column of labels beside the texts. Received: none")
+    for name, column in {"text": texts, "text_pair": () if pairs is None else pairs}.items():
+        for row, text in enumerate(column):
+            if not isinstance(text, str):
+                raise ValueError(f"inspect: `{argument}`, row {row}: expected a text in {name!r}. Received: {text!r}")
+    for name, column in columns.items():
+        for row, label in enumerate(column):
+            if is_missing(label):
+                raise ValueError(f"inspect: `{argument}`, row {row}: expected a label in {name!r}. Received: {label!r}")
     texts = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
     return LabelledTexts(texts, {name: list(map(str, column)) for name, column in columns.items()})

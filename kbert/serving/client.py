@@ -76,7 +76,9 @@ class ServingClient:
         if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
             raise ValueError(f"ServingClient: certificates are for https:// and grpcs://. Received: {url!r}")
         check_positive("ServingClient", tries=tries)
-        if client_certificate is not None and (isinstance(client_certificate, str) or len(client_certificate) != 2):
+        if client_certificate is not None and (
+            not isinstance(client_certificate, tuple | list) or len(client_certificate) != 2
+        ):
             raise ValueError(
                 "ServingClient: `client_certificate` must be two files, (certificate, key). "
                 f"Received: {client_certificate!r}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from kbert.checks import is_missing
 from kbert.tasks.table import Table
 from kbert.tasks.text_files import check_characters
 
@@ -140,8 +141,7 @@ def _plain(value):
 
 
 def _cell(value, where):
-    # pandas' missing values: NaN, which does not equal itself, and NA, which cannot be compared
-    if value is None or type(value).__name__ == "NAType" or value != value:
+    if is_missing(value):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -200,6 +200,15 @@ class BertTokenizer(keras.layers.Layer):
         self._set_vocabulary(read_vocabulary(pathlib.Path(directory) / _ASSET))
 
 
+def check_tokenizer(tokenizer, owner: str) -> None:
+    """Raises TypeError unless this is a `BertTokenizer`: a path, or another library's tokenizer, is none."""
+    if not isinstance(tokenizer, BertTokenizer):
+        raise TypeError(
+            f'{owner}: `tokenizer` must be a kbert.BertTokenizer, as kbert.BertTokenizer("vocab.txt") makes it. '
+            f"Received: {type(tokenizer).__name__}"
+        )
+
+
 @functools.lru_cache(maxsize=8)
 def _words(tokens, **settings):
     """The `_Words` of a tuple of tokens, which nothing changes: a tokenizer of any size takes 50 ms to make."""

@@ -36,16 +36,11 @@ def parse_arguments(argv):
     length = parser.add_mutually_exclusive_group(required=True)
     hours = {"help": "hours of each pre-training; not for figure5"}
     cli.add_flags(length, "steps", "hours", steps={"help": "steps of each pre-training"}, hours=hours)
-    whole, number = {"metavar": "N", "type": cli.positive_int}, {"metavar": "X", "type": cli.positive_float}
-    precision = {"choices": ("auto", "float32", "mixed_bfloat16", "mixed_float16")}
-    own = {"batch-size": (whole, "32"), "length": (whole, "128 tokens"), "learning-rate": (number, "1e-4")}
-    for name, (options, default) in (own | {"precision": (precision, "auto")}).items():
-        about = f"of the pre-trainings (default: that of --settings, or {default})"
-        parser.add_argument(f"--pretraining-{name}", **options, help=about)
     cli.add_flags(
         parser,
         *("glue", "ner", "squad", "train-examples", "restarts", "epochs", "batch-size", "learning-rate"),
-        *("sequence-length", "dropout", "bias-correction", "dry-run"),
+        *("sequence-length", "dropout", "bias-correction", "pretraining-batch-size", "pretraining-length"),
+        *("pretraining-learning-rate", "pretraining-precision", "feature-epochs", "feature-units", "dry-run"),
         epochs={"default": 3.0},
         learning_rate={"metavar": "X[,X…]", "type": cli.rates, "default": "1e-4"},
         sequence_length={"default": None, "help": "tokens of a row in fine-tuning (default: 128, for SQuAD 384)"},
@@ -53,12 +48,8 @@ def parse_arguments(argv):
         bias_correction={"help": "Adam's bias correction, in fine-tuning"},
         dry_run={"help": "count what is left to do, estimate the first pre-training, and train nothing"},
     )
-    add = parser.add_argument
-    add("--tasks", nargs="+", default=[], metavar="TASK", help="tasks of --glue, such as MRPC SST-2")
-    epochs = "epochs on features (default: 10.0)"
-    add("--feature-epochs", type=cli.positive_float, default=10.0, metavar="N", help=epochs)
-    units = "units of their BiLSTMs in each direction (default: 768)"
-    add("--feature-units", type=cli.positive_int, default=768, metavar="N", help=units)
+    tasks = "tasks of --glue, such as MRPC SST-2"
+    parser.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=tasks)
     return parser.parse_args(argv)
 
 

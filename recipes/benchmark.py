@@ -15,10 +15,9 @@
 
 Figures are medians of the steady state. With --peers the systems are measured in turn, round by round, so that their
 ratio holds even if the load of the machine varies. Peers run in the precision of --precision, each in the setting in
-which a trial found it fastest: keras-hub with or without XLA; transformers on torch, in a process of its own, with
-autocast or a model in the lower precision, with the default or a tuned allocator. FLOPs are counted by one formula for
-all of them (kbert/training/flops.py). On JAX `train` runs without TensorFlow; on a known GPU or TPU it prints the model
-FLOPs utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
+which a trial found it fastest (docs/performance.md). FLOPs are counted by one formula for all of them
+(kbert/training/flops.py). On JAX `train` runs without TensorFlow; on a known GPU or TPU it prints the model FLOPs
+utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
 """
 
 import json
@@ -42,13 +41,11 @@ def parse_arguments(argv):
         sequence_length={"help": "tokens of a row"},
         max_predictions={"default": 20, "help": "masked positions in a row"},
         precision={"choices": PRECISIONS, "default": "float32", "help": "of the arithmetic"},
-        xla={"help": "whether XLA compiles"},
         dropout={"help": "train: dropout rate (default: 0.1)"},
         corpus={"help": "text to use (default: the prose of this Python installation)"},
         records={"help": "records, written by prepare_records.py, instead of text"},
         vocab={"help": "a vocab.txt (default: one of 8,000 tokens is learned from the prose)"},
         model={"required": False, "help": "serve, operations, all: the encoder to export (peers: of Hugging Face)"},
-        json={"help": "print the result as one JSON object on the last line"},
     )
     data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
     add("--data", default="synthetic", choices=DATA, help=data)

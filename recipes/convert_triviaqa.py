@@ -10,30 +10,27 @@ Each document is truncated to its first 400 words, and is used only if these con
 """
 
 import json
-import pathlib
 
-from kbert.command_line import existing_directory, existing_file, make_parser, plain_errors, positive_int, run_program
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = make_parser(__doc__)
-    parser.add_argument("--questions", metavar="FILE", type=existing_file, required=True, help="TriviaQA's JSON")
-    parser.add_argument(
-        "--evidence", metavar="DIR", type=existing_directory, required=True, help="directory of TriviaQA's documents"
-    )
+    parser = cli.make_parser(__doc__)
+    add, about = parser.add_argument, "directory of TriviaQA's documents"
+    add("--questions", metavar="FILE", type=cli.existing_file, required=True, help="TriviaQA's JSON")
+    add("--evidence", metavar="DIR", type=cli.existing_directory, required=True, help=about)
     words = "words of each document to keep (default: 400)"
-    parser.add_argument("--words", metavar="N", type=positive_int, default=400, help=words)
-    parser.add_argument("--output", metavar="FILE", type=pathlib.Path, required=True, help="the .json to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace --output")
+    add("--words", metavar="N", type=cli.positive_int, default=400, help=words)
+    output = {"metavar": "FILE", "help": "the .json to write"}
+    cli.add_flags(parser, "output", "overwrite", output=output, overwrite={"help": "replace --output"})
     args = parser.parse_args(argv)
-    if args.output.exists() and not args.overwrite:
-        parser.error(f"{args.output} already exists; --overwrite replaces it")
+    cli.check_output_file(parser, args)
     return args
 
 
 def main(argv=None):
     args = parse_arguments(argv)
-    with plain_errors():
+    with cli.plain_errors():
         from kbert.files import atomic_file
         from kbert.tasks.span.triviaqa import triviaqa_questions
 
@@ -47,4 +44,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    run_program(main)
+    cli.run_program(main)

@@ -1,28 +1,25 @@
 """Evaluate a fine-tuned model on labelled examples: your own table, the dev set of a GLUE task, or questions.
 
-    python recipes/evaluate.py --model runs/reviews --data test.csv --text-column text --label-column label
+    python recipes/evaluate.py --model runs/reviews --data test.csv
+    python recipes/evaluate.py --model runs/reviews --data others.csv --text-column review --label-column stars
     python recipes/evaluate.py --model runs/sst2 --data glue --task SST-2
-    python recipes/evaluate.py --model runs/dream --data dream_dev.json --format dream
+    python recipes/evaluate.py --model runs/dream --data dream_dev.json
     python recipes/evaluate.py --model runs/ner --data eng.testb
     python recipes/evaluate.py --model runs/squad-0 --model runs/squad-1 --data dev-v2.0.json
 
-Several --model form an ensemble, which averages the outputs of the models; they must have the same vocabulary and
-preprocessing. Questions come from SQuAD's .json, or from a table with the columns question, context and answer, and are
-scored by SQuAD's rules with the threshold for "no answer" that is stored with the model (for an ensemble, the mean).
-Multiple choice and tagged words are read as in the recipe that trained the model, with the same flags; entities are
-scored as by conlleval. The metrics are printed, with --json as one JSON object on the last line. With --output DIR,
-metrics.json and, for questions and tagged words, the official prediction files are written as well.
+Columns and formats that no flag names are those that the (first) model was trained on. Several --model form an
+ensemble, which averages the outputs of the models; they must have the same vocabulary and preprocessing. Questions come
+from SQuAD's .json, or from a table with the columns question, context and answer, and are scored by SQuAD's rules with
+the threshold for "no answer" that is stored with the model (for an ensemble, the mean). Entities are scored as by
+conlleval. The metrics are printed, with --json as one JSON object on the last line. With --output DIR, metrics.json
+and, for questions and tagged words, the official prediction files are written as well.
 """
 
 import json
 
 from kbert import command_line as cli
-from kbert.command_line.flag_table import MACHINE
+from kbert.command_line.flag_table import CHOICE_FORMAT, MACHINE
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
-
-COLUMNS = {name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")}
-OTHERS = {name: name for name in ("format", "scheme", "tag_column", "context", "version", "label_separator", "metrics")}
-OPTIONS = COLUMNS | OTHERS | {"choices": "choice_columns"}  # of task objects → flags
 
 
 def parse_arguments(argv):
@@ -31,43 +28,31 @@ def parse_arguments(argv):
     data = {"help": "labelled examples; with --task: the GLUE files"}
     cli.add_flags(parser, "model", "data", model=model, data=data)
     parser.add_argument("--task", choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
+    columns = ("text-column", "text-pair-column", "label-column", "label-separator", "prompt-column", "choice-columns")
+    cli.add_trained_flags(parser, *columns, "format", "tag-column", "scheme", "context", format=CHOICE_FORMAT)
     metrics = {"help": "the metrics (default: the task's own)"}
-    cli.add_flags(
-        parser, "text-column", "text-pair-column", "label-column", "label-separator", "metrics", metrics=metrics
-    )
-    cli.add_choice_flags(parser)
-    cli.add_flags(parser, "tag-column", "scheme", "context", "window-pooling", "null-threshold")
+    cli.add_flags(parser, "metrics", "window-pooling", "null-threshold", metrics=metrics)
     version = "SQuAD version of the rules (default: recognised from the questions)"
     parser.add_argument("--version", choices=("1.1", "2.0"), help=version)
     output = {"required": False, "help": "directory for metrics.json, settings.json and predictions"}
     size = {"help": "examples per batch"}
     cli.add_flags(parser, "output", "batch-size", *MACHINE, "json", "overwrite", output=output, batch_size=size)
-    parser.set_defaults(**dict.fromkeys(OPTIONS.values()))  # the task knows its own
     args = parser.parse_args(argv)
-    if args.task and any(value is not None for value in options_of(args).values()):
+    if args.task and cli.task_options(args):
         parser.error("--task reads the files of GLUE: do not give flags for columns, formats, versions or metrics")
     return args
-
-
-def options_of(args):
-    """The options of the task object; None where a flag was not given."""
-    return {name: getattr(args, flag) for name, flag in OPTIONS.items()}
 
 
 def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
-        import kbert
-        from kbert.pipelines.registry import task_class
         from kbert.tasks.evaluate import check_examples, describe_scores, evaluate_dev_sets, load_ensemble
         from kbert.training.hardware import choose_hardware
         from kbert.training.run_directory import open_run
 
         with choose_hardware(args.strategy, args.precision, logical_cpus=args.logical_cpus).scope():
             pipeline = load_ensemble(args.model, **cli.stored_options(args))
-        own = task_class(pipeline.model.task)
-        task = kbert.tasks.glue(args.task) if args.task else own.from_options(options_of(args))
-        dev_sets = task.dev_sets(args.data)
+        task, dev_sets = cli.read_as_trained(args, pipeline.model.task)
         for examples in dev_sets.values():  # before the work of predicting
             check_examples(pipeline, task, examples)
         if args.output:

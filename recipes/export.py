@@ -46,19 +46,12 @@ def main(argv=None):
         from kbert.serving.provenance import metrics_of, provenance
 
         model = kbert.load_pretrained(args.model, task=args.task)
-        options = {"sequence_length": args.sequence_length, "top_k": args.top_k, **cli.stored_options(args)}
-        path = kbert.export(
-            kbert.build_pipeline(model, **options),
-            args.output,
-            version=args.version,
-            layers=args.layers,
-            precision=args.precision,
-            frozen_weights=args.frozen_weights,
-            max_request_bytes=args.max_request_bytes,
-            max_request_tokens=args.max_request_tokens,
-            metrics=metrics_of(args.model),
-            made_by={"recipe": "export.py", **cli.settings_of(args), **provenance(args.model)},
-        )
+        options = cli.given(args, "sequence_length", "top_k") | cli.stored_options(args)
+        pipeline = kbert.build_pipeline(model, **options)
+        names = ("version", "layers", "precision", "frozen_weights", "max_request_bytes", "max_request_tokens")
+        options = cli.given(args, *names)
+        options["made_by"] = {"recipe": "export.py", **cli.settings_of(args), **provenance(args.model)}
+        path = kbert.export(pipeline, args.output, metrics=metrics_of(args.model), **options)
     report(path)
 
 

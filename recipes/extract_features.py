@@ -16,7 +16,7 @@ A .jsonl --output has a line for each text, as in the original's extract_feature
 import sys
 import time
 
-from kbert.command_line import add_flags, make_parser, plain_errors, run_program
+from kbert.command_line import add_flags, check_output_file, make_parser, plain_errors, run_program
 
 
 def parse_arguments(argv):
@@ -35,10 +35,7 @@ def parse_arguments(argv):
     add("--layers", metavar="N", type=int, nargs="+", default=[-1, -2, -3, -4], help=layers)
     add("--align", choices=("tokens", "words"), default="tokens", help="what has features (default: tokens)")
     args = parser.parse_args(argv)
-    if args.output.suffix.lower() not in (".jsonl", ".npz"):
-        parser.error(f"--output must end in .jsonl or .npz. Received: {args.output}")
-    if args.output.exists() and not args.overwrite:
-        parser.error(f"{args.output} already exists; --overwrite replaces it")
+    check_output_file(parser, args, endings=(".jsonl", ".npz"))
     return args
 
 

@@ -4,14 +4,13 @@
         --output runs/features
 
 The table has six feature modes: embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
-weighted-sum-all. By default all of them are run; --feature-mode runs a single one. The encoder reads whole documents
-(see finetune_ner.py for the files) once: the hidden states of each word's first token are written to features/ in
---output, and all modes are trained on these. --train-sentences 2000 trains on the first 2,000 sentences. The paper
-gives neither learning rate nor epochs; this recipe uses Adam with a learning rate that falls linearly to 0.
+weighted-sum-all; all of them are run, or the one of --feature-mode. The encoder reads whole documents (see
+finetune_ner.py for the files) once: the hidden states of each word's first token are written to features/ in --output
+(words x (layers + 1) x hidden x 2 bytes, which may be deleted at the end), and all modes are trained on these. The
+paper gives neither learning rate nor epochs; this recipe uses Adam with a learning rate that falls linearly to 0.
 
 --output receives a folder for each mode (tagger.keras, predictions.txt, metrics.json) and, when all six are finished,
-metrics.json with the table. The same command resumes: finished features and modes are not computed again. features/
-takes words x (layers + 1) x hidden x 2 bytes and may be deleted at the end.
+metrics.json with the table. The same command resumes: finished features and modes are not computed again.
 """
 
 import dataclasses
@@ -25,18 +24,16 @@ def parse_arguments(argv):
     parser = cli.make_parser(__doc__)
     cli.add_example_flags(parser, "tagged words")
     cli.add_flags(parser, "tag-column", "scheme", "train-sentences")
-    add = parser.add_argument
+    add, units = parser.add_argument, "units of each LSTM in each direction (default: 768)"
     modes = {"choices": ("all", *FEATURE_MODES), "metavar": "MODE", "default": "all"}
     add("--feature-mode", **modes, help="the mode to run (default: all)")
-    units = "units of each LSTM in each direction (default: 768)"
     add("--units", metavar="N", type=cli.positive_int, default=768, help=units)
-    add("--dropout", metavar="X", type=cli.rate, default=0.1, help="dropout rate of the BiLSTM (default: 0.1)")
     own = {"init": {"required": True}, "epochs": {"default": 10.0}, "learning_rate": {"default": 1e-3}}
-    own["checkpoint_every"] = {"default": 100}
+    own |= {"dropout": {"default": 0.1, "help": "dropout rate of the BiLSTM"}, "checkpoint_every": {"default": 100}}
     own["sequence_length"] = {"help": "tokens of a window; longer texts have several"}
-    shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "seed")
-    shared += ("checkpoint-every", "evaluate-every")
-    cli.add_flags(parser, *shared, "precision", "profile", "json", "overwrite", "dry-run", **own)
+    shared = ("init", "output", "epochs", "steps", "batch-size", "learning-rate", "sequence-length", "dropout", "seed")
+    shared += ("checkpoint-every", "evaluate-every", "precision", "profile", "json", "overwrite", "dry-run")
+    cli.add_flags(parser, *shared, **own)
     return parser.parse_args(argv)
 
 
@@ -50,15 +47,14 @@ def main(argv=None):
         from kbert.training.hardware import choose_hardware
         from kbert.training.run_directory import open_run
 
-        task = kbert.tasks.Tagging(args.scheme, args.tag_column)
+        task = kbert.tasks.Tagging(**cli.task_options(args))
         train, dev = cli.read_train_and_dev(args, task)
-        train = train.take(range(args.train_sentences)) if args.train_sentences else train
         tags = task.settings(train)["labels"]
         hardware = choose_hardware("one", args.precision)
         outputs, length = ("hidden_states",), args.sequence_length
         with hardware.scope():
             encoder = kbert.load_pretrained(args.init, task="encoder", outputs=outputs, sequence_length=length)
-        training = FeatureTraining(**{f.name: getattr(args, f.name) for f in dataclasses.fields(FeatureTraining)})
+        training = FeatureTraining(**cli.given(args, *(field.name for field in dataclasses.fields(FeatureTraining))))
         modes = FEATURE_MODES if args.feature_mode == "all" else (args.feature_mode,)
         texts, work = {"train": train, "dev": dev}, {"modes": modes, "sequence_length": length, "training": training}
         if args.dry_run:

@@ -46,10 +46,9 @@ def read(args):
     """The task and its examples."""
     import kbert
 
-    columns = {name: getattr(args, f"{name}_column") for name in ("text", "label", "text_pair")}
-    others = ("window_pooling", "doc_stride", "label_separator", "metrics")
+    windows = cli.given(args, "window_pooling", "doc_stride")
     task_class = kbert.tasks.Regression if args.regression else kbert.tasks.Classification
-    task = task_class.from_options(columns | {name: getattr(args, name) for name in others})
+    task = task_class(**cli.task_options(args), **windows)
     return task, *cli.read_train_and_dev(args, task)
 
 

@@ -17,15 +17,15 @@ finetune_classifier.py.
 """
 
 from kbert import command_line as cli
+from kbert.command_line.flag_table import CHOICE_FORMAT
 
 
 def parse_arguments(argv):
     parser = cli.make_parser(__doc__)
     cli.add_example_flags(parser, "questions with the right choice")
-    cli.add_choice_flags(parser)
-    parser.add_argument(
-        "--label-column", metavar="NAME", default="label", help="column of the right choice (default: label)"
-    )
+    right = {"help": "column of the right choice"}
+    names = ("format", "prompt-column", "choice-columns", "label-column")
+    cli.add_flags(parser, *names, format=CHOICE_FORMAT, label_column=right)
     cli.add_finetuning_flags(parser)
     return parser.parse_args(argv)
 
@@ -34,7 +34,7 @@ def read(args):
     """The task and its examples."""
     import kbert
 
-    task = kbert.tasks.MultipleChoice(args.format, args.prompt_column, tuple(args.choice_columns), args.label_column)
+    task = kbert.tasks.MultipleChoice(**cli.task_options(args))
     return task, *cli.read_train_and_dev(args, task)
 
 

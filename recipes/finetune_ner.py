@@ -29,9 +29,8 @@ def read(args):
     """The task and its examples."""
     import kbert
 
-    task = kbert.tasks.Tagging(args.scheme, args.tag_column, args.context, args.doc_stride)
-    train, dev = cli.read_train_and_dev(args, task)
-    return task, train.take(range(args.train_sentences)) if args.train_sentences else train, dev
+    task = kbert.tasks.Tagging(**cli.task_options(args), doc_stride=args.doc_stride)
+    return task, *cli.read_train_and_dev(args, task)
 
 
 def main(argv=None):

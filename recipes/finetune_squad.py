@@ -1,18 +1,17 @@
-"""Fine-tune BERT to answer questions with a span of a text, as in sections 4.2 and 4.3 of the paper: a start and an end
-vector are the only new weights; long texts are split into overlapping windows.
+"""Fine-tune BERT to answer questions with a span of a text, as in sections 4.2 and 4.3 of the paper.
 
     python recipes/finetune_squad.py --data squad --version 1.1 --init saved_models/kbert-tiny --output runs/squad
     python recipes/finetune_squad.py --data squad --version 2.0 --init saved_models/kbert-tiny --output runs/squad2
     python recipes/finetune_squad.py --train questions.csv --init runs/squad2 --output runs/questions
 
---data has train-v1.1.json and dev-v1.1.json (or 2.0) as downloaded. Your own files are the same JSON, or a .csv, .tsv
-or .jsonl with the columns question, context, answer (empty: no answer) and, if known, answer_start. If some questions
-have no answer (2.0), the threshold for "no answer" is chosen on dev, stored with the model and applied by predict.py.
---init may be the output of another run of this recipe: for instance first TriviaQA (convert_triviaqa.py), then SQuAD.
-The defaults are the paper's settings: 3 epochs and batches of 32 for 1.1, 2 epochs and batches of 48 for 2.0. As in the
-original, an epoch has as many windows as there are questions. A killed run resumes when the same command is given
-again. --output has the same files as that of finetune_classifier.py, and predictions.json, nbest.json and
-null_odds.json.
+A start and an end vector are the only new weights; long texts are split into overlapping windows. Your own files are
+SQuAD's JSON, or a .csv, .tsv or .jsonl with the columns question, context, answer (empty: no answer) and, if known,
+answer_start. If some questions have no answer (2.0), the threshold for "no answer" is chosen on dev, stored with the
+model and applied by predict.py. --init may be the output of another run of this recipe: for instance first TriviaQA
+(convert_triviaqa.py), then SQuAD. The defaults are the paper's: 3 epochs and batches of 32 for 1.1, 2 epochs and
+batches of 48 for 2.0. An epoch has as many windows as there are questions, as in the original. A killed run resumes
+when the same command is given again. --output has predictions.json, nbest.json, null_odds.json and the same files as
+that of finetune_classifier.py.
 """
 
 from kbert import command_line as cli
@@ -29,13 +28,8 @@ def parse_arguments(argv):
     train = {"required": False, "help": "questions to train on, instead of --data"}
     dev = {"help": "with --train: questions to evaluate on"}
     share = {"help": "without --dev: share of the contexts that is held out to evaluate on"}
-    cli.add_flags(parser, "train", "dev", "dev-share", "doc-stride", train=train, dev=dev, dev_share=share)
-    for name, default, about in (
-        ("--max-query-length", 64, "tokens to which a question is truncated (default: 64)"),
-        ("--max-answer-length", 30, "the maximum number of tokens of an answer (default: 30)"),
-        ("--n-best", 20, "number of answers in the n-best list (default: 20)"),
-    ):
-        add(name, metavar="N", type=cli.positive_int, default=default, help=about)
+    windows = ("doc-stride", "max-query-length", "max-answer-length", "n-best")
+    cli.add_flags(parser, "train", "dev", "dev-share", *windows, train=train, dev=dev, dev_share=share)
     cli.add_finetuning_flags(
         parser,
         epochs={"default": None, "help": "passes over the questions (default: 3, for 2.0: 2)"},
@@ -49,10 +43,8 @@ def parse_arguments(argv):
         parser.error("--data needs --version: 1.1 or 2.0")
     if args.data:
         args.train, args.dev = (args.data / f"{split}-v{args.version}.json" for split in ("train", "dev"))
-        if missing := [path.name for path in (args.train, args.dev) if not path.is_file()]:
-            parser.error(
-                f"--data {args.data} lacks {' and '.join(missing)}. --train FILE (and --dev FILE) takes others"
-            )
+        if missing := " and ".join(path.name for path in (args.train, args.dev) if not path.is_file()):
+            parser.error(f"--data {args.data} lacks {missing}. --train FILE (and --dev FILE) takes others")
     return args
 
 

@@ -6,13 +6,13 @@
     python recipes/inspect_model.py --model runs/ner --compare saved_models/kbert-tiny \\
         --output runs/ner/inspection --data eng.train --dev eng.testa --columns pos=1 tags=-1
 
---text takes a text, or two (a question and its context, or a pair), and can be repeated. --log-dir is a TensorBoard
-directory, to which the run "inspection" is added, with the projector. --output receives report.html, figures.json and
-pictures/. --data has labelled words or texts for linear probes of each layer: either a table with the columns
---text-column and --label-column, or words in columns as in CoNLL's files. --columns names the columns with labels:
-tags are entities, heads are syntactic heads, and any other name is a property of words. The probes are scored on --dev,
-or without it on a fifth of --data. --compare names another model, such as the one before fine-tuning, and shows how
-similar the layers are. With --corpus or --records, the projector shows their most frequent tokens.
+--text takes a text, or two (a question and its context, or a pair). --log-dir is a TensorBoard directory, to which the
+run "inspection" is added, with the projector. --output receives report.html, figures.json and pictures/. --data has
+labelled words or texts for linear probes of each layer: either a table with the columns --text-column and
+--label-column, or words in columns as in CoNLL's files. --columns names the columns with labels: tags are entities,
+heads are syntactic heads, and any other name is a property of words. The probes are scored on --dev, or without it on a
+fifth of --data. --compare, such as with the model before fine-tuning, shows how similar the layers of the two are. With
+--corpus or --records, the projector shows their most frequent tokens.
 """
 
 from kbert import command_line as cli
@@ -59,11 +59,9 @@ def main(argv=None):
         from kbert.tasks.labelled_columns import read_labelled_columns
         from kbert.training.hardware import choose_hardware
 
-        names = {"text": args.text_column, "label": args.label_column}
-        files = (args.data, args.dev)
+        names, files = {"text": args.text_column, "label": args.label_column}, (args.data, args.dev)
         data, dev = (path and read_labelled_columns(path, dict(args.columns), **names) for path in files)
-        names = ("log_dir", "overwrite", "sequence_length", "max_words", "seed", "compare")
-        options = {name: getattr(args, name) for name in names}
+        options = cli.given(args, "log_dir", "overwrite", "sequence_length", "max_words", "seed", "compare")
         with choose_hardware("one", args.precision).scope():
             model, counted = kbert.load_pretrained(args.model), args.records or args.corpus
             options["counts"] = token_counts(counted, model.pretrained.tokenizer) if counted else None

@@ -9,7 +9,7 @@ A name consists of two or more consecutive words that are capitalised within a s
 records were made. --output receives one name per line, the most frequent first.
 """
 
-from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program
+from kbert.command_line import add_flags, check_output_file, make_parser, plain_errors, positive_int, run_program
 
 
 def parse_arguments(argv):
@@ -21,7 +21,9 @@ def parse_arguments(argv):
     add, min_count = parser.add_argument, "minimum number of occurrences of a name (default: 5)"
     add("--min-count", type=positive_int, default=5, metavar="N", help=min_count)
     add("--max-names", type=positive_int, default=20_000, metavar="N", help="maximum number of names (default: 20000)")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    check_output_file(parser, args)
+    return args
 
 
 def main(argv=None):
@@ -30,13 +32,6 @@ def main(argv=None):
         from kbert.corpus.documents import read_documents
         from kbert.corpus.names import frequent_names, write_names
 
-        if args.output.exists() and not args.overwrite:
-            raise ValueError(
-                f"{args.output} already exists. Use --overwrite to replace it, or choose another --output."
-            )
-        parent = next(parent for parent in args.output.absolute().parents if parent.exists())
-        if not parent.is_dir():
-            raise NotADirectoryError(f"--output cannot be written: {parent} is not a directory")
         try:
             names = frequent_names(read_documents(args.corpus, args.format), args.min_count, args.max_names)
         except ValueError as error:

@@ -12,31 +12,33 @@ use it.
 
 import itertools
 import json
-import os
 import time
 
-from kbert.command_line import add_flags, make_parser, plain_errors, positive_int, run_program, settings_of
+from kbert import command_line as cli
 
 
 def parse_arguments(argv):
-    parser = make_parser(__doc__)
+    parser = cli.make_parser(__doc__)
     add = parser.add_argument
-    add_flags(parser, "corpus", corpus={"required": True})
+    cli.add_flags(parser, "corpus", corpus={"required": True})
     size = "number of tokens, including the reserved ones (default: 30522, as in BERT)"
-    add("--size", type=positive_int, default=30522, metavar="N", help=size)
-    add_flags(parser, "output", output={"metavar": "FILE", "help": "the vocabulary to write, such as vocab.txt"})
+    add("--size", type=cli.positive_int, default=30522, metavar="N", help=size)
+    cli.add_flags(parser, "output", output={"metavar": "FILE", "help": "the vocabulary to write, such as vocab.txt"})
     add("--cased", action="store_true", help="do not lower-case or strip accents")
     characters = """number of different characters (default: those that make up 99.95 %% of the text, but at least
         1,000 or a tenth of --size, whichever is less)"""
-    add("--characters", type=positive_int, metavar="N", help=characters)
-    add_flags(parser, "format", "language", "json", "overwrite", overwrite={"help": "replace the file"})
-    return parser.parse_args(argv)
+    add("--characters", type=cli.positive_int, metavar="N", help=characters)
+    cli.add_flags(parser, "format", "language", "json", "overwrite", overwrite={"help": "replace the file"})
+    args = parser.parse_args(argv)
+    if args.output.suffix == ".json":
+        parser.error(f"--output is the vocabulary, and a .json file is written next to it. Received: {args.output}")
+    cli.check_output_file(parser, args, args.output.with_suffix(".json"))
+    return args
 
 
 def main(argv=None):
     args, started = parse_arguments(argv), time.monotonic()
-    with plain_errors():
-        check_output(args.output, args.overwrite)
+    with cli.plain_errors():
         from kbert.corpus.documents import read_documents
         from kbert.files import write_json
         from kbert.text.learn_vocabulary import learn_vocabulary
@@ -48,7 +50,7 @@ def main(argv=None):
         write_vocabulary(args.output, tokens)
     metrics = {"tokens": len(tokens), "asked_for": args.size, "seconds": round(time.monotonic() - started, 1)}
     tokenizer = BertTokenizer(tokens, lowercase=not args.cased).settings()
-    write_json(args.output.with_suffix(".json"), {"settings": settings_of(args), "tokenizer": tokenizer, **metrics})
+    write_json(args.output.with_suffix(".json"), {"settings": cli.settings_of(args), "tokenizer": tokenizer, **metrics})
     if len(tokens) < args.size:
         print(f"The corpus yields only {len(tokens):,} tokens; more text is needed for {args.size:,}.")
     print(f"{args.output}: {len(tokens):,} tokens, {'cased' if args.cased else 'uncased'}")
@@ -61,20 +63,5 @@ def main(argv=None):
         print(json.dumps(metrics))
 
 
-def check_output(path, overwrite):
-    """Refuses, before any work, an output that could not be written at the end."""
-    if path.is_dir() or path.suffix == ".json":
-        raise ValueError(
-            f"--output is the vocabulary file, such as vocab.txt; a .json file is written next to it. Received: {path}"
-            + (", which is a directory" if path.is_dir() else "")
-        )
-    for file in (path, path.with_suffix(".json")):
-        if file.exists() and not overwrite:
-            raise ValueError(f"{file} already exists. Use --overwrite to replace it, or choose another --output.")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ValueError(f"--output cannot be written: {parent} is not a directory in which you may write.")
-
-
 if __name__ == "__main__":
-    run_program(main)
+    cli.run_program(main)

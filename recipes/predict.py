@@ -1,6 +1,7 @@
 """Run a trained model on every text of a file.
 
-    python recipes/predict.py --model runs/reviews --input texts.csv --text-column review --output answers.jsonl
+    python recipes/predict.py --model runs/reviews --input texts.csv --output answers.jsonl
+    python recipes/predict.py --model runs/reviews --input others.csv --text-column review --output answers.jsonl
     python recipes/predict.py --model runs/pretrained --input sentences.txt --output answers.jsonl
     python recipes/predict.py --model runs/squad --input dev-v2.0.json --output answers.jsonl
 
@@ -22,22 +23,16 @@ Beam runs several processes or machines, with the same result; what follows -- a
 import time
 
 from kbert import command_line as cli
-
-COLUMNS = ("text", "text_pair", "question", "context", "prompt")
+from kbert.command_line.flag_table import CHOICE_FORMAT
 
 
 def parse_arguments(argv):
-    parser, trained = cli.make_parser(__doc__), "that which the model was trained on"
-    cli.add_flags(
-        parser,
-        *("model", "input", "text-column", "text-pair-column", "question-column", "context-column"),
-        model={"help": "the model: as for --init of other recipes, or a SavedModel"},
-        text_column={"default": None, "help": f"column of the text (default: {trained}, or text)"},
-        text_pair_column={"help": f"column of the second text (default: {trained}, or text_pair)"},
-    )
-    cli.add_choice_flags(parser)
-    unset = ("format", "choice_columns", *(f"{name}_column" for name in COLUMNS))
-    parser.set_defaults(**dict.fromkeys(unset))  # a column that is given must be an input of the model
+    parser = cli.make_parser(__doc__)
+    model = {"help": "the model: as for --init of other recipes, or a SavedModel"}
+    cli.add_flags(parser, "model", "input", "question-column", "context-column", model=model)
+    cli.add_trained_flags(parser, "text-column", "text-pair-column", "prompt-column", "choice-columns")
+    cli.add_trained_flags(parser, "format", format=CHOICE_FORMAT)
+    parser.set_defaults(question_column=None, context_column=None)  # a given column must be an input of the model
     add = parser.add_argument
     add("--keep", metavar="NAME", nargs="+", default=[], help="columns to copy to the output")
     add("--tagging-output", choices=("tags", "entities"), help="what a tagger returns (default: entities)")
@@ -52,10 +47,7 @@ def parse_arguments(argv):
     )
     args = cli.parse_with_beam_flags(parser, argv)
     args.metrics = args.output.with_suffix(".metrics.json")
-    if args.output.suffix.lower() not in (".jsonl", ".csv"):
-        parser.error(f"--output must end in .jsonl or .csv. Received: {args.output}")
-    if existing := [path for path in (args.output, args.metrics) if path.exists() and not args.overwrite]:
-        parser.error(f"{existing[0]} already exists; --overwrite replaces it")
+    cli.check_output_file(parser, args, args.metrics, endings=(".jsonl", ".csv"))
     if args.keep and args.input.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
         parser.error("--keep needs an input with columns")
     return args
@@ -63,30 +55,24 @@ def parse_arguments(argv):
 
 def main(argv=None):
     args, start = parse_arguments(argv), time.monotonic()
-
-    def given(*names):
-        return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-
     with cli.plain_errors():
         from kbert.files import write_json
         from kbert.serving.pipeline_loader import pipeline_loader
-        from kbert.serving.provenance import trained_columns
+        from kbert.serving.provenance import trained_options
         from kbert.tasks.predict_file import predict_file
         from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 
-        options = given("sequence_length", "top_k", "tagging_output") | cli.stored_options(args)
+        options = cli.given(args, "sequence_length", "top_k", "tagging_output") | cli.stored_options(args)
         load = pipeline_loader(args.model, args.precision, **options)
-        files = args.input, args.output
-        reading = given("keep", "batch_size", "overwrite", "format", "choice_columns")
-        reading["columns"] = {name: column for name in COLUMNS if (column := getattr(args, f"{name}_column"))}
-        reading["default_columns"] = trained_columns(args.model)
+        reading = cli.given(args, "keep", "batch_size", "overwrite", "format", "choice_columns")
+        reading |= {"columns": cli.columns_of(args), "trained": trained_options(args.model)}
         if args.runner is None:
-            texts = predict_file(load(), *files, **reading)
+            texts = predict_file(load(), args.input, args.output, **reading)
         else:
-            texts = predict_file_with_beam(load, *files, **given("runner", "beam_flags", "shared"), **reading)
+            beam = cli.given(args, "runner", "beam_flags", "shared")
+            texts = predict_file_with_beam(load, args.input, args.output, **beam, **reading)
         seconds = round(time.monotonic() - start, 1)
-        metrics = {"settings": cli.settings_of(args, "metrics"), "texts": texts, "seconds": seconds}
-        write_json(args.metrics, metrics)
+        write_json(args.metrics, {"settings": cli.settings_of(args, "metrics"), "texts": texts, "seconds": seconds})
     print(f"{texts:,} texts in {seconds:,.1f} s. Wrote {args.output}.")
 
 

@@ -16,7 +16,7 @@ import argparse
 import json
 
 from kbert.command_line import add_flags, make_parser, plain_errors, run_program
-from kbert.command_line.flag_table import MACHINE
+from kbert.command_line.flag_table import EVALUATED_CHECKPOINTS, MACHINE
 
 
 def parse_arguments(argv):
@@ -47,10 +47,7 @@ def parse_arguments(argv):
         seed={"help": "determines new weights, dropout, pairs, masks and their order"},
         bias_correction={"action": argparse.BooleanOptionalAction},
         held_out={"default": None, "help": "with --corpus: share of documents only for evaluation (default: 0.01)"},
-        checkpoint_every={
-            "default": 500,
-            "help": "steps between checkpoints and evaluations; a multiple of --log-every",
-        },
+        checkpoint_every=EVALUATED_CHECKPOINTS,
     )
     return parser.parse_args(argv)
 

@@ -14,7 +14,7 @@ finished, checkpoints/.
 import json
 
 from kbert.command_line import add_flags, existing_directory, make_parser, plain_errors, run_program
-from kbert.command_line.flag_table import MACHINE
+from kbert.command_line.flag_table import EVALUATED_CHECKPOINTS, MACHINE
 
 
 def parse_arguments(argv):
@@ -29,10 +29,7 @@ def parse_arguments(argv):
         *("overwrite", "dry-run"),
         steps={"help": "number of weight updates (default: one for each batch)"},
         learning_rate={"default": 1e-4},
-        checkpoint_every={
-            "default": 500,
-            "help": "steps between checkpoints and evaluations; a multiple of --log-every",
-        },
+        checkpoint_every=EVALUATED_CHECKPOINTS,
     )
     return parser.parse_args(argv)
 

@@ -6,14 +6,12 @@
     python recipes/query_server.py --prompt "She opened the door and" --choice "went in." --choice "sang." --model swag
     python recipes/query_server.py --input rows.jsonl --model reviews --batch-size 32 --url grpc://localhost:8500
 
---input is a file with a JSON object per line, whose keys are the columns of the signature (text; text and text_pair;
-question and context; prompt and choices). Answers are printed on standard output as one JSON object per row, without
-the padding of the server's lists; the curl command is printed on standard error. The signatures classify and regress
-are sent tf.Examples, as TensorFlow Serving requires. If the server cannot be reached, the request is repeated a few
-times; an error is printed as one line, and the exit status is 1.
+--input has a JSON object per line, whose keys are the columns of the signature (text; text and text_pair; question and
+context; prompt and choices). Answers are printed on standard output as one JSON object per row, without the padding of
+the server's lists; the curl command is printed on standard error. The signatures classify and regress are sent
+tf.Examples, as TensorFlow Serving requires. If the server cannot be reached, the request is repeated (--tries).
 """
 
-import itertools
 import json
 
 from kbert import command_line as cli
@@ -30,9 +28,8 @@ def parse_arguments(argv):
     add("--choice", metavar="C", action="append", default=[], help="a choice; repeat it for each choice")
     rows, size = "a file with one JSON object per line", {"help": "rows of --input per request"}
     cli.add_flags(parser, "input", "batch-size", input={"required": False, "help": rows}, batch_size=size)
-    url = "http://localhost:8501"
-    schemes = f"http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: {url})"
-    add("--url", default=url, help=schemes)
+    url = "http://host:8501 or grpc://host:8500; with TLS https:// or grpcs:// (default: http://localhost:8501)"
+    add("--url", default="http://localhost:8501", help=url)
     trusted = "PEM file of the certificate authorities to trust (default: the public ones)"
     add("--root-certificates", **file, help=trusted)
     pair = file | {"metavar": ("CERTIFICATE", "KEY"), "nargs": 2}
@@ -55,17 +52,16 @@ def parse_arguments(argv):
 
 
 def rows_of(args):
+    """The rows to ask about, column → text."""
     from kbert.serving.ask import read_json_rows
 
     if args.input:
         return read_json_rows(args.input)
-    if args.pair:
-        return iter([{"text": args.pair[0], "text_pair": args.pair[1]}])
     if args.question is not None:
-        return iter([{"question": args.question, "context": args.context_file.read_text("utf-8", errors="replace")}])
+        return [{"question": args.question, "context": args.context_file.read_text("utf-8", errors="replace")}]
     if args.prompt is not None:
-        return iter([{"prompt": args.prompt, "choices": args.choice}])
-    return ({"text": text} for text in args.texts)
+        return [{"prompt": args.prompt, "choices": args.choice}]
+    return [{"text": args.pair[0], "text_pair": args.pair[1]}] if args.pair else [{"text": one} for one in args.texts]
 
 
 def main(argv=None):
@@ -75,11 +71,9 @@ def main(argv=None):
         from kbert.serving.client import ServingClient
 
         names = ("version", "label", "timeout", "tries", "root_certificates", "client_certificate")
-        client = ServingClient(args.url, args.model, **{name: getattr(args, name) for name in names})
-        rows = rows_of(args)
-        while batch := list(itertools.islice(rows, args.batch_size)):
-            for answer in ask(client, batch, args.signature):
-                print(json.dumps(answer, ensure_ascii=False))
+        client = ServingClient(args.url, args.model, **cli.given(args, *names))
+        for answer in ask(client, rows_of(args), args.signature, args.batch_size):
+            print(json.dumps(answer, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,11 @@
 
     python recipes/quickstart.py
 
-Takes English prose from the Python installation (documentation topics and docstrings of installed packages), learns a
-vocabulary from it, pre-trains a tiny BERT, fine-tunes it, and for comparison the same model from random weights, to say
-which library a sentence is about, exports a SavedModel, queries it from a process that does not import kbert, and
-writes a report of what is inside the model. At the end, kbert-tiny, which kbert pre-trained for an hour on Wikipedia
-and novels, fills masks and is fine-tuned, and so are random weights for comparison. All results are in --output.
+Takes English prose from the Python installation, learns a vocabulary, pre-trains a tiny BERT, and fine-tunes it (and,
+for comparison, random weights) to say which library a sentence is about; exports it, queries it without kbert, and
+reports what is inside. At the end kbert-tiny, pre-trained for an hour on Wikipedia and novels, is tried as well.
 """
 
-import itertools
 import pathlib
 import time
 
@@ -28,7 +25,6 @@ FINETUNING = {"sequence_length": 32, "epochs": 8, "batch_size": 16, "learning_ra
 def run(output, steps):
     """Everything from text to a SavedModel; the metrics."""
     import kbert
-    from kbert.corpus.documents import read_documents
     from kbert.quickstart.ask_saved_model import ask_saved_model
     from kbert.quickstart.finetune_both import accuracies, finetune_both
     from kbert.quickstart.library_sentences import write_library_sentences
@@ -40,7 +36,7 @@ def run(output, steps):
     majority = write_library_sentences(output)
     print("\n2. A vocabulary of 4,000 word pieces", flush=True)
     corpus, vocabulary, pretrained = output / "corpus.txt", output / "vocab.txt", output / "pretrained"
-    write_vocabulary(vocabulary, learn_vocabulary(itertools.chain.from_iterable(read_documents(corpus)), 4000))
+    write_vocabulary(vocabulary, learn_vocabulary(corpus.read_text("utf-8").split("\n"), 4000))
     print("\n3. Pre-training of BERT-tiny", flush=True)
     warmup = -(-3 * steps // 10)  # shorter, and a run this short may stay on its first plateau
     options = PRETRAINING | {"steps": steps, "warmup_steps": warmup, "held_out": 0.03}
@@ -50,12 +46,11 @@ def run(output, steps):
     train, test = task.read(output / "train.csv"), task.read(output / "test.csv")
     runs = finetune_both(pretrained, task, train, test, output / "finetuned", evaluate_every=50, **FINETUNING)
     print("\n5. A SavedModel. A fresh process that does not import kbert answers:", flush=True)
-    saved_model = kbert.export(runs["pre-trained"][0].pipeline, output / "saved_models" / "library")
-    print(ask_saved_model(saved_model, QUESTIONS))
+    best = runs["pre-trained"][0]
+    print(ask_saved_model(kbert.export(best.pipeline, output / "saved_models" / "library"), QUESTIONS))
     print("\n6. What is inside the model: attention, layers, embeddings, the words that decided", flush=True)
-    model = output / "finetuned" / "pre-trained-0"
-    where = {"directory": output / "inspection", "log_dir": model / "logs"}
-    kbert.inspect(model, QUESTIONS, test, compare=pretrained, name="The quickstart's classifier", **where)
+    where = {"directory": output / "inspection", "log_dir": best.path / "logs"}
+    kbert.inspect(best.path, QUESTIONS, test, compare=pretrained, name="The quickstart's classifier", **where)
     metrics = {"pretraining": pretraining, "majority_accuracy": majority, "accuracy": accuracies(runs)}
     if SHIPPED.is_dir():
         print("\n7. kbert-tiny, pre-trained for an hour: masks filled, and shuffled words recognised", flush=True)
@@ -65,11 +60,9 @@ def run(output, steps):
 
 
 def main(argv=None):
-    parser, output = make_parser(__doc__), pathlib.Path("runs/quickstart")
-    own = {"output": {"required": False, "default": output, "help": "directory for all results"}}
-    own["steps"] = {"default": 700, "help": "pre-training steps"}
-    own["overwrite"] = {"help": "delete the results of an earlier quickstart in --output"}
-    add_flags(parser, "output", "steps", "overwrite", **own)
+    parser, steps = make_parser(__doc__), {"default": 700, "help": "pre-training steps"}
+    output = {"required": False, "default": pathlib.Path("runs/quickstart"), "help": "directory for all results"}
+    add_flags(parser, "output", "steps", "overwrite", output=output, steps=steps)
     args, start = parser.parse_args(argv), time.perf_counter()
     with plain_errors():
         from kbert.files import write_json

@@ -33,9 +33,11 @@ def finetuning_options(arguments: argparse.Namespace) -> dict:
 
 
 def read_train_and_dev(arguments: argparse.Namespace, task):
-    """--train, and --dev or a fraction of --train, the same for every --seed."""
+    """--train, of which --train-sentences may take the first, and --dev or a share of --train, for all --seed alike."""
     train = task.read(arguments.train)
-    return (train, task.read(arguments.dev)) if arguments.dev else train.split(arguments.dev_share)
+    train, dev = (train, task.read(arguments.dev)) if arguments.dev else train.split(arguments.dev_share)
+    first = getattr(arguments, "train_sentences", None)
+    return train.take(range(first)) if first else train, dev
 
 
 def run_finetuning(arguments: argparse.Namespace, recipe: str, read):

@@ -38,7 +38,10 @@ def _name(help, metavar="NAME", **others):
     return dict(metavar=metavar, help=help, **others)
 
 
+_PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 MACHINE = ("strategy", "logical-cpus", "precision")
+CHOICE_FORMAT = dict(choices=("swag", "dream", "table"), default="table", help="format of multiple-choice files")
+EVALUATED_CHECKPOINTS = dict(default=500, help="steps between checkpoints and evaluations; a multiple of --log-every")
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 FLAGS = {
     # What is read
@@ -87,6 +90,9 @@ FLAGS = {
         "a column for each choice, or the key of a .jsonl that holds lists", nargs="+", default=["choices"]
     ),
     "doc-stride": _number("tokens between the starts of two windows", default=128),
+    "max-query-length": _number("tokens to which a question is truncated", default=64),
+    "max-answer-length": _number("the maximum number of tokens of an answer", default=30),
+    "n-best": _number("number of answers in the n-best list", default=20),
     # Models
     "init": dict(
         metavar="SOURCE",
@@ -209,13 +215,25 @@ FLAGS = {
     "logical-cpus": _number("split the CPU into N devices, to try --strategy mirrored without GPUs"),
     "precision": _choice(
         "precision of the computation; weights are always float32",
-        *("auto", "float32", "mixed_bfloat16", "mixed_float16"),
+        *_PRECISIONS,
         default="auto",
     ),
     "xla": _choice("whether XLA compiles the step; auto: on one GPU, and on JAX", "auto", "on", "off", default="auto"),
     "data-service": _name(
         "with --records: HOST:PORT of a recipes/serve_data.py that makes the training batches", "ADDRESS"
     ),
+    # The studies of recipes/ablations.py
+    "pretraining-batch-size": _number("of the pre-trainings (default: that of --settings, or 32)"),
+    "pretraining-length": _number("of the pre-trainings (default: that of --settings, or 128 tokens)"),
+    "pretraining-learning-rate": _number(
+        "of the pre-trainings (default: that of --settings, or 1e-4)", positive_float, "X"
+    ),
+    "pretraining-precision": _choice(
+        "of the pre-trainings (default: that of --settings, or auto)",
+        *_PRECISIONS,
+    ),
+    "feature-epochs": _number("epochs on features", positive_float, default=10.0),
+    "feature-units": _number("units of the BiLSTMs on features, in each direction", default=768),
     # What is written
     "output": _path(
         "directory for all results; an unfinished run with the same settings in it is resumed",

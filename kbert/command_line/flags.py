@@ -44,21 +44,20 @@ def add_flags(parser, *names: str, **overrides: dict) -> None:
         parser.add_argument(f"--{name}", **arguments)
 
 
+def given(arguments: argparse.Namespace, *names: str) -> dict:
+    """Those of the arguments that are not None."""
+    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
+
+
 def add_example_flags(parser: argparse.ArgumentParser, what: str) -> None:
     """--train, --dev and --dev-share, for `read_train_and_dev`; `what` the files are."""
     add_flags(parser, "train", "dev", "dev-share", train={"help": f"{what} to train on"})
 
 
-def add_choice_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that say how multiple-choice questions are read; their label column is the program's own."""
-    formats = {"choices": ("swag", "dream", "table"), "default": "table", "help": "format of multiple-choice files"}
-    add_flags(parser, "format", "prompt-column", "choice-columns", format=formats)
-
-
 def stored_options(arguments: argparse.Namespace) -> dict:
     """--window-pooling and --null-threshold as `kbert.build_pipeline` takes them, where they are given."""
-    given = {"window_pooling": arguments.window_pooling, "null_threshold": arguments.null_threshold}
-    return {name: None if value == "off" else value for name, value in given.items() if value is not None}
+    stored = given(arguments, "window_pooling", "null_threshold")
+    return {name: None if value == "off" else value for name, value in stored.items()}
 
 
 def parse_with_beam_flags(parser: argparse.ArgumentParser, argv=None) -> argparse.Namespace:

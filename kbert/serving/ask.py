@@ -1,30 +1,35 @@
 """Sends rows of a file or a command line to a server."""
 
 import codecs
+import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kbert.files import parse_json
 
 
-def ask(client, rows: Sequence[Mapping[str, Any]], signature: str = "serving_default") -> Iterator[dict]:
-    """The answers to some rows, one dict each; the curl line of the same request goes to standard error.
+def ask(
+    client, rows: Iterable[Mapping[str, Any]], signature: str = "serving_default", batch_size: int = 32
+) -> Iterator[dict]:
+    """The answers to rows, one dict each; the curl line of each request goes to standard error.
 
     Args:
         rows: dicts of column → string (choices: list of strings), all with the same columns.
         signature: to call; ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving requires.
+        batch_size: rows of a request.
     """
-    verb = signature if signature in ("classify", "regress") else "predict"
-    columns = rows if verb != "predict" else {name: [row[name] for row in rows] for name in rows[0]}
-    print(client.curl(columns, signature, verb), file=sys.stderr)
-    if verb == "classify":
-        yield from ({"probabilities": dict(scores)} for scores in client.classify(rows, signature))
-    elif verb == "regress":
-        yield from ({"score": score} for score in client.regress(rows, signature))
-    else:
-        answers = client.predict(columns, signature)
-        yield from ({name: values[number] for name, values in answers.items()} for number in range(len(rows)))
+    verb, rows = signature if signature in ("classify", "regress") else "predict", iter(rows)
+    while batch := list(itertools.islice(rows, batch_size)):
+        columns = batch if verb != "predict" else {name: [row[name] for row in batch] for name in batch[0]}
+        print(client.curl(columns, signature, verb), file=sys.stderr)
+        if verb == "classify":
+            yield from ({"probabilities": dict(scores)} for scores in client.classify(batch, signature))
+        elif verb == "regress":
+            yield from ({"score": score} for score in client.regress(batch, signature))
+        else:
+            answers = client.predict(columns, signature)
+            yield from ({name: values[number] for name, values in answers.items()} for number in range(len(batch)))
 
 
 def read_json_rows(path) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Where a model that is exported comes from, for its card."""
+"""Where a model comes from: for the card of its export, and for reading files as in its training."""
 
 import pathlib
 from typing import Any
@@ -7,6 +7,9 @@ from kbert.files import read_json
 from kbert.serving.saved_model_file import find_export
 from kbert.training.made_by import describe_maker
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
+
+_READING = ("text", "text_pair", "label", "label_separator", "prompt", "choices", "format")
+_READING += ("scheme", "tag_column", "context")
 
 
 def provenance(source) -> dict[str, Any]:
@@ -21,14 +24,14 @@ def provenance(source) -> dict[str, Any]:
     return made_by
 
 
-def trained_columns(source) -> dict[str, Any]:
-    """The columns of the table that a model was fine-tuned on, where they are known.
+def trained_options(source) -> dict[str, Any]:
+    """How the files were read that a model was fine-tuned on, as far as its run says.
 
     Args:
         source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
 
     Returns:
-        Input of the pipeline → column; ``choice_columns`` of multiple choice → columns.
+        Field of the task object, of those on columns and formats → value.
     """
     if (export := find_export(source)) is not None:
         card = export / "card.json"
@@ -36,9 +39,7 @@ def trained_columns(source) -> dict[str, Any]:
     else:
         run = describe_maker(source)
     settings = (run or {}).get("settings", {})
-    found = {name: settings.get(name) for name in ("text", "text_pair", "prompt")}
-    found["choice_columns"] = settings.get("choices")
-    return {name: columns for name, columns in found.items() if columns is not None}
+    return {name: settings[name] for name in _READING if settings.get(name) is not None}
 
 
 def metrics_of(source) -> dict[str, Any]:

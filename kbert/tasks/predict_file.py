@@ -23,7 +23,7 @@ def predict_file(
     output,
     *,
     columns: Mapping[str, str] | None = None,
-    default_columns: Mapping | None = None,
+    trained: Mapping | None = None,
     keep: Sequence[str] = (),
     batch_size: int = 32,
     overwrite: bool = False,
@@ -40,8 +40,8 @@ def predict_file(
         source: file of inputs: see `kbert.tasks.prediction_rows.read_rows`.
         output: .jsonl, or .csv if an answer is a row of a table.
         columns: input of the pipeline → column of the file.
-        default_columns: for other inputs, such as `kbert.serving.provenance.trained_columns`; where a table has no such
-            columns, and by default, they have the names of the inputs.
+        trained: `kbert.serving.provenance.trained_options` of the model: its columns and format, unless others are
+            given. Where a table has no such columns, and by default, they have the names of the inputs.
         keep: columns of the input to copy to the output, in addition to the texts.
         overwrite: replace an existing `output`, or the unfinished one of another run.
         batch_size: rows per forward pass, of an export at most what it answers at once.
@@ -57,7 +57,7 @@ def predict_file(
     """
     source, output = pathlib.Path(source), pathlib.Path(output)
     check_output(pipeline, output, overwrite)
-    columns, rows = rows_to_answer(pipeline, source, columns, keep, default_columns, **reading)
+    columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
     batch_size = rows_at_once(pipeline, batch_size)
     run = {
         "source": sha256(source),

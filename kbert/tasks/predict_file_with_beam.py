@@ -32,7 +32,7 @@ def predict_file_with_beam(
     beam_flags: Sequence[str] = (),
     shared=None,
     columns: Mapping[str, str] | None = None,
-    default_columns: Mapping | None = None,
+    trained: Mapping | None = None,
     keep: Sequence[str] = (),
     batch_size: int = 32,
     overwrite: bool = False,
@@ -48,7 +48,7 @@ def predict_file_with_beam(
         load: function without arguments that can be pickled and returns the `kbert.Pipeline` or
             `kbert.serving.exported_pipeline.ExportedPipeline`; called here and in each worker process, which must find
             the model under the same path.
-        source, output, columns, default_columns, keep, batch_size, overwrite, **reading: see `predict_file`.
+        source, output, columns, trained, keep, batch_size, overwrite, **reading: see `predict_file`.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
         beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
         shared: a directory that all workers see under this path, for the rows and their answers; None: one beside
@@ -66,7 +66,7 @@ def predict_file_with_beam(
     import_beam()
     source, output, pipeline = pathlib.Path(source), pathlib.Path(output), load()
     check_output(pipeline, output, overwrite)
-    columns, rows = rows_to_answer(pipeline, source, columns, keep, default_columns, **reading)
+    columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
     batch_size = rows_at_once(pipeline, batch_size)
     job = _Job(load, pipeline.fingerprint(), columns, batch_size, output.suffix)
     content = [sha256(source), job.fingerprint, columns, list(keep), batch_size, output.suffix, reading]

@@ -152,13 +152,13 @@ def _check_inputs(pipeline, path, columns):
         )
 
 
-def rows_to_answer(pipeline, path, columns, keep, default_columns=None, **reading):
+def rows_to_answer(pipeline, path, columns, keep, trained=None, **reading):
     """The column of each input of a pipeline, and the result of `read_rows`.
 
     Args:
         columns: input → column; None: all by default.
-        default_columns: input (or argument of the task's reader) → its column (columns) by default, if a table has
-            them. Otherwise the default is the input's own name.
+        trained: options of the task object that the model was trained with: the columns by default, if a table has
+            them (otherwise the default is the input's own name), and the format unless columns or a format are given.
 
     Raises:
         ValueError: as `read_rows`; columns for inputs that the pipeline does not have, no rows.
@@ -168,15 +168,16 @@ def rows_to_answer(pipeline, path, columns, keep, default_columns=None, **readin
             f"Expected `columns` of the inputs {list(pipeline.input_names)}, which are those of a {pipeline.task} "
             f"model. Received: {unknown}"
         )
-    there = table_columns(path) if default_columns and pathlib.Path(path).suffix.lower() in TABLES else []
-    defaults = {
-        name: column
-        for name, column in (default_columns or {}).items()
-        if set([column] if isinstance(column, str) else column) <= set(there)
-    }
-    columns = {name: (columns or {}).get(name, defaults.get(name, name)) for name in pipeline.input_names}
+    defaults = dict(trained or {})
+    there = table_columns(path) if defaults and pathlib.Path(path).suffix.lower() in TABLES else []
     arguments = inspect.signature(task_pipeline(pipeline.task).read_columns).parameters
-    reading = {name: value for name, value in defaults.items() if name in arguments} | reading
+    if "format" in defaults and "format" in arguments and not columns and not reading:
+        reading["format"] = defaults["format"]
+    choices = defaults.pop("choices", ())
+    if choices and set(choices) <= set(there) and "choice_columns" in arguments:
+        reading.setdefault("choice_columns", choices)
+    found = {name: column for name, column in defaults.items() if column in there}
+    columns = {name: (columns or {}).get(name, found.get(name, name)) for name in pipeline.input_names}
     rows = read_rows(pipeline, path, columns, keep, **reading)
     if not len(rows):
         raise ValueError(f"{path} holds no text")

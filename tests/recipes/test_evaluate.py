@@ -120,3 +120,20 @@ def test_columns_have_the_defaults_of_the_task(home, capsys):
     default = capsys.readouterr().out
     run_recipe("evaluate", *_arguments(home, "--json"))
     assert capsys.readouterr().out == default and json.loads(default.splitlines()[-1])["examples"] == 13
+
+
+def test_columns_are_those_that_the_model_was_trained_on(home, tmp_path, capsys):
+    made_by = {"settings": {"task": "classification", "text": "said", "text_pair": None, "label": "mood"}}
+    kbert.save_pretrained(kbert.build_pipeline(kbert.load_pretrained(home / "model")), tmp_path, made_by=made_by)
+    trained, other = tmp_path / "trained.csv", home / "test.csv"
+    write_table(trained, ROWS, header=("said", "mood"))
+    printed = []
+    for flags in (("--data", trained), ("--data", other, "--text-column", "text", "--label-column", "label")):
+        run_recipe("evaluate", "--model", tmp_path, *flags, "--json")
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    missing = r"test.csv, line 1: .* missing: \['mood'\].* as in the training of the model: --label-column mood$"
+    with pytest.raises(SystemExit, match=missing):
+        run_recipe("evaluate", "--model", tmp_path, "--data", other, "--text-column", "text")
+    with pytest.raises(SystemExit, match=r"missing: \['no'\]\.$"):  # all flags are given
+        run_recipe("evaluate", "--model", tmp_path, "--data", other, "--text-column", "no", "--label-column", "label")

@@ -33,6 +33,10 @@ def _write_table(path, rows):
     _write_csv(path, header, [(p, *[*c, "", ""][:4], y) for p, c, y in rows])
 
 
+def read_rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
@@ -76,17 +80,17 @@ def test_it_learns_and_answers_strings(run):
 
 @pytest.mark.usefixtures("eagerly")
 def test_predict_and_evaluate(run, home, tmp_path, capsys):
-    flags = ("--batch-size", 4, *TABLE[:-2])
     output = tmp_path / "answers.jsonl"
-    run_recipe("predict", "--model", run, "--input", home / "dev.csv", "--output", output, "--keep", "right", *flags)
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    flags = ("--output", output, "--keep", "right", "--batch-size", 4)
+    run_recipe("predict", "--model", run, "--input", home / "dev.csv", *flags)
+    rows = read_rows(output)
     assert [str(row["choice"]) for row in rows] == [row["right"] for row in rows]
     assert list(rows[0]) == ["question", "choices", "right", "choice", "probabilities"]
     assert sum(rows[0]["probabilities"]) == pytest.approx(1, abs=1e-5)
     scores = []
-    for models in ((run,), (run, run)):
+    for models, flags in (((run,), ()), ((run, run), TABLE)):
         models = [part for path in models for part in ("--model", path)]
-        run_recipe("evaluate", *models, "--data", home / "dev.csv", *TABLE, "--json")
+        run_recipe("evaluate", *models, "--data", home / "dev.csv", *flags, "--json")
         scores.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)  # an ensemble of one model twice is that model
     assert scores[0] == pytest.approx(read_json(run / "metrics.json")["dev"], abs=1e-5)
@@ -114,6 +118,23 @@ def test_swag_and_its_rows(home, tmp_path, capsys):
     assert [line.split()[-1] for line in printed.out.splitlines() if line.startswith("paper: BERT-base, dev")] == [
         "81.6"
     ]
+    answers, model = ("--output", tmp_path / "answers.jsonl", "--overwrite"), ("--model", tmp_path / "run")
+    run_recipe("predict", *model, "--input", tmp_path / "train.csv", *answers)
+    assert read_rows(tmp_path / "answers.jsonl")[1]["choices"][0] == f"a film {four[1][1][0]}"
+    run_recipe("evaluate", *model, "--data", tmp_path / "train.csv", "--json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["examples"] == 30
+    table = ("--prompt-column", "question", "--choice-columns", "a", "b")  # not of SWAG
+    run_recipe("predict", *model, "--input", home / "dev.csv", *table, *answers)
+    assert list(read_rows(tmp_path / "answers.jsonl")[0])[:2] == ["question", "choices"]
+    run_recipe("evaluate", *model, "--data", home / "dev.csv", *TABLE, "--json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["examples"] == 21
+    wrong = r"dev.csv, line 1: .*missing: .'sent1'.* was read as 'swag'; --format .* names another"
+    for recipe, flags in (
+        ("predict", ("--input", home / "dev.csv", *answers)),
+        ("evaluate", ("--data", home / "dev.csv")),
+    ):
+        with pytest.raises(SystemExit, match=wrong):
+            run_recipe(recipe, *model, *flags)
 
 
 @pytest.mark.slow  # how it is read: tasks/multiple_choice/test_readers.py

@@ -50,3 +50,9 @@ def test_help_needs_no_tensorflow_and_has_an_example(helps, recipe):
 def test_help_fits_in_120_columns(helps, recipe):
     """As an example does not whose line ends in a single backslash: to Python that joins two lines of a string."""
     assert [line for line in helps[recipe].splitlines() if len(line) > 120] == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_is_read_at_once(recipe):
+    """As a paragraph of the paper is: arguments, a few calls and a report; what is longer belongs into kbert/."""
+    assert len((ROOT / "recipes" / recipe).read_text(encoding="utf-8").splitlines()) <= 80

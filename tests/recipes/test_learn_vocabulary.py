@@ -1,4 +1,6 @@
+import contextlib
 import gzip
+import io
 import itertools
 
 import pytest
@@ -68,10 +70,10 @@ def test_says_when_there_is_too_little_text(corpus, capsys):
 
 
 def fails(corpus, message, *arguments):
-    before = sorted(corpus.rglob("*"))
-    with pytest.raises(SystemExit) as error:
+    before, said = sorted(corpus.rglob("*")), io.StringIO()
+    with contextlib.redirect_stderr(said), pytest.raises(SystemExit) as error:
         run_recipe("learn_vocabulary", *arguments)
-    assert message in str(error.value)
+    assert message in f"{error.value} {said.getvalue()}"
     assert sorted(corpus.rglob("*")) == before
 
 
@@ -96,7 +98,7 @@ def test_bad_input(corpus):
     fails(corpus, "contains no words", "--corpus", corpus / "blank.txt", *output)
     fails(corpus, "at least 100", "--corpus", corpus / "a.txt", "--size", 50, *output)
     fails(corpus, "is a directory", "--corpus", corpus / "a.txt", "--output", corpus)
-    fails(corpus, "is the vocabulary file", "--corpus", corpus / "a.txt", "--output", corpus / "vocab.json")
+    fails(corpus, "is the vocabulary, and a .json", "--corpus", corpus / "a.txt", "--output", corpus / "vocab.json")
     fails(corpus, "not a directory", "--corpus", corpus / "a.txt", "--output", corpus / "a.txt" / "vocab.txt")
 
 

@@ -1,16 +1,19 @@
-"""Similarity of embeddings, and its agreement with human judgements.
+"""Embeddings of sentences, their similarity, and its agreement with human judgements.
 
 Shapes: n sentences, H hidden.
 """
 
 import os
 import pathlib
+import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from kbert.pipelines.build import build_pipeline
 from kbert.tasks.classification.metrics import pearson, spearman
 from kbert.tasks.table import read_table
+from kbert.training.progress import PredictionProgress
 from kbert.weights.load import load_pretrained
 
 
@@ -66,3 +69,15 @@ def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, nor
     if sequence_length or longest >= pipeline.preprocessor.sequence_length:
         return pipeline
     return build_pipeline(model, sequence_length=longest, pair=False, **options)
+
+
+def embed_sentences(pipeline, sentences: Sequence[str], batch_size: int = 32) -> tuple[np.ndarray, dict[str, float]]:
+    """The embeddings of sentences; logs how many are done.
+
+    Returns:
+        float32 [n, H], and a dict with ``sentences``, their number, and ``sentences_per_second``.
+    """
+    start, progress = time.monotonic(), PredictionProgress(len(sentences), batch_size)
+    embeddings = pipeline.predict(sentences, batch_size, verbose=0, callbacks=[progress])["embedding"]
+    seconds = time.monotonic() - start
+    return embeddings, {"sentences": len(sentences), "sentences_per_second": len(sentences) / seconds}

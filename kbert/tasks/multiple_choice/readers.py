@@ -1,5 +1,6 @@
 """Files of multiple-choice questions: SWAG, DREAM, and your own CSV, TSV or JSON lines."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 
@@ -46,10 +47,11 @@ def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choice
 def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
     """Prompts and lists of choices, for prediction; as `read_questions`, but tables and SWAG need no labels."""
     if format == "swag":
-        table, choices, _ = _swag(path, SWAG_COLUMNS[:-1])
+        with _format_in_errors(format):
+            table, choices, _ = _swag(path, SWAG_COLUMNS[:-1])
         return table["sent1"], choices
     if format in READERS:
-        examples = READERS[format](path)
+        examples = read_questions(path, format)
         return examples.prompts, examples.choices
     return _read(path, prompt, choices, None)[:2]
 
@@ -57,8 +59,19 @@ def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: S
 def read_questions(path, format="table", prompt="prompt", choices=("choices",), label=None) -> LabelledChoices:
     """Questions in one of the formats "swag", "dream" and "table", the last with columns as in `read_choices`."""
     if format in READERS:
-        return READERS[format](path)
+        with _format_in_errors(format):
+            return READERS[format](path)
     return read_choices(path, prompt, choices, label or "label")
+
+
+@contextlib.contextmanager
+def _format_in_errors(format):
+    """Names the format in the errors of its reader: the file may be in another one."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error).removesuffix(".")
+        raise ValueError(f"{said}. It was read as {format!r}; --format (in Python `format`) names another") from error
 
 
 def choices_from_columns(prompts, choices, labels) -> LabelledChoices:

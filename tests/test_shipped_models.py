@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
+from helpers.tiny_directory import sentences
 
 import kbert
 from kbert.experiments.named_tasks import named_tasks
@@ -87,6 +88,13 @@ def test_it_gives_embeddings(model):
         ["The king and his army.", "The king led the army.", "She released a second album."], verbose=0
     )["embedding"]
     assert one @ near > one @ far
+
+
+@pytest.mark.usefixtures("offline", "eagerly")
+def test_one_of_them_is_fine_tuned():
+    options = {"steps": 1, "batch_size": 4, "sequence_length": 16, "learning_rate": 1e-3, "evaluate_every": None}
+    run = kbert.finetune(HOME / "kbert-tiny", kbert.tasks.Classification(), sentences(8), **options)
+    assert sorted(run.pipeline.answers.labels) == ["bad", "good"]
 
 
 def runs_of(model):

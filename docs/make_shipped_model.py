@@ -109,12 +109,12 @@ def _card(name, pipeline, points, makers, records, results):
         sentences=text["sentences"],
         text_tokens=text["tokens"] / 1e6,
         steps=sum(end.step for end in ends),
+        earlier=_earlier(list(makers.values())[0]),
         tokens=sum(end.tokens for end in ends) / 1e6,
         hours=sum(end.hours for end in ends),
         settings="\n".join(f"- **Settings** of {run}: {_settings_line(made_by)}." for run, made_by in makers.items()),
         baselines="\n".join(_baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
-        curves=curves_table(points),
-        plateaus="\n".join(f"- {describe_plateau(run, curve)}" for run, curve in points.items()),
+        curves="\n\n".join([curves_table(points), *filter(None, [_plateaus(points, makers)])]),
         scores=_held_out(list(makers.values())[-1], list(points.values())[-1]),
         answers="\n".join(f"| {one} | {', '.join(tokens[0])} |" for one, tokens in zip(PROMPTS, filled, strict=True)),
         compared=result_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
@@ -125,10 +125,27 @@ def _card(name, pipeline, points, makers, records, results):
 
 def _origin(made_by):
     """What the first run started from: new weights, or one of these models, grown."""
-    if (init := made_by.get("inputs", {}).get("init")) is None:
+    if (other := _init(made_by)) is None:
         return "random weights"
-    other = init["name"].removesuffix("/model")
     return f"[{other}](../{other}/README.md), which was widened and deepened to this size,"
+
+
+def _earlier(made_by):
+    """Which steps the table of results counts besides those of the card's runs."""
+    other = _init(made_by)
+    return f" (without those of {other}, which are counted too in the table of fine-tunings)" if other else ""
+
+
+def _init(made_by):
+    """The name of the model that a run began as; None: new weights."""
+    init = made_by.get("inputs", {}).get("init")
+    return init and init["name"].removesuffix("/model")
+
+
+def _plateaus(points, makers):
+    """A line for each run that began from new weights: only these cross the plateau."""
+    new = {run: curve for run, curve in points.items() if _init(makers[run]) is None}
+    return "\n".join(f"- {describe_plateau(run, curve)}" for run, curve in new.items())
 
 
 def _baselines(run, made_by):

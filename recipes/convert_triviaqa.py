@@ -3,8 +3,9 @@
     python recipes/convert_triviaqa.py --questions triviaqa/qa/wikipedia-train.json --evidence triviaqa/evidence \\
         --output triviaqa.json
     python recipes/finetune_squad.py --train triviaqa.json --dev squad/dev-v1.1.json \\
-        --init saved_models/kbert-tiny --output runs/qa
-    python recipes/finetune_squad.py --data squad --version 1.1 --init runs/qa --output runs/squad
+        --init saved_models/kbert-tiny --output runs/qa --sequence-length 128 --learning-rate 3e-4 --epochs 6
+    python recipes/finetune_squad.py --data squad --version 1.1 --init runs/qa --output runs/squad \\
+        --sequence-length 128 --learning-rate 3e-4 --epochs 6
 
 Each document is truncated to its first 400 words, and is used only if these contain one of the answer's aliases.
 """

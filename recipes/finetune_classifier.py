@@ -4,7 +4,7 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
     python recipes/finetune_classifier.py --train reviews.csv --text-column text --label-column label \\
         --init google-bert/bert-base-uncased --output runs/reviews
     python recipes/finetune_classifier.py --train pairs.tsv --text-column a --text-pair-column b --label-column same \\
-        --init saved_models/kbert-tiny --output runs/pairs --dry-run
+        --init saved_models/kbert-tiny --output runs/pairs --learning-rate 3e-4 --epochs 6 --dry-run
 
 The table is a .csv, .tsv (without quoting) or .jsonl file. With --regression, labels are numbers. With
 --label-separator '|', a text can have any number of labels, such as funny|sad. With --window-pooling, long texts are

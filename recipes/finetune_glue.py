@@ -1,18 +1,19 @@
 """Fine-tune BERT on GLUE, as in section 4.1 of the paper: batches of 32, 3 epochs, the official metrics on dev.
 
-    python recipes/finetune_glue.py --task SST-2 --data glue --init saved_models/kbert-tiny --output runs/sst2
+    python recipes/finetune_glue.py --task SST-2 --data glue --init saved_models/kbert-tiny --output runs/sst2 \\
+        --learning-rate 3e-4 --epochs 6
     python recipes/finetune_glue.py --task all --data glue --init saved_models/kbert-tiny --output runs/glue \\
-        --submission --learning-rate 5e-5,4e-5,3e-5,2e-5
+        --submission --learning-rate 1e-4,3e-4,1e-3
 
 --data is the official download, with a folder for each task (or the task's own folder). --task all trains on every task
 that has a folder there, each into a folder of --output. Several learning rates, separated by commas, form a grid as in
-the paper; --restarts 3 trains at each rate with the seeds N, N + 1 and N + 2 of --seed N, that is with a different
-head, order and dropout. The run that is best on dev is kept, as in the paper; mean and standard deviation are those of
-the restarts at its learning rate. --submission answers the test files with this model, zipped for the upload.
---train-examples 1000 trains on 1,000 examples, the same ones for every --seed (with --task all, a task that has fewer
-is used in full). --random-weights shows the benefit of pre-training. A killed run resumes when the same command is
-given again. In --output there are model/ (a kbert directory), metrics.json, settings.json and, for several runs, a
-folder for each.
+the paper, whose base and large models take 5e-5,4e-5,3e-5,2e-5; --restarts 3 trains at each rate with the seeds N, N +
+1 and N + 2 of --seed N, that is with a different head, order and dropout. The run that is best on dev is kept, as in
+the paper; mean and standard deviation are those of the restarts at its learning rate. --submission answers the test
+files with this model, zipped for the upload. --train-examples 1000 trains on 1,000 examples, the same ones for every
+--seed (with --task all, a task that has fewer is used in full). --random-weights shows the benefit of pre-training. A
+killed run resumes when the same command is given again. In --output there are model/ (a kbert directory), metrics.json,
+settings.json and, for several runs, a folder for each.
 """
 
 from kbert import command_line as cli

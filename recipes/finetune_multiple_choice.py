@@ -2,11 +2,11 @@
 prompt, one new vector scores the rows, and the loss is on the softmax over the choices of a question.
 
     python recipes/finetune_multiple_choice.py --format swag --train swag/train.csv --dev swag/val.csv \\
-        --init saved_models/kbert-tiny --output runs/swag --batch-size 16 --learning-rate 3e-4
+        --init saved_models/kbert-tiny --output runs/swag --batch-size 16 --learning-rate 3e-4 --epochs 6
     python recipes/finetune_multiple_choice.py --format dream --train dream_train.json --dev dream_dev.json \\
-        --init saved_models/kbert-tiny --output runs/dream
+        --init saved_models/kbert-tiny --output runs/dream --learning-rate 3e-4 --epochs 6
     python recipes/finetune_multiple_choice.py --train quiz.csv --prompt-column question --choice-columns a b c \\
-        --label-column right --init saved_models/kbert-tiny --output runs/quiz
+        --label-column right --init saved_models/kbert-tiny --output runs/quiz --learning-rate 3e-4 --epochs 6
 
 --format swag reads the published csv (the paper: 3 epochs, 2e-5, batches of 16), --format dream the published JSON, in
 which the question is put before each of its answers. Otherwise --train is a .csv, .tsv or .jsonl file: --choice-columns

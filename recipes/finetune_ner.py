@@ -1,6 +1,7 @@
 """Fine-tune BERT to find named entities, as in section 5.3 of the paper: a linear layer on words' first tokens, no CRF.
 
-    python recipes/finetune_ner.py --train eng.train --dev eng.testa --init saved_models/kbert-tiny --output runs/ner
+    python recipes/finetune_ner.py --train eng.train --dev eng.testa --init saved_models/kbert-tiny --output runs/ner \\
+        --learning-rate 1e-3 --epochs 6
 
 The files are in CoNLL columns (word first, tag last or in --tag-column; IOB1, IOB2, BIOES and BILOU are recognised), or
 .jsonl with lines like {"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}]}. The tags are

@@ -1,8 +1,11 @@
 """Fine-tune BERT to answer questions with a span of a text, as in sections 4.2 and 4.3 of the paper.
 
-    python recipes/finetune_squad.py --data squad --version 1.1 --init saved_models/kbert-tiny --output runs/squad
-    python recipes/finetune_squad.py --data squad --version 2.0 --init saved_models/kbert-tiny --output runs/squad2
-    python recipes/finetune_squad.py --train questions.csv --init runs/squad2 --output runs/questions
+    python recipes/finetune_squad.py --data squad --version 1.1 --init saved_models/kbert-tiny --output runs/squad \\
+        --sequence-length 128 --learning-rate 3e-4 --epochs 6
+    python recipes/finetune_squad.py --data squad --version 2.0 --init saved_models/kbert-tiny --output runs/squad2 \\
+        --sequence-length 128 --learning-rate 3e-4 --epochs 6
+    python recipes/finetune_squad.py --train questions.csv --init runs/squad2 --output runs/questions \\
+        --sequence-length 128 --learning-rate 3e-4 --epochs 6
 
 A start and an end vector are the only new weights; long texts are split into overlapping windows. Your own files are
 SQuAD's JSON, or a .csv, .tsv or .jsonl with the columns question, context, answer (empty: no answer) and, if known,

@@ -21,12 +21,30 @@ FIGURES = {  # page → what it says, in any number of lines
         "{mini[hours]:.0f} further hours for [kbert-mini]",
         "kbert-tiny has seen {tiny[tokens]:.0f} million tokens",
         "the share of the more frequent label ({tiny[constant][MRPC]:.1f} % of the dev examples",
+        "kbert-mini's {mini[all_steps]:,} steps are {tiny[all_steps]:,} of kbert-tiny, from which it was grown, and "
+        "{mini[steps]:,} of its own",
+        "**Next sentences, kbert-tiny** ({tiny[nsp_accuracy]:.1f} %, 715 of 835 pairs): "
+        "{before_last[nsp_accuracy]:.1f} % after {first[steps]:,} steps at a constant rate, "
+        "{last_8000[val_nsp_accuracy]:.1f} % and {tiny[nsp_accuracy]:.1f} % after 8,000 and {last[steps]:,} more",
+        "**Next sentences, kbert-mini** ({mini[nsp_accuracy]:.1f} %, ",
+        "({sample[nsp_accuracy]:.1f} to {grown[nsp_accuracy]:.1f} %); from step 16,000 "
+        "({mini_16000[val_nsp_accuracy]:.1f} %)",
+        "**Masked words, kbert-mini** ({mini[mlm_accuracy]:.1f} %)",
+        "it reached {mini_16000[val_mlm_accuracy]:.1f} % at step 16,000 and {mini_20000[val_mlm_accuracy]:.1f} % at "
+        "step 20,000, after {mini_epochs:.2f} epochs",
+        "**MRPC, kbert-tiny** ({tiny[scores][MRPC]:.1f} ± {tiny[deviations][MRPC]:.1f} % against "
+        "{tiny[random][MRPC]:.1f} ± {tiny[random_deviations][MRPC]:.1f} %;",
+        "score below the most frequent answer, {tiny[constant][MRPC]:.1f} %",
+        "({tiny[grid][SST-2 0.001 6]:.1f} % with the first seed, {tiny[grid][SST-2 0.001 3]:.1f} % after 3 epochs)",
+        "takes {mini[minutes_each][NER]:.1f} minutes on these; STS-B takes {tiny[minutes_each][STS-B]:.1f} minutes",
     ),
     "docs/fine-tuning.md": (
         "for entities it is 1e-3 (F1 {tiny[grid][NER 0.001 6]:.1f}; {tiny[grid][NER 0.0003 6]:.1f} at 3e-4 and "
         "{tiny[grid][NER 0.0001 6]:.1f} at 1e-4)",
         "(Spearman correlation {tiny[grid][STS-B 0.001 6]:.1f}; {tiny[grid][STS-B 0.0003 6]:.1f} at 3e-4, "
         "{tiny[grid][STS-B 0.0001 6]:.1f} at 1e-4;",
+        "For MRPC 1e-3 with 3 epochs is best (accuracy {tiny[grid][MRPC 0.001 3]:.1f}; {tiny[grid][MRPC 0.0003 6]:.1f} "
+        "at 3e-4 with 6 epochs, below the {tiny[constant][MRPC]:.1f} of always",
         "3e-4 (F1 {mini[grid][NER 0.0003 3]:.1f} after 3 epochs); at 1e-3 it learns nothing (F1 "
         "{mini[grid][NER 0.001 3]:.0f})",
     ),
@@ -86,16 +104,29 @@ def window(curve, step):
 
 
 def finetuning(name):
-    """The mean scores of a model and of random weights, and the scores of every setting that was tried."""
-    rows = {row["name"]: row["scores"] for row in read_json(ROOT / "results" / f"finetuning-{name}.json")["rows"]}
-    means = {row: {column: score["mean"] for column, score in scores.items()} for row, scores in rows.items()}
+    """Scores and deviations of a model and of random weights, and the scores of every setting that was tried."""
+    result = read_json(ROOT / "results" / f"finetuning-{name}.json")["rows"]
+    rows = {row["name"]: row["scores"] for row in result}
+
+    def each(row, key):
+        return {column: score[key] for column, score in rows[row].items()}
+
     grid = {
         f"{column} {one['options']['learning_rate']} {one['options']['epochs']}": one["value"]
         for column, score in rows[name].items()
         for one in score["grid"]
     }
-    own = {"scores": means[name], "random": means["random weights"], "constant": means["most frequent answer"]}
-    return own | {"grid": grid}
+    random = "random weights"
+    return {
+        "scores": each(name, "mean"),
+        "deviations": each(name, "deviation"),
+        "random": each(random, "mean"),
+        "random_deviations": each(random, "deviation"),
+        "constant": each("most frequent answer", "mean"),
+        "minutes_each": each(name, "minutes"),
+        "grid": grid,
+        "all_steps": result[0]["pretrained"]["steps"],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +159,8 @@ def values():
         "plateau": window(curves["tiny"], 6_600),
         "after": window(curves["tiny"], 7_400),
         "after_growing": window(curves["mini"], 100),
+        "last_8000": window(curves["tiny-annealed"], 8_000),
+        **{f"mini_{step}": window(curves["mini"], step) for step in (16_000, 20_000)},
         "mini_epochs": 1e6 * runs["mini"]["tokens"] / corpus["tokens"],
     }
 

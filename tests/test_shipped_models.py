@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
+from helpers.tiny_directory import sentences
 
 import kbert
 from kbert.experiments.named_tasks import named_tasks
 from kbert.files import read_json
 from kbert.serving.exported_pipeline import ExportedPipeline
-from kbert.tasks.pretraining.learning_curves import Point, curves_table, describe_plateau
+from kbert.tasks.pretraining.learning_curves import Point, curves_table, find_plateau
 
 HOME, NAMES, MOST = ROOT / "saved_models", ("kbert-tiny", "kbert-mini"), 40e6  # bytes of both together
 MONTHS = {"january", "february", "march", "april", "may", "june", "july", "august"}
@@ -89,6 +90,13 @@ def test_it_gives_embeddings(model):
     assert one @ near > one @ far
 
 
+@pytest.mark.usefixtures("offline", "eagerly")
+def test_one_of_them_is_fine_tuned():
+    options = {"steps": 1, "batch_size": 4, "sequence_length": 16, "learning_rate": 1e-3, "evaluate_every": None}
+    run = kbert.finetune(HOME / "kbert-tiny", kbert.tasks.Classification(), sentences(8), **options)
+    assert sorted(run.pipeline.answers.labels) == ["bad", "good"]
+
+
 def runs_of(model):
     """Of the runs that made a model: {name: points of the shipped curves}, and {name: what the manifest says}."""
     points = {}
@@ -115,14 +123,18 @@ def test_the_card_says_what_the_files_say(model):
     said = [
         f"{manifest['parameters']:,} parameters",
         f"{text['documents']:,} documents, {text['sentences']:,} sentences, {text['tokens'] / 1e6:.1f} million tokens",
-        f"**Training**: {steps:,} steps, {tokens / 1e6:,.0f} million tokens, {hours:.1f} hours of training steps",
+        f"**Training**: {steps:,} steps, {tokens / 1e6:,.0f} million tokens, {hours:.1f} hours of training steps on "
+        f"a CPU{make._earlier(list(makers.values())[0])}.",
         *(f"**Settings** of {run}: {make._settings_line(made_by)}." for run, made_by in makers.items()),
         *(make._baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
-        *(describe_plateau(run, curve) for run, curve in points.items()),
+        make._plateaus(points, makers),
         f"At the end, on held-out text: {make._held_out(list(makers.values())[-1], list(points.values())[-1])}.",
     ]
     words = " ".join(card.split())
     assert not [one for one in said if one not in words]
+    assert card.count(": plateau ") == make._plateaus(points, makers).count(": plateau ")
+    shaded = (model / "curves.svg").read_text(encoding="utf-8").count('opacity="0.12"')
+    assert shaded == 6 * sum(find_plateau(curve) is not None for curve in points.values())  # each in every panel
     assert manifest["storage_dtype"] == "float16"
     table = curves_table(points)  # from rounded scores
     found = card[card.index(table[: table.index("\n")]) :].split("\n\n")[0]

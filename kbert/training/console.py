@@ -31,7 +31,7 @@ def log_to_console() -> None:
     Example::
 
         kbert.log_to_console()
-        kbert.finetune("runs/tiny", task, train, dev)  # step 50/344  loss 0.6931 …
+        kbert.finetune("saved_models/kbert-tiny", task, train, dev, learning_rate=1e-3)  # step 50/344  loss 0.6931 …
     """
     quiet_tensorflow()
     logger = logging.getLogger("kbert")

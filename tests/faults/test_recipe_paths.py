@@ -82,8 +82,12 @@ MORE = {  # other flags that take a path
 }
 NO_PATHS = {"serve_data"}
 PRETRAINING = "kbert.tasks.pretraining.run_pretraining"
+TRAINERS = (
+    *("kbert.tasks.finetuning", "kbert.tasks.features.train"),
+    *(PRETRAINING, "kbert.tasks.pretraining.pretrain_on_batches"),
+)
 BEFORE_AN_OUTPUT = {
-    "kbert.training.resume.fit_steps": None,  # an output is looked at before any training
+    **{f"{trainer}.fit_steps": None for trainer in TRAINERS},  # an output is looked at before any training
     f"{PRETRAINING}.choose_packing": lambda settings, tokenizer: settings.with_packing(False),
     f"{PRETRAINING}.make_evaluations": lambda *arguments: None,
 }

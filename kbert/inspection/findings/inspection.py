@@ -34,7 +34,7 @@ class Inspection:
 
     Example::
 
-        found = kbert.inspect("runs/tiny", texts=["A charming journey."])
+        found = kbert.inspect("saved_models/kbert-tiny", texts=["A charming journey."])
         found.statistics["to_sep"].max(), found.texts[0].tokens
     """
 

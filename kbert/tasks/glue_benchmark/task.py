@@ -67,7 +67,8 @@ def glue(name: str) -> Classification | Regression:
     Example::
 
         task = kbert.tasks.glue("MRPC")
-        run = kbert.finetune("runs/tiny", task, task.read("glue", "train"), task.read("glue", "dev"), "runs/mrpc")
+        train, dev = task.read("glue", "train"), task.read("glue", "dev")
+        run = kbert.finetune("saved_models/kbert-tiny", task, train, dev, "runs/mrpc", epochs=3, learning_rate=1e-3)
     """
     if name not in GLUE_TASKS:
         raise ValueError(f"glue: expected one of {list(GLUE_TASKS)}. Received: {name!r}")

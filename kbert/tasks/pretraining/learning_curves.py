@@ -95,7 +95,8 @@ def find_plateau(points: Sequence[Point]) -> tuple[Point, Point] | None:
 
     Falls are counted in half a doubling of the tokens. The plateau is around the slowest fall before a faster one: from
     where the loss falls less than twice as fast (and 0.03), until it falls half as fast as at its fastest. None: there
-    is none, or it has not ended.
+    is none, or it has not ended. A run that began as another model, with a lower loss than where its slow part begins,
+    has none either.
     """
     found = [point for point in points if point.held_out("mlm_cross_entropy") is not None and point.tokens]
     if len(found) < 3:
@@ -115,7 +116,9 @@ def find_plateau(points: Sequence[Point]) -> tuple[Point, Point] | None:
     _, slow, limit = best
     start = next((n + 1 for n in range(slow, -1, -1) if falls[n] >= _twice(falls[slow])), 0)
     end = next(n for n in range(slow, len(falls)) if falls[n] >= limit)
-    return _nearest(found, grid[start]), _nearest(found, grid[end])
+    first, last = _nearest(found, grid[start]), _nearest(found, grid[end])
+    before = points[0].held_out("mlm_cross_entropy") if points[0].step == 0 else None
+    return None if before is not None and before <= first.held_out("mlm_cross_entropy") else (first, last)
 
 
 def describe_plateau(name: str, points: Sequence[Point]) -> str:

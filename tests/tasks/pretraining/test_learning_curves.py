@@ -1,5 +1,6 @@
 """Learning curves: tokens and hours of a history, and a plateau that is found where it was made."""
 
+import dataclasses
 import json
 import math
 import xml.etree.ElementTree
@@ -59,6 +60,11 @@ def test_no_plateau_that_ended(tmp_path, steps, end):
     points = read_points(write(tmp_path / "run", steps, end))
     assert find_plateau(points) is None
     assert "no plateau that has ended" in describe_plateau("run", points)
+
+
+def test_a_run_that_began_as_another_model_has_no_plateau(points):
+    as_another = [dataclasses.replace(points[0], scores={"val_mlm_cross_entropy": 6.0}), *points[1:]]
+    assert find_plateau(as_another) is None and find_plateau(points[1:]) is not None
 
 
 def test_table_and_plot(points, tmp_path):

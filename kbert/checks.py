@@ -69,6 +69,18 @@ def check_labels(labels, owner: str) -> list[str]:
     return labels
 
 
+def differing(one: dict, other: dict) -> list[str]:
+    """The names of the settings that differ, in order; one that is missing is the same as None, also in nested ones."""
+    return sorted(name for name in one.keys() | other.keys() if _given(one.get(name)) != _given(other.get(name)))
+
+
+def _given(value):
+    """A setting without what is None in it."""
+    if isinstance(value, dict):
+        return {name: _given(inner) for name, inner in value.items() if inner is not None}
+    return [_given(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def _check_integers(owner, least, expected, values):
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:

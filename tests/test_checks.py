@@ -8,7 +8,7 @@ from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 import kbert
 from kbert.answers.embedding import EmbeddingAnswers
 from kbert.benchmarks.settings import BenchmarkSettings
-from kbert.checks import check_bool, check_integers, check_labels, check_numbers, check_peak, check_positive
+from kbert.checks import check_bool, check_integers, check_labels, check_numbers, check_peak, check_positive, differing
 from kbert.corpus.write_records import write_records
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.layers.attention_bias import AttentionBias
@@ -32,6 +32,13 @@ def test_integers():
             check_positive("f", y=1, x=value)
     with pytest.raises(ValueError, match="^f: `x` must be an integer of at least 5. Received: 4"):
         check_integers("f", 5, x=4)
+
+
+def test_a_setting_that_is_missing_is_none():
+    there = {"steps": 1, "held_out": None, "grid": {"seeds": [0], "rate": None}, "phases": [{"share": 1.0}]}
+    now = {"steps": 1, "packed": None, "grid": {"seeds": (0,)}, "phases": [{"share": 1.0, "rate": None}]}
+    assert differing(there, now) == differing(now, there) == []
+    assert differing(there, now | {"held_out": 0.0, "grid": {}, "steps": 2}) == ["grid", "held_out", "steps"]
 
 
 def test_numbers():

@@ -19,7 +19,8 @@ import tensorflow as tf
 
 from kbert.corpus.pool import TokenPool
 from kbert.corpus.records_manifest import MANIFEST, VOCABULARY, read_manifest
-from kbert.text.tokenizer import BertTokenizer, resolve_settings
+from kbert.text.same_tokenizer import resolve_settings
+from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import read_vocabulary
 
 

@@ -5,7 +5,7 @@ import pathlib
 import platform
 
 from kbert.beam import delete_shared
-from kbert.checks import check_bool, check_integers, check_numbers, check_positive
+from kbert.checks import check_bool, check_integers, check_numbers, check_positive, differing
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import (
     FORMAT,
@@ -22,7 +22,7 @@ from kbert.corpus.records_manifest import (
 from kbert.corpus.shards import make_shards
 from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256
 from kbert.locks import LOCK
-from kbert.text.tokenizer import resolve_settings
+from kbert.text.same_tokenizer import resolve_settings
 from kbert.text.vocabulary import write_vocabulary
 from kbert.versions import versions
 
@@ -79,7 +79,7 @@ class RecordsWriter:
         remove_partial(self.directory)
         finished = MANIFEST in ours and UNFINISHED not in ours  # with both it was killed at its very end
         there = read_manifest(self.directory) if finished else self._read_unfinished()
-        if _resolved(there) != _resolved(self.made_by):
+        if differing(_resolved(there), _resolved(self.made_by)):
             raise ValueError(
                 f"{self.directory} holds {'records' if finished else 'an unfinished run'} with other settings: "
                 f"{_difference(there, self.made_by)}. Give the same settings, another directory, or `overwrite`."
@@ -180,16 +180,15 @@ def _write(path, content):
 
 def _resolved(made_by):
     """The settings that define the records, with different spellings of the same tokenizer settings made equal."""
-    return made_by["vocabulary"], resolve_settings(made_by["tokenizer"]), made_by["settings"]
+    tokenizer = resolve_settings(made_by["tokenizer"])
+    return {"vocabulary": made_by["vocabulary"], "tokenizer": tokenizer, "settings": made_by["settings"]}
 
 
 def _difference(there, received):
-    flat = [
+    there, received = (
         {**part.get("settings", {}), **part.get("tokenizer", {}), "vocabulary": part.get("vocabulary")}
         for part in (there, received)
-    ]
+    )
     return ", ".join(
-        f"{key}={flat[0].get(key)!r}, received {flat[1].get(key)!r}"
-        for key in sorted({*flat[0], *flat[1]})
-        if flat[0].get(key) != flat[1].get(key)
+        f"{name}={there.get(name)!r}, received {received.get(name)!r}" for name in differing(there, received)
     )

@@ -24,7 +24,7 @@ from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, row_of_pairs
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
 from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
-from kbert.pretraining.sources import held_out_shares, record_pools, text_documents
+from kbert.pretraining.sources import held_out_shares, record_pools, resolve_held_out, text_documents
 from kbert.stateless_random import fold_in, permutation
 
 _ORDER, _ROWS, _FURTHER = 3, 4, 5  # keep these draws independent of other uses of the same seed
@@ -49,7 +49,7 @@ def pretraining_dataset(
     packed=False,
     num_parts=None,
     fill_rows=False,
-    held_out=0.01,
+    held_out=None,
     next_sentence=True,
     short_sequence_rate=0.1,
     random_next_rate=0.5,
@@ -96,8 +96,8 @@ def pretraining_dataset(
         num_parts: K, the maximum number of parts in a packed row; None: S / 16, at least 4.
         fill_rows: bool, whether packed rows get further short pairs where they have space
             (`kbert.pretraining.further_parts`), for corpora of short documents. Held-out rows are never filled.
-        held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text. Records
-            have their own.
+        held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text; 0.01 by
+            default. Records have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
         short_sequence_rate, random_next_rate: see `kbert.pretraining.pairs.sentence_pairs`.
         mask_rate, mask_token_rate, keep_rate, random_token_rate, whole_word: see `TokenMasking`.
@@ -122,9 +122,9 @@ def pretraining_dataset(
 
     Raises:
         ValueError: before any long work: no or empty files, documents without a token, damaged records or records of
-            another vocabulary, a sequence length that is too short, no held-out documents. Damage found later ends the
-            iteration with a `tf.errors.OpError`, which `kbert.corpus.reading_errors` turns into a ValueError that names
-            the file.
+            another vocabulary, a sequence length that is too short, no held-out documents, `held_out` of records.
+            Damage found later ends the iteration with a `tf.errors.OpError`, which `kbert.corpus.reading_errors` turns
+            into a ValueError that names the file.
 
     Source: Devlin et al. 2018, sections 3.1 and A.2; google-research/bert create_pretraining_data.py.
 
@@ -143,6 +143,7 @@ def pretraining_dataset(
     start_step, start_row, seed = places.values()
     rates = {"short_sequence_rate": short_sequence_rate, "random_next_rate": random_next_rate}
     short_sequence_rate, random_next_rate = check_numbers(owner, "[0, 1]", **rates).values()
+    held_out = resolve_held_out(owner, source, held_out)
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")

@@ -15,13 +15,14 @@ from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import count_rows, default_num_parts, part_lengths, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens
 from kbert.pretraining.shared_graphs import shared_pairs
-from kbert.pretraining.sources import text_documents
+from kbert.pretraining.sources import resolve_held_out, text_documents
 
 _SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
 
 
-def first_pool(source, tokenizer, seed=0, held_out=0.01, format="auto", language="en"):
+def first_pool(source, tokenizer, seed=0, held_out=None, format="auto", language="en"):
     """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
+    held_out = resolve_held_out("real_shares", source, held_out)
     if is_records(source):
         return Records(source).index(0)
     documents = text_documents(source, tokenizer, format, language, seed, 1, False, held_out)
@@ -38,7 +39,7 @@ def real_shares(
     max_predictions=20,
     num_parts=None,
     seed=0,
-    held_out=0.01,
+    held_out=None,
     next_sentence=True,
     random_next_rate=0.5,
     mask_rate=0.15,
@@ -57,6 +58,9 @@ def real_shares(
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
         are filled with further short pairs; all a function of the arguments alone.
+
+    Raises:
+        ValueError: as `pretraining_dataset` of the same source.
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     pool = first_pool(source, tokenizer, seed, held_out, format, language)

@@ -18,10 +18,34 @@ from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.stateless_random import fold_in, permutation
 
+_HELD_OUT = 0.01  # of the documents of text, where nothing is given
 _SHARDS = 2  # keeps this draw independent of other uses of the same seed
 _FOREVER = 2**62
 _KINDS = {True: "held out", False: "for training"}  # by `evaluation`
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
+
+
+def resolve_held_out(owner, source, held_out) -> float | None:
+    """The share of the documents that are only for evaluation: of text, 0.01 by default; None of records.
+
+    Args:
+        owner: of the argument, for the message, such as "pretrain".
+        source: of text or records, as for `pretraining_dataset`.
+        held_out: the share that was given, or None.
+
+    Raises:
+        ValueError: no such share, or one for records, which have held-out documents of their own.
+    """
+    if held_out is not None:
+        (held_out,) = check_numbers(owner, "[0, 1)", held_out=held_out).values()
+    if not is_records(source):
+        return _HELD_OUT if held_out is None else held_out
+    if held_out is not None:
+        raise ValueError(
+            f"{owner}: records have held-out documents of their own (`held_out` of kbert.corpus.write_records). "
+            f"Received: held_out={held_out}"
+        )
+    return None
 
 
 def check_held_out(source, held_out, format="auto", language="en"):
@@ -45,7 +69,7 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
     """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
 
     Raises:
-        ValueError: no or empty files, an invalid share, no document for training or evaluation, or none with a token.
+        ValueError: no or empty files, no document for training or evaluation, or none with a token.
     """
     files, read = _files_and_reader(source, format, language)
     document = _first_document(read(files), held_out, evaluation)
@@ -72,7 +96,6 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
 
 def _first_document(documents, held_out, evaluation):
     """The first document for training or evaluation; raises ValueError if there is none."""
-    check_numbers("pretraining_dataset", "[0, 1)", held_out=held_out)
     if evaluation and not held_out:
         raise ValueError("Evaluation needs held-out documents. Received: held_out=0 (--held-out 0)")
     count, lowest, highest = 0, math.inf, 0

@@ -9,10 +9,10 @@ from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
-from kbert.pretraining.sources import text_documents
+from kbert.pretraining.sources import resolve_held_out, text_documents
 
 
-def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01):
+def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
     """How often each token occurs in the training documents of a corpus.
 
     Args:
@@ -21,9 +21,13 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=0.01):
 
     Returns:
         NumPy int64 [V].
+
+    Raises:
+        ValueError: `max_tokens` below 1; as `pretraining_dataset` of the same source.
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, or None. Received: {max_tokens!r}")
+    held_out = resolve_held_out("token_counts", source, held_out)
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():
         for token_ids in _token_ids(source, tokenizer, held_out):

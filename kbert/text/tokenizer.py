@@ -14,6 +14,7 @@ from kbert.checks import check_bool
 from kbert.keras_compat import pass_inputs_unchanged
 from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
+from kbert.text.same_tokenizer import resolve_settings
 from kbert.text.special_tokens import SENTINELS, insert_sentinels, source_lengths
 from kbert.text.vocabulary import (
     CLS,
@@ -197,17 +198,6 @@ class BertTokenizer(keras.layers.Layer):
 
     def load_assets(self, directory):
         self._set_vocabulary(read_vocabulary(pathlib.Path(directory) / _ASSET))
-
-
-def resolve_settings(settings: dict) -> dict:
-    """`BertTokenizer.settings` without defaults: tokenizers of one vocabulary are the same if these agree.
-
-    Example::
-
-        resolve_settings({"lowercase": True, "strip_accents": None})  # strip_accents is True
-    """
-    strip_accents = settings["strip_accents"]
-    return {**settings, "strip_accents": settings["lowercase"] if strip_accents is None else strip_accents}
 
 
 @functools.lru_cache(maxsize=8)

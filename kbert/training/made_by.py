@@ -8,7 +8,7 @@ from kbert.training.inputs import as_list, describe_inputs
 from kbert.weights.formats.kbert.read import MANIFEST, is_kbert_directory
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
-SETTINGS, INPUTS = "settings.json", "inputs.json"
+SETTINGS, INPUTS, METRICS = "settings.json", "inputs.json", "metrics.json"
 
 
 def describe_maker(path) -> dict | None:

@@ -8,18 +8,18 @@ import math
 import pathlib
 import shutil
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, differing
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
-from kbert.training.extension import check_extension
 from kbert.training.inputs import check_inputs, check_outside, identify_inputs
-from kbert.training.made_by import INPUTS, SETTINGS, makers, run_record
+from kbert.training.made_by import INPUTS, METRICS, SETTINGS, makers, run_record
+from kbert.training.run_settings import check_resumable, check_worker, describe_contents, extend_run, read_settings
 from kbert.versions import versions
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
-METRICS, MODEL = "metrics.json", "model"
+MODEL = "model"
 
 
 class RunDirectory:
@@ -128,7 +128,7 @@ def open_run(
         found = identify_inputs(inputs)
         hardware.wait_for_all()
         _check_record(path, found, examples)
-        _check_settings(path, settings, inputs)
+        check_worker(path, settings, inputs)
         return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
     try:
         run = _open(path, settings, overwrite, inputs, recipe, schedule, examples)
@@ -149,8 +149,8 @@ def check_output(output, settings, schedule=None, undecided=()) -> None:
     path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
     _check_directory(path)
     if path.exists() and _is_occupied(path):
-        found = _read_settings(path) or {}
-        _check_resumable(path, settings | {name: found[name] for name in undecided if name in found}, schedule)
+        found = read_settings(path) or {}
+        check_resumable(path, settings | {name: found[name] for name in undecided if name in found}, schedule)
 
 
 def _check_directory(path):
@@ -160,15 +160,6 @@ def _check_directory(path):
 
 def _is_occupied(path):
     return any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir())
-
-
-def _check_resumable(path, settings, schedule):
-    """Whether the run in the directory would be extended; FileExistsError unless it can be resumed or extended."""
-    found, finished = _read_settings(path), (path / METRICS).exists()
-    extended = schedule is not None and found is not None and _is_extension(_differing(found, settings))
-    if not extended and (found != settings or finished):
-        raise FileExistsError(_what_is_there(path, found, settings, finished))
-    return extended
 
 
 def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
@@ -191,10 +182,10 @@ def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
 def _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples):
     if _is_occupied(path):
         if not overwrite:
-            extended = _check_resumable(path, settings, schedule)
+            extended = check_resumable(path, settings, schedule)
             _check_record(path, identify_inputs(inputs), examples)
             if extended:
-                _extend(path, _read_settings(path), settings, schedule, (path / METRICS).exists())
+                extend_run(path, settings, schedule)
             return RunDirectory(path, resume=True)
         check_outside(path, inputs)
         _empty(path)
@@ -217,7 +208,7 @@ def _check_record(path, found, examples):
         record = read_json(path / INPUTS)
         recorded, there, since = record["inputs"], record["versions"], record["recorded"]
         check_inputs(path, recorded, found, since)
-        if changed := _differing(record["examples"], examples):
+        if changed := differing(record["examples"], examples):
             raise ValueError(
                 f"{path}: a run resumes with the examples it was started with ({since}). Received: other rows in "
                 f"{' and '.join(changed)}. Give the same rows, or start a new run with another --output."
@@ -228,101 +219,8 @@ def _check_record(path, found, examples):
             "without which it cannot resume. Restore it, or start another run with another --output."
         ) from error
     if there != (now := versions()):
-        changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in _differing(there, now))
+        changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in differing(there, now))
         _LOGGER.warning("WARNING: %s was started with other versions (%s): the rest of it may differ.", path, changed)
-
-
-def _check_settings(path, settings, inputs):
-    """Checks that this worker has the settings of the first; paths of inputs may differ between machines."""
-    there = _read_settings(path)
-    if names := [name for name in _differing(there, settings) if name not in inputs]:
-        changes = ", ".join(f"{name}: {there.get(name)!r} there, {settings.get(name)!r} here" for name in names)
-        raise ValueError(f"{path}: every worker must have the settings of the first. Received: {changes}")
-
-
-def _extend(path, found, settings, schedule, finished):
-    saved = checkpoint_paths(path / CHECKPOINTS)
-    done = checkpoint_step(saved[-1]) if saved else found["steps"] if finished else 0
-    _check_extension(path, found, settings, schedule, done)
-    if finished and not saved:
-        raise FileExistsError(
-            f"{path} holds a finished run of {found['steps']} steps, whose checkpoint was deleted: it cannot be given "
-            f"{settings['steps']} steps. Start a new run in another --output with --init {path}."
-        )
-    _LOGGER.info("%s: %s steps instead of %s, %s of which are done.", path, settings["steps"], found["steps"], done)
-    (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
-    flush(path)
-    write_json(path / SETTINGS, settings)
-
-
-def _check_extension(path, found, settings, schedule, done):
-    def check(settings):
-        check_extension(path, schedule(found), schedule(settings), done, found["steps"], settings["steps"])
-
-    try:
-        check(settings)
-    except FileExistsError as error:
-        warmup = found.get("warmup_steps")  # by default a share of the steps, so that it changes with them
-        if warmup == settings.get("warmup_steps") or warmup is None or warmup > settings["steps"]:
-            raise
-        check(settings | {"warmup_steps": warmup})
-        raise FileExistsError(
-            f"{path} was started with {warmup} steps of warm-up, and {settings['steps']} steps would have "
-            f"{settings['warmup_steps']}. Give --warmup-steps {warmup}: with that the run can be extended."
-        ) from error
-
-
-def _is_extension(differing):
-    """Whether these settings are only those of a run's length; the warm-up is by default a share of the steps."""
-    return "steps" in differing and set(differing) <= {"steps", "warmup_steps"}
-
-
-def _read_settings(path):
-    """None if there are none: the directory is not a run."""
-    if not (path / SETTINGS).exists():
-        return None
-    try:
-        return read_json(path / SETTINGS)
-    except ValueError as error:
-        raise FileExistsError(
-            f"{path} holds a run whose settings cannot be read: {error} Put {SETTINGS} back, or start another run with "
-            "another --output."
-        ) from error
-
-
-def _differing(one, other):
-    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-
-
-def _what_is_there(path, found, settings, finished):
-    if found is None:
-        there = f"{path} holds other files than a run's"
-    elif found != settings:
-        changes = ", ".join(
-            f"{key}: {found.get(key)!r} there, {settings.get(key)!r} now" for key in _differing(found, settings)
-        )
-        there = f"{path} holds {'a finished' if finished else 'an unfinished'} run with other settings ({changes})"
-    else:
-        there = f"{path} holds the finished run of these settings ({METRICS} is written)"
-    hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
-    if not finished and _is_trained_model(found, settings):
-        hint = f"To resume it, give the model as it was at the start, or load it again. Otherwise t{hint[1:]}"
-    return f"{there}. {hint} {_contents(path)}."
-
-
-def _is_trained_model(found, settings):
-    """Whether only `init` differs, and that by the hash of a model in memory, which a run trains itself."""
-    if found is None or _differing(found, settings) != ["init"]:
-        return False
-    return isinstance(found["init"], dict) and isinstance(settings["init"], dict)
-
-
-def _contents(path):
-    files = [file for file in path.rglob("*") if file.is_file() and file != path / LOCK]
-    size = sum(file.stat().st_size for file in files)
-    names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir() if entry.name != LOCK)
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    return f"{len(files)} files, {size / 2**20:.1f} MiB: {shown}"
 
 
 def _empty(path):
@@ -330,7 +228,7 @@ def _empty(path):
     here = pathlib.Path.cwd().resolve()
     if resolved in (here, *here.parents, pathlib.Path.home().resolve()) or (path / ".git").exists():
         raise ValueError(f"--overwrite never empties a home, a checkout or the current directory. Received: {resolved}")
-    _LOGGER.warning("overwrite: deleting from %s %s", path, _contents(path))
+    _LOGGER.warning("overwrite: deleting from %s %s", path, describe_contents(path))
     _delete_contents(path)
 
 

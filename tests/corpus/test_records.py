@@ -191,7 +191,7 @@ def test_complete_records_are_left_alone(tokenizer, tmp_path):
     documents = make_documents(20)
     write_records(documents, tokenizer, tmp_path / "r", settings={"corpus": "x"}, **ARGUMENTS)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").iterdir()}
-    write_records(documents, tokenizer, tmp_path / "r", settings={"corpus": "x"}, **ARGUMENTS)
+    write_records(documents, tokenizer, tmp_path / "r", settings={"corpus": "x", "language": None}, **ARGUMENTS)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "r").iterdir()}
     with pytest.raises(ValueError, match="records with other settings: corpus='x', received 'y'"):
         write_records(documents, tokenizer, tmp_path / "r", settings={"corpus": "y"}, **ARGUMENTS)

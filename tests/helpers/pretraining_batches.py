@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from helpers.tiny_corpus import make_documents, write_lines
+from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.dataset import pretraining_dataset
 
 B, S, P = 5, 23, 4
@@ -18,7 +19,9 @@ def write_corpus(directory):
 
 
 def dataset_of(source, tokenizer, **arguments):
-    defaults = {"batch_size": B, "sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "pool_sentences": 50}
+    defaults = {"batch_size": B, "sequence_length": S, "max_predictions": P, "pool_sentences": 50}
+    if not is_records(source):
+        defaults["held_out"] = HELD_OUT
     return pretraining_dataset(source, tokenizer, **defaults | arguments)
 
 

@@ -7,7 +7,10 @@ from helpers.tiny_corpus import make_documents, make_tokenizer
 
 import kbert
 from kbert.corpus.document_list import DocumentList
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.real_shares import real_shares
 from kbert.pretraining.sources import check_held_out
+from kbert.pretraining.unigrams import token_counts
 from kbert.tasks.pretraining import run_pretraining
 
 
@@ -25,6 +28,19 @@ def test_one_document_cannot_be_divided():
     for share, kind in ((1e-6, "held out"), (1 - 1e-6, "for training")):
         with pytest.raises(ValueError, match=f"None of 1 documents is {kind} at .* (Give more doc|a smaller share)"):
             check_held_out(one, share)
+
+
+def test_records_have_held_out_documents_of_their_own(records, tokenizer):
+    for name, function in (
+        ("pretraining_dataset", lambda **share: pretraining_dataset(records, tokenizer, batch_size=1, **share)),
+        ("token_counts", lambda **share: token_counts(records, tokenizer, **share)),
+        ("real_shares", lambda **share: real_shares(records, tokenizer, **share)),
+        ("pretrain", lambda **share: kbert.pretrain(records, steps=1, **share)),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: records have held-out documents of their own.*: held_out=0.2"):
+            function(held_out=0.2)
+        with pytest.raises(ValueError, match=rf"^{name}: `held_out` must be a number in \[0, 1\)\. Received: '0.2'"):
+            function(held_out="0.2")
 
 
 def test_pretraining_says_so_before_it_makes_a_model(monkeypatch):

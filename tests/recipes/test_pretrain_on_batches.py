@@ -125,6 +125,16 @@ def test_what_is_refused(batches, records, tmp_path):  # noqa: F811
         run_recipe("pretrain_on_batches", "--batches", batches, "--init", tmp_path, "--output", tmp_path / "run")
     tokenizer = kbert.BertTokenizer(batches / "vocab.txt")  # noqa: F811
     model = kbert.BertPretrainer(tiny_config(num_layers=1, vocabulary_size=tokenizer.vocabulary_size))
+    tokens, cased = list(tokenizer.vocabulary), kbert.BertTokenizer(tokenizer.vocabulary, lowercase=False)
+    tokens[-2:] = reversed(tokens[-2:])
+    size = len(tokens)
+    for other, message in (
+        (kbert.BertTokenizer(tokens), f"vocabulary of `init`.* Received: {size} tokens, which are not the {size} of"),
+        (cased, "tokenizer settings of `init`. Received: lowercase=True instead of False, strip_accents=True inst"),
+    ):
+        kbert.save_pretrained(model, tmp_path / "other", tokenizer=other, overwrite=True)
+        with pytest.raises(ValueError, match=f"^pretrain_on_batches: the batches must have the {message}"):
+            pretrain_on_batches(batches, init=tmp_path / "other", output=tmp_path / "run")
     model.quantize("int8")
     kbert.save_pretrained(model, tmp_path / "int8", tokenizer=tokenizer)
     with pytest.raises(ValueError, match="training needs float weights. Received: .*int8, a quantised model"):

@@ -33,6 +33,19 @@ def test_an_unfinished_run_of_the_same_settings_resumes(tmp_path):
     assert run.resume and (tmp_path / "weights").exists()
 
 
+def test_a_run_resumes_with_settings_that_it_lacks_if_they_are_none(tmp_path):
+    for there, now in ((SETTINGS, SETTINGS | {"held_out": None}), (SETTINGS | {"held_out": None}, SETTINGS)):
+        path = tmp_path / f"{len(there)}"
+        open_run(path, there)
+        check_output(path, now)
+        assert open_run(path, now).resume
+        with pytest.raises(FileExistsError, match=r"with other settings \(held_out: None there, 0.1 now\)"):
+            open_run(path, SETTINGS | {"held_out": 0.1})
+        open_run(path, now).finish({})
+        with pytest.raises(FileExistsError, match="the finished run of these settings"):
+            open_run(path, now)
+
+
 def test_a_finished_run_is_an_error_that_says_what_overwrite_would_delete(tmp_path):
     run = open_run(tmp_path, SETTINGS)
     run.finish({"loss": 1.5})

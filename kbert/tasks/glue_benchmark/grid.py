@@ -9,7 +9,7 @@ import shutil
 import statistics
 from collections.abc import Sequence
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, differing
 from kbert.files import read_json, write_directory
 from kbert.locks import lock_directory, unlock_directory
 from kbert.tasks.finetuning import Finetuning
@@ -102,7 +102,7 @@ class GlueGrid:
         self.train_examples = train_examples
         there = not overwrite and (self.output / METRICS).exists()
         answered = (self.output / SUBMISSION / ZIP).exists()
-        self.is_trained = there and tests and not answered and self._stored_settings() == self.settings
+        self.is_trained = there and tests and not answered and not differing(self._stored_settings(), self.settings)
         done = () if overwrite else [t for t in self.tasks if (self._path(t) / METRICS).exists() and name == "all"]
         self._unfinished = [task for task in self.tasks if task not in done]
         self._data = {task.name: self._read(task) for task in self._unfinished}

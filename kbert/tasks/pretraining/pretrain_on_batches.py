@@ -21,6 +21,7 @@ from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.batch_files import MANIFEST, VOCABULARY, BatchFiles
 from kbert.tasks.pretraining.pretraining_optimizer import compile_with
 from kbert.tasks.pretraining.pretraining_run import PretrainingRun, measure_run
+from kbert.text.same_tokenizer import check_same_tokenizer
 from kbert.text.vocabulary import read_vocabulary
 from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, callback_list
@@ -29,7 +30,7 @@ from kbert.training.hardware import choose_hardware
 from kbert.training.intervals import resolve_log_interval
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
-from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory
+from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory, read_kbert_vocabulary
 from kbert.weights.formats.kbert.write import write_kbert_directory
 from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
@@ -89,7 +90,8 @@ def pretrain_on_batches(
         `PretrainingRun`, without a tokenizer.
 
     Raises:
-        ValueError: incompatible arguments, damaged batches, a batch that the devices cannot share.
+        ValueError: incompatible arguments, another tokenizer than that of `init`, damaged batches, a batch that the
+            devices cannot share.
         FileExistsError: `output` holds a finished run, one with other settings, or other files.
         FloatingPointError: the training diverged.
 
@@ -124,14 +126,15 @@ def pretrain_on_batches(
     check_accumulation(accumulate, hardware, [training.manifest["batch_size"]])
     _LOGGER.info("%s", hardware.describe())
     keras.utils.set_random_seed(seed)
+    vocabulary = read_vocabulary(pathlib.Path(directory) / VOCABULARY)
     with hardware.scope():
-        model = _starting_model(training, size, init, dropout)
+        model = _starting_model(training, vocabulary, size, init, dropout)
         parts = training.manifest["num_parts"]
         trained = model if parts is None else model.with_parts(parts)
         compile_with(
             AdamW(schedule, weight_decay), trained, model, micro_batches=accumulate, jit_compile=hardware.jit_compile
         )
-    manifest, vocabulary, run = training.manifest, read_vocabulary(pathlib.Path(directory) / VOCABULARY), None
+    manifest, run = training.manifest, None
     model_settings = ModelSettings(
         task=model.task, sequence_length=manifest["sequence_length"], tokenizer=manifest["tokenizer"]
     )
@@ -199,7 +202,7 @@ def _checked_steps(steps, training):
     return steps
 
 
-def _starting_model(training, size, init, dropout):
+def _starting_model(training, vocabulary, size, init, dropout):
     manifest, (_, labels, _) = training.manifest, training.element_spec
     rates = {} if dropout is None else {"hidden_dropout": dropout, "attention_dropout": dropout}
     pairs = "nsp_logits" in labels
@@ -208,7 +211,7 @@ def _starting_model(training, size, init, dropout):
             "pretrain_on_batches: expected batches with masked tokens. Received: batches with left_to_right=True"
         )
     if init is not None:
-        return _stored_model(init, manifest["vocabulary_size"], pairs, rates)
+        return _stored_model(init, vocabulary, manifest["tokenizer"], pairs, rates)
     config = BertConfig.from_size(
         size or "tiny",
         vocabulary_size=manifest["vocabulary_size"],
@@ -218,23 +221,24 @@ def _starting_model(training, size, init, dropout):
     return BertPretrainer(config, next_sentence=pairs)
 
 
-def _stored_model(init, vocabulary_size, pairs, rates):
+def _stored_model(init, vocabulary, tokenizer, pairs, rates):
     """Without `kbert.load_pretrained`, which knows all tasks and formats and needs TensorFlow for its tokenizer."""
     paths = (pathlib.Path(init), pathlib.Path(init) / "model")
     path = next((path for path in paths if is_kbert_directory(path)), None)
     if path is None:
         raise ValueError(f"pretrain_on_batches: `init` must be a kbert directory. Received: {os.fspath(init)!r}")
     content, task = read_json(path / CONFIG), "pretraining" if pairs else "masked_lm"
-    if content["task"] != task or content["architecture"]["vocabulary_size"] != vocabulary_size:
+    if content["task"] != task:
         raise ValueError(
-            f"pretrain_on_batches: the batches are for a {task} model, vocabulary {vocabulary_size:,}. Received: "
-            f"{path}, a {content['task']} model, vocabulary {content['architecture']['vocabulary_size']:,}"
+            f"pretrain_on_batches: the batches are for a {task} model. Received: {path}, a {content['task']} model"
         )
     if content.get("quantized_layers"):
         raise ValueError(f"pretrain_on_batches: training needs float weights. Received: {path}, a quantised model")
     if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
         raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
     config = BertConfig.from_dict(content["architecture"] | rates)
+    own = read_kbert_vocabulary(path, config), content["preprocessing"]["tokenizer"]
+    check_same_tokenizer("pretrain_on_batches: the batches", own, (vocabulary, tokenizer))
     if config.causal:
         raise ValueError(
             f"pretrain_on_batches: `init` must be a bidirectional model. Received: {path}, a left-to-right one"

@@ -10,6 +10,7 @@ from kbert.config import POSITION_EMBEDDINGS
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.packed_rows import default_num_parts
+from kbert.pretraining.sources import resolve_held_out
 from kbert.tasks.identify import identify_model, identify_source, identify_vocabulary
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.phases import Phase, default_max_predictions, read_phases, read_ramp
@@ -21,14 +22,14 @@ OPTIMIZERS = ("adamw", "lamb")
 _COUNTS = ("batch_size", "sequence_length", "evaluation_batches", "accumulate", "steps_per_execution")
 _OPTIONAL_COUNTS = ("steps", "warmup_steps", "max_predictions", "span_length", "dupe_factor", "logical_cpus")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
-SEQUENCE_LENGTH, WEIGHT_DECAY, HELD_OUT = 128, 0.01, 0.01
+SEQUENCE_LENGTH, WEIGHT_DECAY = 128, 0.01
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
 _INTERVALS = {  # of what may be None
     "(0, inf)": ("hours",),
     "(0, 1]": ("layer_decay",),
     "[0, 1]": ("warmup_share", "weight_decay", "random_next_rate", *_RATES[1:]),
-    "[0, 1)": ("dropout", "held_out"),
+    "[0, 1)": ("dropout",),
 }
 _FLAGS = ("lowercase", "whole_word", "next_sentence", "left_to_right", "fill_rows")
 _OPTIONAL_FLAGS = ("bias_correction", "rematerialize", "packed")
@@ -246,13 +247,7 @@ class PretrainingSettings:
             raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
         if self.vocabulary is not None and isinstance(self.init, str | os.PathLike):
             raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
-        if self.reads_records and self.held_out is not None:
-            raise ValueError(
-                "pretrain: records have held-out documents of their own (`held_out` of "
-                f"kbert.corpus.write_records). Received: held_out={self.held_out}"
-            )
-        if self.held_out is None and not self.reads_records:
-            self._set(held_out=HELD_OUT)
+        self._set(held_out=resolve_held_out("pretrain", self.source, self.held_out))
         if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
             raise ValueError(
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "

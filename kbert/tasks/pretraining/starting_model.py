@@ -12,7 +12,8 @@ from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.copy_model import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
-from kbert.text.tokenizer import BertTokenizer, resolve_settings
+from kbert.text.same_tokenizer import check_same_tokenizer
+from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 
@@ -143,15 +144,6 @@ def _same_tokenizer(own, other, settings):
         raise ValueError("pretrain: a model that was not loaded with its tokenizer needs `vocabulary`.")
     if own is None or other is None:
         return own or other
-    name = "the records" if settings.reads_records else "`vocabulary`"
-    if own.vocabulary != other.vocabulary:
-        raise ValueError(
-            f"pretrain: {name} must have the vocabulary of `init`, whose embeddings are in its order. Received: "
-            f"{other.vocabulary_size:,} tokens, which are not the {own.vocabulary_size:,} of `init`"
-        )
-    made, received = resolve_settings(own.settings()), resolve_settings(other.settings())
-    if different := [f"{one}={received[one]!r} instead of {made[one]!r}" for one in made if made[one] != received[one]]:
-        raise ValueError(
-            f"pretrain: {name} must have the tokenizer settings of `init`. Received: {', '.join(different)}"
-        )
+    name = "pretrain: the records" if settings.reads_records else "pretrain: `vocabulary`"
+    check_same_tokenizer(name, *((one.vocabulary, one.settings()) for one in (own, other)))
     return own

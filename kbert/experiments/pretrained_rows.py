@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kbert.corpus.corpus_files import find_files
+from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.experiments.paper_tables import kept_every, milestone, needs_milestones
 from kbert.experiments.shared_rows import (
@@ -81,7 +82,7 @@ class PretrainedRows:
         for row in rows:
             if row.share < 1.0:
                 self._step(row)
-        if not (isinstance(self.source, str | os.PathLike) and is_records(self.source)):
+        if not self._reads_records:
             find_files(self.source)
         steps = self.arguments.get("steps")
         if steps is not None and any(needs_milestones(self._own(row)) for row in rows):
@@ -98,6 +99,19 @@ class PretrainedRows:
     def estimate(self, row: Row) -> dict:
         """What the pre-training of a row would take, as `kbert.pretrain(dry_run=True)` finds it."""
         return pretrain(self.source, dry_run=True, **_checkpoints(self._arguments(row), self._own(row))).metrics
+
+    def most_epochs(self, tokens: int) -> float | None:
+        """How many epochs so many tokens of rows are at most, with padding as text; None of text, which is not counted.
+
+        As `kbert.pretrain`, it counts an epoch as the tokens of the training documents.
+        """
+        if not self._reads_records:
+            return None
+        return tokens / sum(shard["tokens"] for shard in Records(self.source).training)
+
+    @property
+    def _reads_records(self):
+        return isinstance(self.source, str) and is_records(self.source)
 
     def path(self, row: Row) -> pathlib.Path:
         """The finished pre-training of a row, made if it is not there."""

@@ -71,12 +71,13 @@ def _section(path):
     own = set.intersection(*(set(row.pretraining) for row in table.rows))  # such as the size in table 6
     pretraining = describe_options({name: value for name, value in settings["pretraining"].items() if name not in own})
     features = f" Taggers on features: {_given(settings['feature_training'])}." if table.has_features else ""
+    rates = f"learning rate{'s' if len(settings['learning_rates']) > 1 else ''} {_numbers(settings['learning_rates'])}"
     minutes = [row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]]
     minutes = dict.fromkeys(f"{one:,.0f}" for one in (min(minutes), max(minutes)))
     return (
         f"{_head(result, path)}"
         f"Pre-trainings: {pretraining}; {' to '.join(minutes)} minutes each. "
-        f"Fine-tunings: seeds {_numbers(settings['seeds'])}; learning rates {_numbers(settings['learning_rates'])}; "
+        f"Fine-tunings: seeds {_numbers(settings['seeds'])}; {rates}; "
         f"{_given(settings['finetuning'])}.{features} "
         f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
     )

@@ -54,7 +54,7 @@ def parse_arguments(argv):
         dry_run={"help": "count what is left to do, estimate the first pre-training, and train nothing"},
     )
     add = parser.add_argument
-    add("--tasks", nargs="+", default=[], metavar="TASK", help="tasks of --glue, such as MRPC SST-2")
+    add("--tasks", nargs="+", default=[], metavar="TASK", help="of --glue, as NAME[:TRAIN[:DEV]]: MRPC SST-2:1000")
     epochs = "epochs on features (default: 10.0)"
     add("--feature-epochs", type=cli.positive_float, default=10.0, metavar="N", help=epochs)
     units = "units of their BiLSTMs in each direction (default: 768)"

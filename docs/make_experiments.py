@@ -9,8 +9,8 @@ table of results/finetuning-NAME.json.
 import argparse
 import pathlib
 
-from kbert.experiments.paper_tables import TABLES
-from kbert.experiments.report import result_table
+from kbert.experiments.paper_tables import TABLES, paper_table
+from kbert.experiments.report import describe_options, result_table
 from kbert.experiments.verdict import SEEN
 from kbert.files import read_json
 
@@ -74,18 +74,29 @@ def _reached(value, aim):
 
 def _section(path):
     result = read_json(path)
-    pretraining = ", ".join(f"{name} {value}" for name, value in result["settings"]["pretraining"].items())
-    finetuning = ", ".join(f"{name} {value}" for name, value in result["settings"]["finetuning"].items())
-    features = ", ".join(f"{name} {value}" for name, value in result["settings"]["feature_training"].items())
-    features = f" Taggers on features: {features}." if any(" " in name for name in result["columns"]) else ""
-    once = {row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]}
-    rates = f"learning rates {result['settings']['learning_rates']}"
+    table, settings = paper_table(path.stem), result["settings"]
+    own = set.intersection(*(set(row.pretraining) for row in table.rows))  # such as the size in table 6
+    pretraining = describe_options({name: value for name, value in settings["pretraining"].items() if name not in own})
+    features = f" Taggers on features: {_given(settings['feature_training'])}." if table.has_features else ""
+    rates = f"learning rate{'s' if len(settings['learning_rates']) > 1 else ''} {_numbers(settings['learning_rates'])}"
+    minutes = [row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]]
+    minutes = dict.fromkeys(f"{one:,.0f}" for one in (min(minutes), max(minutes)))
     return (
         f"{_head(result, path)}"
-        f"Pre-trainings: {pretraining}; {min(once):,.0f} to {max(once):,.0f} minutes each. Fine-tunings: seeds "
-        f"{result['settings']['seeds']}, {rates}, {finetuning}.{features} "
+        f"Pre-trainings: {pretraining}; {' to '.join(minutes)} minutes each. "
+        f"Fine-tunings: seeds {_numbers(settings['seeds'])}; {rates}; "
+        f"{_given(settings['finetuning'])}.{features} "
         f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
     )
+
+
+def _numbers(values):
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _given(options):
+    """Options in words, without those that were not given."""
+    return describe_options({name: value for name, value in options.items() if value is not None})
 
 
 def _comparison(path):

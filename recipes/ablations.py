@@ -48,7 +48,7 @@ def parse_arguments(argv):
         bias_correction={"help": "Adam's bias correction, in fine-tuning"},
         dry_run={"help": "count what is left to do, estimate the first pre-training, and train nothing"},
     )
-    tasks = "tasks of --glue, such as MRPC SST-2"
+    tasks = "of --glue, as NAME[:TRAIN[:DEV]]: MRPC SST-2:1000"
     parser.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=tasks)
     return parser.parse_args(argv)
 

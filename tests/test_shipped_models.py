@@ -158,9 +158,11 @@ def test_mini_beats_random_weights_on_mrpc(shared_data, tmp_path):
     if not results.is_file() or "MRPC" not in read_json(results)["columns"]:
         pytest.skip("saved_models/kbert-mini has not been compared with random weights on MRPC yet")
     [mrpc] = named_tasks(["MRPC"], glue=shared_data / "glue")
-    rows, scores = {row["name"]: row["scores"]["MRPC"] for row in read_json(results)["rows"]}, {}
+    result, scores = read_json(results), {}
+    rows = {row["name"]: row["scores"]["MRPC"] for row in result["rows"]}
     for row, random_weights in (("kbert-mini", False), ("random weights", True)):
-        options = dict(mrpc.options) | rows[row]["options"] | {"random_weights": random_weights, "keep": "last"}
+        options = dict(mrpc.options) | result["settings"]["finetuning"] | rows[row]["options"]
+        options |= {"random_weights": random_weights, "keep": "last"}
         scores[row] = [
             kbert.finetune(model, mrpc.task, mrpc.train, mrpc.dev, evaluate_every=None, seed=seed, **options).metrics[
                 "dev"

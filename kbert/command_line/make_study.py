@@ -11,8 +11,9 @@ from kbert.tasks.features.train import FeatureTraining
 def make_study(arguments: argparse.Namespace, recipe: str) -> Study:
     """The `Study` that the flags of recipes/ablations.py describe."""
     words = [*arguments.tasks, *([NER] if arguments.ner else []), *([SQUAD] if arguments.squad else [])]
-    limit = f":{arguments.train_examples}" if arguments.train_examples else ""
-    tasks = named_tasks([word + limit for word in words], glue=arguments.glue, ner=arguments.ner, squad=arguments.squad)
+    if limit := arguments.train_examples:  # of the tasks that have no limits of their own
+        words = [word if ":" in word else f"{word}:{limit}" for word in words]
+    tasks = named_tasks(words, glue=arguments.glue, ner=arguments.ner, squad=arguments.squad)
     names = ("vocabulary", "size", "steps", "hours", "settings", "held_out", "seed")
     pretraining = {name: getattr(arguments, name) for name in names}
     pretraining |= {"batch_size": arguments.pretraining_batch_size, "sequence_length": arguments.pretraining_length}

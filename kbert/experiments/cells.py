@@ -21,6 +21,7 @@ from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
 WORST = -math.inf  # of a fine-tuning that diverged: any other is better
+CONSTANT = "most frequent answer"  # the row with the figures of `Cells.constant_answer`
 
 
 class Cells:
@@ -57,6 +58,11 @@ class Cells:
         found = read_json(path)
         self.used[path.name] = found
         return found | {"file": path.name, "percent": WORST if found["percent"] is None else found["percent"]}
+
+    def constant_answer(self, task: Downstream) -> float | None:
+        """The column's figure of the most frequent answer, of the last fine-tuning in `used`; None without one."""
+        scores = [one["constant_answer"] for one in self.used.values() if one["task"] == task.name and "scores" in one]
+        return task.percent(scores[-1]) if scores else None
 
     def path(self, init, task: Downstream, options: Mapping) -> pathlib.Path:
         """The file of a fine-tuning, whether it is there or not."""

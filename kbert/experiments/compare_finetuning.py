@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from kbert.checks import check_bool
-from kbert.experiments.cells import WORST, Cells, model_name
+from kbert.experiments.cells import CONSTANT, WORST, Cells, model_name
 from kbert.experiments.downstream import Downstream, count_examples
 from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
 from kbert.tasks.finetuning import Finetuning
@@ -15,7 +15,7 @@ from kbert.training.made_by import describe_maker
 from kbert.training.processor_name import processor_name
 
 _LOGGER = logging.getLogger("kbert")
-RANDOM, CONSTANT = "random weights", "most frequent answer"
+RANDOM = "random weights"
 _LAST = {"keep": "last", "evaluate_every": None}  # so that the number of epochs is chosen as the others are
 _OWN = {"seed", "random_weights"}
 _CHOICE_SHARE = 0.2  # of the training examples, where settings are chosen on them
@@ -96,7 +96,7 @@ def compare_finetuning(
             shared = _shared(task, finetuning or {}, random_weights)
             rows[start][task.name] = found = _scored(cells, source, task, shared, grid, seeds, choose_on)
             _LOGGER.info("%s, %s: %.1f %s", task.name, start, found["mean"], found["options"])
-        rows[CONSTANT][task.name] = summary([_constant(cells, task)])
+        rows[CONSTANT][task.name] = summary([cells.constant_answer(task)])
         settings = _settings(init, tasks, grid, seeds, choose_on, finetuning)
         result = _result(name, starts, rows, settings, cells)
         write_result(result, pathlib.Path(output) / "results" if results is None else results)
@@ -160,12 +160,6 @@ def _scored(cells, source, task, shared, grid, seeds, choose_on):
     minutes = sum(one["minutes"] for one in each) / len(each)
     found = {"options": best, "grid": [{"options": dict(c), "value": v} for c, v in zip(grid, tried, strict=True)]}
     return summary(values) | found | {"metrics": metrics, "minutes": minutes}
-
-
-def _constant(cells, task):
-    """The score of the most frequent answer."""
-    one = next(one for one in cells.used.values() if one["task"] == task.name and "constant_answer" in one)
-    return task.percent(one["constant_answer"])
 
 
 def _result(name, starts, rows, settings, cells):

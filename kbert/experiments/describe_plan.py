@@ -31,9 +31,20 @@ def describe_study_plan(study: Study, tables: Iterable[Table]) -> str:
     lines += [f"  {row.name} ({study.pretrainings.name(row)})" for row in to_do]
     lines += _counts("fine-tunings and taggers on features", left, len(trainings))
     if to_do:
-        estimate = describe_estimate(study.pretrainings.estimate(to_do[0]))
-        lines += [f"The first pre-training, {to_do[0].name}:", estimate]
+        estimate = study.pretrainings.estimate(to_do[0])
+        lines += [f"The first pre-training, {to_do[0].name}:", describe_estimate(estimate)]
+        lines += _useless_rows(to_do, study.pretrainings.most_epochs(estimate["tokens"]))
     return "\n".join(lines)
+
+
+def _useless_rows(rows, epochs):
+    """A line for each row whose masks are never going to come again."""
+    times = {row.name: row.pretraining["dupe_factor"] for row in rows if "dupe_factor" in row.pretraining}
+    return [
+        f"{name}: with less than {epochs:.1f} epochs, dupe_factor={number} changes nothing; expected more than {number}"
+        for name, number in times.items()
+        if epochs is not None and epochs <= number
+    ]
 
 
 def describe_comparison_plan(plan: Mapping) -> str:

@@ -1,5 +1,6 @@
 """The tasks that pre-trainings are judged by: columns of the tables."""
 
+import copy
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,16 @@ class Downstream:
             "dev": self.dev.fingerprint(),
             "options": dict(self.options),
         }
+
+
+def chosen_by_column(task: Downstream) -> Downstream:
+    """The column with a task whose first metric, which chooses the best epoch, is the one that the column shows."""
+    metrics = task.task.metrics
+    if metrics[0] == task.metric:
+        return task
+    own = copy.copy(task.task)  # `dataclasses.replace` would lose which task of GLUE it is
+    object.__setattr__(own, "metrics", (task.metric, *(metric for metric in metrics if metric != task.metric)))
+    return dataclasses.replace(task, task=own)
 
 
 def count_examples(tasks: Sequence[Downstream]) -> dict[str, dict[str, int]]:

@@ -12,11 +12,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kbert.corpus.corpus_files import find_files
+from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.experiments.paper_tables import kept_every, milestone, needs_milestones
-from kbert.experiments.shared_rows import decide_packing, identify_rows
+from kbert.experiments.shared_rows import (
+    absolute_arguments,
+    absolute_source,
+    decide_packing,
+    identify_names,
+    identify_rows,
+)
 from kbert.experiments.table import Row
 from kbert.files import read_json
+from kbert.pretraining.sources import HELD_OUT
 from kbert.tasks.pretraining.named_settings import complete_settings
 from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.pretraining_settings import SEQUENCE_LENGTH
@@ -33,7 +41,7 @@ class PretrainedRows:
     """The pre-trainings of a study, in one directory; the same call resumes after a kill.
 
     A pre-training is a folder named after its row and the hash of all that decides it: finished ones are read,
-    unfinished ones resume, and other settings have other folders.
+    unfinished ones resume, and other settings, files or contents of files have other folders.
 
     Args:
         source: what `kbert.pretrain` trains on: records, or text with `vocabulary` among `arguments`.
@@ -42,7 +50,8 @@ class PretrainedRows:
     """
 
     def __init__(self, source, directory, arguments: Mapping[str, Any]):
-        self.source, self.directory, self.arguments = source, pathlib.Path(directory), dict(arguments)
+        self.source, self.directory = absolute_source(source), pathlib.Path(directory)
+        self.arguments = absolute_arguments(arguments)
         self.records: dict[str | pathlib.Path, dict] = {}
 
     @functools.cached_property
@@ -73,7 +82,7 @@ class PretrainedRows:
         for row in rows:
             if row.share < 1.0:
                 self._step(row)
-        if not (isinstance(self.source, str | os.PathLike) and is_records(self.source)):
+        if not self._reads_records:
             find_files(self.source)
         steps = self.arguments.get("steps")
         if steps is not None and any(needs_milestones(self._own(row)) for row in rows):
@@ -90,6 +99,19 @@ class PretrainedRows:
     def estimate(self, row: Row) -> dict:
         """What the pre-training of a row would take, as `kbert.pretrain(dry_run=True)` finds it."""
         return pretrain(self.source, dry_run=True, **_checkpoints(self._arguments(row), self._own(row))).metrics
+
+    def most_epochs(self, tokens: int) -> float | None:
+        """How many epochs so many tokens of rows are at most, with padding as text; None of text, which is not counted.
+
+        As `kbert.pretrain`, it counts an epoch as the tokens of the training documents.
+        """
+        if not self._reads_records:
+            return None
+        return tokens / sum(shard["tokens"] for shard in Records(self.source).training)
+
+    @property
+    def _reads_records(self):
+        return isinstance(self.source, str) and is_records(self.source)
 
     def path(self, row: Row) -> pathlib.Path:
         """The finished pre-training of a row, made if it is not there."""
@@ -134,9 +156,10 @@ class PretrainedRows:
     def identity(self, row: Row, share: float | None = None) -> dict:
         """What decides the model that a row starts from, or with a share of 1 its whole pre-training."""
         share = row.share if share is None else share
-        arguments = {name: _plain(self._content.get(name, ""), value) for name, value in self._arguments(row).items()}
-        identity = {"source": [str(path) for path in _as_list(self.source)], "pretraining": arguments}
-        identity |= {"content": self._content}
+        arguments = {"held_out": HELD_OUT} | self._arguments(row)  # of records, it decides nothing
+        plain = {name: _plain(self._content.get(name, ""), value) for name, value in arguments.items()}
+        content = self._content | identify_names(arguments.get("names"))
+        identity = {"source": _as_list(self.source), "pretraining": plain, "content": content}
         return identity if share == 1.0 else identity | {"share": share}
 
     def _step(self, row):
@@ -148,7 +171,7 @@ class PretrainedRows:
         return {name: value for name, value in row.pretraining.items() if self.arguments.get(name) != value}
 
     def _arguments(self, row):
-        return self.arguments | {"packed": self.packed} | dict(row.pretraining)
+        return absolute_arguments(self.arguments | {"packed": self.packed} | dict(row.pretraining))
 
 
 def run_folder(name: str, identity: Mapping) -> str:

@@ -71,7 +71,7 @@ def describe_options(options: dict) -> str:
 
 
 def _plain(value):
-    return f"{value:g}" if isinstance(value, float) else value
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
 
 
 def _chosen(result):

@@ -4,6 +4,7 @@ import functools
 import logging
 import statistics
 
+from kbert.experiments.cells import CONSTANT
 from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
 from kbert.experiments.study import Study
 from kbert.experiments.table import Table
@@ -19,7 +20,8 @@ def run_table(table: Table, study: Study, results) -> dict:
         results: directory, receives ``NAME.json``, ``NAME.md``, ``NAME.csv`` and ``NAME.svg``.
 
     Returns:
-        dict, the content of ``NAME.json``: ``rows`` with scores, means, deviations and verdicts, and ``sentences``.
+        dict, the content of ``NAME.json``: ``rows`` with scores, means, deviations and verdicts, the last of them with
+        the figures of the most frequent answer, and ``sentences``.
 
     Raises:
         ValueError: a table of features without the task of tagging words.
@@ -48,12 +50,13 @@ def run_table(table: Table, study: Study, results) -> dict:
             paper = functools.partial(_paper_difference, row, reference)
             said = judge_row(rows[row.name], rows[reference.name], paper)
             sentences.append(said + _remark(row, rows[row.name]["pretrained"]))
+    constant = {column: study.constant_answer(task) for column, (task, _) in columns.items()}
     result = {
         "table": table.name,
         "title": table.title,
         "source": table.source,
         "columns": list(columns),
-        "rows": list(rows.values()),
+        "rows": [*rows.values(), *_constant_row(constant)],
         "paper_rows": {name: dict(figures) for name, figures in table.paper_rows.items()},
         "sentences": sentences,
         "settings": study.settings(),
@@ -61,6 +64,12 @@ def run_table(table: Table, study: Study, results) -> dict:
     }
     write_result(result, results)
     return result
+
+
+def _constant_row(figures):
+    """A list with the row of the most frequent answer, empty without a figure."""
+    scores = {column: summary([figure]) for column, figure in figures.items() if figure is not None}
+    return [{"name": CONSTANT, "series": None, "pretrained": {}, "scores": scores, "paper": {}}] if scores else []
 
 
 def _remark(row, pretrained):

@@ -1,8 +1,11 @@
-"""What all rows of a study share: their text by its content, and whether it is packed."""
+"""What the rows of a study read, by its place and its content, and whether it is packed."""
 
 import dataclasses
 import inspect
 import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records_manifest import is_records
@@ -14,6 +17,20 @@ from kbert.tasks.pretraining.starting_model import source_tokenizer
 from kbert.training.inputs import identify_inputs
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
+
+_PATHS = ("vocabulary", "init", "names")  # arguments of `kbert.pretrain` that may be paths
+
+
+def absolute_source(source):
+    """A path or pattern of `kbert.pretrain`'s source, or a list of them, as it reads from every working directory."""
+    return list(map(os.path.abspath, source)) if isinstance(source, list | tuple) else os.path.abspath(source)
+
+
+def absolute_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `kbert.pretrain`, of which those that are files or directories have absolute paths."""
+    given = {name: arguments.get(name) for name in _PATHS}
+    found = {name: path for name, path in given.items() if isinstance(path, str | os.PathLike) and os.path.exists(path)}
+    return dict(arguments) | {name: pathlib.Path(os.path.abspath(path)) for name, path in found.items()}
 
 
 def decide_packing(source, pretraining) -> bool:
@@ -46,5 +63,13 @@ def identify_rows(source, pretraining) -> dict:
             files[name] = value if name == "vocabulary" else local_source(value) or value
         elif value is not None:
             found[name] = identify(value)
-    content = {name: sorted(one["sha256"] for one in each.values()) for name, each in identify_inputs(files).items()}
-    return content | found
+    return _hashes(files) | found
+
+
+def identify_names(path) -> dict:
+    """The content of a row's file of names, for `identify_rows`' dict; nothing for a row without one."""
+    return {} if path is None else _hashes({"names": path})
+
+
+def _hashes(files):
+    return {name: sorted(one["sha256"] for one in each.values()) for name, each in identify_inputs(files).items()}

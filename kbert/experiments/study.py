@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbert.experiments.cells import WORST, Cells
-from kbert.experiments.downstream import NER, Downstream, count_examples
+from kbert.experiments.downstream import NER, Downstream, chosen_by_column, count_examples
 from kbert.experiments.pretrained_rows import PretrainedRows, run_folder
 from kbert.experiments.table import Row, Table
 from kbert.files import read_json
@@ -98,7 +98,7 @@ class Study:
         """
         columns = {task.name: (task, None) for task in self.tasks}
         on_features = any(row.feature_mode for row in table.rows)
-        if (on_features or table.feature_columns) and NER not in columns:
+        if table.has_features and NER not in columns:
             raise ValueError(f"{table.name}: expected tagged words among the tasks. Received: {list(columns)}")
         columns = {NER: columns[NER]} if on_features else columns
         return columns | {f"{NER} {mode}": (columns[NER][0], mode) for mode in table.feature_columns}
@@ -144,18 +144,22 @@ class Study:
         for rate, seed in itertools.product(self.rates, self.seeds):
             options = self._options(row, task, rate, seed)
             if self.pretrainings.is_made(row):
-                path = self._cells.path(self.pretrainings.source_of(row), task, options)
+                path = self._cells.path(self.pretrainings.source_of(row), chosen_by_column(task), options)
                 found[str(path)] = path.exists()
             else:  # the file's name is not known before the model is
                 found[json.dumps([str(self.pretrainings.folder(row)), row.share, task.name, options])] = False
         return found
+
+    def constant_answer(self, task: Downstream) -> float | None:
+        """The figure of the most frequent answer; None where no fine-tuning on the task was made or read."""
+        return self._cells.constant_answer(task)
 
     def _options(self, row, task, rate, seed):
         return self._finetuning(task) | dict(row.finetuning) | {"learning_rate": rate, "seed": seed}
 
     def _finetuned(self, row, task, rate, seed):
         options = self._options(row, task, rate, seed)
-        found = self._cells.score(self.pretrainings.source_of(row), task, options)
+        found = self._cells.score(self.pretrainings.source_of(row), chosen_by_column(task), options)
         self.records[found["file"]] = found
         return found["percent"]
 

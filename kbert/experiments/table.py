@@ -67,6 +67,11 @@ class Table:
             if name is not None and name not in names:
                 raise ValueError(f"Table {self.name}: expected a row as reference, of {names}. Received: {name!r}")
 
+    @property
+    def has_features(self) -> bool:
+        """Whether some figure is of a tagger on features."""
+        return bool(self.feature_columns) or any(row.feature_mode for row in self.rows)
+
     def reference_of(self, row: Row) -> Row | None:
         """The row that a row is compared with; None for the reference itself."""
         name = row.reference or self.reference

@@ -18,7 +18,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.stateless_random import fold_in, permutation
 
-_HELD_OUT = 0.01  # of the documents of text, where nothing is given
+HELD_OUT = 0.01  # of the documents of text, where nothing is given
 _SHARDS = 2  # keeps this draw independent of other uses of the same seed
 _FOREVER = 2**62
 _KINDS = {True: "held out", False: "for training"}  # by `evaluation`
@@ -39,7 +39,7 @@ def resolve_held_out(owner, source, held_out) -> float | None:
     if held_out is not None:
         (held_out,) = check_numbers(owner, "[0, 1)", held_out=held_out).values()
     if not is_records(source):
-        return _HELD_OUT if held_out is None else held_out
+        return HELD_OUT if held_out is None else held_out
     if held_out is not None:
         raise ValueError(
             f"{owner}: records have held-out documents of their own (`held_out` of kbert.corpus.write_records). "

@@ -95,7 +95,7 @@ def fit_steps(
         FloatingPointError: a loss, gradient or weight is no longer finite; the message names the step. The last
             checkpoint is from an earlier step.
         LostWorker: another worker of the run ended or cannot be reached.
-        Interrupted: SIGINT or SIGTERM, a `KeyboardInterrupt`; a checkpoint of the last step was written.
+        Interrupted: SIGINT or SIGTERM, a `KeyboardInterrupt`; with `output` a checkpoint of the last step was written.
 
     Example::
 
@@ -169,6 +169,8 @@ def fit_steps(
                 if model.stop_training not in (False, STAGE_ENDED):
                     break
     except KeyboardInterrupt as error:
+        if checkpoints is None:
+            raise  # nothing of this was saved; a program knows what else was
         report = _interruption_report(recorder.step, output, checkpoints)
         _LOGGER.warning("\n%s", report)
         if isinstance(error, Interrupted):
@@ -178,8 +180,6 @@ def fit_steps(
 
 
 def _interruption_report(step, output, checkpoints):
-    if checkpoints is None:
-        return f"Interrupted after step {step}. Nothing was saved, as there is no output directory."
     saved = [done for done in checkpoints.steps() if done <= step]  # those beyond it are damaged
     start = f"the checkpoint of step {saved[-1]} in {output}" if saved else "the start: no checkpoint was written yet"
     return f"Interrupted after step {step}. The same command resumes from {start}."

@@ -4,9 +4,11 @@ import pytest
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 
+from kbert.experiments.cells import CONSTANT
 from kbert.experiments.compare_finetuning import RANDOM
 from kbert.experiments.paper_tables import TABLES, paper_table
-from kbert.experiments.report import result_table
+from kbert.experiments.plot import result_plot
+from kbert.experiments.report import result_csv, result_table
 from kbert.files import read_json, write_json
 
 COMPARISON = "finetuning-"
@@ -32,12 +34,14 @@ def test_the_page_has_the_figures_of_the_files(make):
 def test_the_files_are_those_of_the_command(path):
     result = read_json(path)
     assert path.stem == result["table"]
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == result_table(result)
+    for suffix, text in ((".md", result_table), (".csv", result_csv), (".svg", result_plot)):
+        assert path.with_suffix(suffix).read_text(encoding="utf-8") == text(result)
     names = [row["name"] for row in result["rows"]]
     if path.stem.startswith(COMPARISON):
         assert names[:2] == [path.stem.removeprefix(COMPARISON), RANDOM]
     elif path.stem != "table6":  # its sizes are chosen
-        assert names in ([row.name for row in paper_table(path.stem, names=file).rows] for file in (None, "names.txt"))
+        tables = [paper_table(path.stem, names=file) for file in (None, "names.txt")]
+        assert names in ([*(row.name for row in table.rows), CONSTANT] for table in tables)
 
 
 def test_a_page_with_a_result(make, tmp_path):
@@ -62,6 +66,26 @@ def test_a_page_with_a_result(make, tmp_path):
     assert "2026-11-22; a processor, 2 cores; keras 3.15." in page
     assert make.with_results(page, tmp_path) == page
     assert "No results." in make.with_results(page, tmp_path / "none")
+
+
+def test_what_a_table_says_of_its_runs(make, tmp_path):
+    """Options in words, features where there are any, the size of rows of different sizes only in their names."""
+    score = {"values": [70.0], "mean": 70.0, "deviation": None, "learning_rate": 1e-4, "grid": {}}
+    row = {"series": None, "scores": {"NER": score}, "paper": {}}
+    rows = [row | {"name": name, "pretrained": {"steps": 10, "minutes": n}} for name, n in (("a", 61.4), ("b", 100))]
+    settings = {"pretraining": {"size": "tiny", "steps": 12_000, "packed": True}, "feature_training": {"units": 4}}
+    settings |= {"finetuning": {"sequence_length": None, "bias_correction": False}, "seeds": [0, 1]}
+    settings |= {"learning_rates": [1e-4, 3e-4], "examples": {"NER": {"train": 5, "dev": 2}}}
+    settings |= {"processor": "a processor", "cores": 2}
+    result = {"title": "A table", "columns": ["NER"], "rows": rows, "paper_rows": {}, "sentences": []}
+    result |= {"settings": settings, "date": "2026-11-22", "versions": {"keras": "3.15"}}
+    for name in ("table6", "table7"):
+        write_json(tmp_path / f"{name}.json", result | {"table": name})
+    page = make.with_results(make.PAGE.read_text(encoding="utf-8"), tmp_path)
+    runs = "Fine-tunings: seeds 0, 1; learning rates 0.0001, 0.0003; no bias correction."
+    assert f"\nPre-trainings: steps 12,000, packed; 61 to 100 minutes each. {runs} Examples" in page
+    assert f"\nPre-trainings: size tiny, steps 12,000, packed; 61 to 100 minutes each. {runs} Taggers on" in page
+    assert page.count("Taggers on features: units 4.") == 1
 
 
 def test_a_page_with_a_comparison(make, tmp_path):

@@ -1,60 +1,29 @@
 """Tables by their command, at toy scale: what rows share is made once, and a killed command goes on."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
-from helpers.paths import ROOT
 from helpers.run_eagerly import run_eagerly
-from helpers.run_recipe import RECIPES, as_flags, import_recipe, read_json, run_recipe
-from helpers.tiny_corpus import write_lines
-from helpers.tiny_directory import BAD, GOOD, NOUNS
-from helpers.toy_glue import write_toy_glue
-from helpers.toy_tags import tagged_sentences, write_conll
+from helpers.run_recipe import as_flags, import_recipe, read_json, run_recipe
+from helpers.toy_study import VOCABULARY, study_arguments, write_study_home
 
 import kbert
 from kbert.command_line.make_study import make_study
-from kbert.corpus.write_records import write_records
+from kbert.corpus.records import Records
 from kbert.experiments import cells as cells_module
-from kbert.experiments import pretrained_rows
-from kbert.experiments.downstream import Downstream, downstream_tasks
-from kbert.experiments.paper_tables import TABLES, paper_table
+from kbert.experiments import describe_plan, pretrained_rows
+from kbert.experiments.downstream import Downstream, chosen_by_column, downstream_tasks
+from kbert.experiments.paper_tables import paper_table
 from kbert.experiments.study import Study
+from kbert.experiments.table import Row
 from kbert.tasks.features.train import FeatureTraining
 
-WORDS = sorted({"the", "a", ".", "kind", "play", *GOOD, *BAD, *NOUNS})
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-TOY = (
-    *as_flags(steps=5, pretraining_batch_size=64, pretraining_length=16, tasks="SST-2", train_examples=8),
-    *as_flags(epochs=1, batch_size=8, sequence_length=16, restarts=1, learning_rate="1e-3"),
-    *as_flags(pretraining_precision="float32"),
-)
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    path = tmp_path_factory.mktemp("home")
-    sentences = [f"the {(GOOD + BAD)[(n + n // 7) % 8]} {NOUNS[n * n % 5]} ." for n in range(200)]
-    documents = [sentences[n : n + 5] for n in range(0, 200, 5)]
-    write_lines(path / "corpus.txt", documents)
-    write_records(documents, kbert.BertTokenizer(VOCABULARY), path / "records", held_out=0.2)
-    (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    write_toy_glue(path / "glue")
-    (path / "ner").mkdir()
-    for name, start in (("train", 0), ("testa", 12)):
-        write_conll(path / "ner" / f"eng.{name}", tagged_sentences(12, start=start))
-    return path
-
-
-def arguments(home, output, table, *more, source=("records",)):
-    files = {"records": home / "records", "corpus": home / "corpus.txt", "vocab": home / "vocab.txt"}
-    given = as_flags(table=table, glue=home / "glue", output=output, **{name: files[name] for name in source})
-    return (*given, *TOY, *more)
+    return write_study_home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,10 +61,10 @@ def made(home):
         patch.setattr(pretrained_rows, "pretrain", counted("pretrain", pretrained_rows.pretrain))
         patch.setattr(cells_module.Finetuning, "run", counted("finetune", finetune, limit=2))
         with pytest.raises(KeyboardInterrupt):
-            run_recipe("ablations", *arguments(home, home / "runs", "table5"))
+            run_recipe("ablations", *study_arguments(home, home / "runs", "table5"))
         first = dict(counts)
-        run_recipe("ablations", *arguments(home, home / "runs", "table5"))
-        run_recipe("ablations", *arguments(home, home / "runs", "table5"))  # everything is there
+        run_recipe("ablations", *study_arguments(home, home / "runs", "table5"))
+        run_recipe("ablations", *study_arguments(home, home / "runs", "table5"))  # everything is there
     return first, counts
 
 
@@ -115,7 +84,11 @@ def test_what_rows_share_is_made_once(home, made):
 def test_the_table(home, made):
     result = read_json(home / "runs" / "results" / "table5.json")
     rows = {row["name"]: row for row in result["rows"]}
-    assert list(rows) == ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM"]
+    assert list(rows) == ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM", "most frequent answer"]
+    constant = rows.pop("most frequent answer")
+    cell = read_json(next((home / "runs" / "finetuning").iterdir()))
+    assert constant["scores"]["SST-2"]["values"] == [100 * cell["constant_answer"]["accuracy"]]
+    assert not constant["pretrained"] and not constant["paper"]
     for row in rows.values():
         assert len(row["scores"]["SST-2"]["values"]) == 1 and row["pretrained"]["steps"] == 5
         assert 0 <= row["scores"]["SST-2"]["mean"] <= 100
@@ -125,7 +98,7 @@ def test_the_table(home, made):
 
 @pytest.mark.usefixtures("made", "eagerly")
 def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
-    recipe = arguments(home, home / "runs", "table5", "--dry-run")
+    recipe = study_arguments(home, home / "runs", "table5", "--dry-run")
     run_recipe("ablations", *recipe, "--learning-rate", "1e-3,1e-4")  # of which the first was taken before
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
@@ -133,12 +106,24 @@ def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
         "4 of 8 fine-tunings and taggers on features are left to do",
     ]
     assert lines[2:] == [f"  table5, {name}: SST-2 1" for name in ("BERT", "No NSP", "LTR & No NSP", "+ BiLSTM")]
-    run_recipe("ablations", *arguments(home, tmp_path / "new", "table5", "--dry-run"))
+    run_recipe("ablations", *study_arguments(home, tmp_path / "new", "table5", "--dry-run"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["3 of 3 pre-trainings are left to do", "  BERT (base)", "  No NSP (next_sentence-false)"]
     assert lines[4] == "4 of 4 fine-tunings and taggers on features are left to do"
     assert lines[9] == "The first pre-training, BERT:" and lines[-1].startswith("time: about")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_dry_run_says_which_masks_never_come_again(home, monkeypatch):
+    tokens = sum(shard["tokens"] for shard in Records(home / "records").training)
+    monkeypatch.setattr(describe_plan, "describe_estimate", lambda estimate: "the estimate")
+    toy = study(home, pretraining={"steps": 6, "packed": False})
+    toy.pretrainings.estimate = lambda row: {"tokens": 5 * tokens}
+    lines = describe_plan.describe_study_plan(toy, [paper_table("masking")]).splitlines()
+    assert lines[-2:] == [
+        "the estimate",
+        "10 different masks: with less than 5.0 epochs, dupe_factor=10 changes nothing; expected more than 10",
+    ]
 
 
 @pytest.mark.usefixtures("made")
@@ -160,10 +145,32 @@ def test_the_left_to_right_model_and_its_bilstm(home, made):
 
 def test_restarts_are_seeds_and_pre_trainings_have_a_rate_of_their_own(home, tmp_path):
     recipe = import_recipe("ablations")
-    given = arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4, pretraining_learning_rate=3e-4))
+    given = study_arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4, pretraining_learning_rate=3e-4))
     args = recipe.parse_arguments([str(part) for part in given])
     toy = make_study(args, "ablations.py")
     assert toy.seeds == [4, 5, 6] and toy.pretrainings.arguments["learning_rate"] == 3e-4 and toy.rates == [1e-3]
+
+
+def test_limits_that_a_task_names_are_its_own(home, tmp_path):
+    given = study_arguments(home, tmp_path, "table5", "--tasks", "SST-2:12", "MRPC", "STS-B:9:3")
+    toy = make_study(import_recipe("ablations").parse_arguments([str(part) for part in given]), "ablations.py")
+    found = {name: (one["train"], one["dev"]) for name, one in toy.settings()["examples"].items()}
+    assert found == {"SST-2": (12, 20), "MRPC": (8, 20), "STS-B": (9, 3)}
+
+
+def test_the_best_epoch_is_the_best_by_the_column_s_metric(home, monkeypatch):
+    [mrpc, sst] = downstream_tasks(glue_directory=home / "glue", glue_tasks=["MRPC", "SST-2"])
+    chosen = chosen_by_column(mrpc).task
+    assert mrpc.metric == "accuracy" and mrpc.task.metrics == ("f1", "accuracy")
+    assert chosen.to_dict() == mrpc.task.to_dict() | {"metrics": ["accuracy", "f1"]}
+    assert chosen_by_column(sst) is sst
+    toy, row, seen = study(home), paper_table("table5").rows[0], []
+    monkeypatch.setattr(toy.pretrainings, "source_of", lambda row: "a model")
+    monkeypatch.setattr(
+        toy._cells, "score", lambda init, task, options: seen.append(task) or {"file": "", "percent": 1}
+    )
+    toy.scores(row, mrpc)
+    assert [task.task.metrics[0] for task in seen] == ["accuracy"]
 
 
 def study(home, source="records", **options):
@@ -206,6 +213,19 @@ def test_what_decides_a_run_is_its_text_not_its_path(home, tmp_path):
     other = study(home, "corpus.txt", pretraining=changed).pretrainings.identity(row)
     assert other["content"]["corpus"] == before["content"]["corpus"]
     assert other["content"]["vocabulary"] != before["content"]["vocabulary"]
+
+
+def test_a_run_is_the_same_however_its_paths_are_written(home, monkeypatch):
+    (home / "names.txt").write_text("good film\n")
+    absolute = Row(name="names", pretraining={"names": str(home / "names.txt")})
+    folder = study(home).pretrainings.folder(absolute)
+    monkeypatch.chdir(home)
+    toy = study(home)
+    options = {"pretraining": toy.pretrainings.arguments | {"held_out": 0.01}}  # the default
+    relative = Study("records", home / "runs", toy.tasks, **options).pretrainings
+    assert relative.folder(Row(name="names", pretraining={"names": "names.txt"})) == folder
+    (home / "names.txt").write_text("bad film\n")
+    assert study(home).pretrainings.folder(absolute) != folder
 
 
 def test_all_rows_are_packed_or_none(home, monkeypatch):
@@ -256,30 +276,5 @@ def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
     with pytest.raises(ValueError, match="need the GLUE files"):
         downstream_tasks(glue_tasks=["MRPC"])
     with pytest.raises(SystemExit, match="error: table7: expected tagged words"):
-        run_recipe("ablations", *arguments(home, tmp_path / "new", "table7"))
+        run_recipe("ablations", *study_arguments(home, tmp_path / "new", "table7"))
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.slow  # minutes: every table, in a process that is killed once
-def test_every_table_killed_and_resumed(home, tmp_path):
-    more = as_flags(
-        held_out=0.2, ner=home / "ner", feature_units=4, feature_epochs=1, sizes=["tiny", "mini"], restarts=1
-    )
-    given = arguments(home, tmp_path, "all", *more, source=("corpus", "vocab"))
-    command = [sys.executable, RECIPES / "ablations.py", *given]
-    command, environment = [str(part) for part in command], os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (tmp_path / "results" / "table5.json").exists():
-        assert process.poll() is None
-        time.sleep(0.2)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "results" / "positions.json").exists()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert {path.stem for path in (tmp_path / "results").iterdir()} == set(TABLES)
-    made = [path.name for path in (tmp_path / "pretraining").iterdir()]
-    assert len(made) == 3 + 1 + 5 + 5 + 2 + 1  # table 5, mini, table 8, masking, next-sentence, positions
-    for table in TABLES:
-        result = read_json(tmp_path / "results" / f"{table}.json")
-        assert all(row["scores"] for row in result["rows"])

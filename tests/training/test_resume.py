@@ -155,6 +155,10 @@ def test_interrupting_says_how_to_go_on(tmp_path, caplog):
     with pytest.raises(KeyboardInterrupt):
         fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[Interrupt()])
     assert "Interrupted after step" in (out := caplog.text) and "checkpoint of step 4" in out
+    caplog.clear()
+    with pytest.raises(KeyboardInterrupt):
+        fit_steps(tiny.model(), tiny.make_dataset, 8, window=4, callbacks=[Interrupt()])
+    assert "nterrupted" not in caplog.text  # a program says what resumes, such as a table of which this is one training
 
 
 @pytest.mark.usefixtures("eagerly")

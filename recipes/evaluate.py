@@ -18,7 +18,7 @@ import json
 
 from kbert import command_line as cli
 from kbert.command_line.flag_table import MACHINE
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
 
 COLUMNS = {name: f"{name}_column" for name in ("text", "text_pair", "label", "prompt")}
 OTHERS = {name: name for name in ("format", "scheme", "tag_column", "context", "version", "label_separator", "metrics")}
@@ -30,7 +30,7 @@ def parse_arguments(argv):
     model = {"action": "append", "help": "the fine-tuned model; can be repeated"}
     data = {"help": "labelled examples; with --task: the GLUE files"}
     cli.add_flags(parser, "model", "data", model=model, data=data)
-    parser.add_argument("--task", choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
+    parser.add_argument("--task", type=glue_name, choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
     metrics = {"help": "the metrics (default: the task's own)"}
     cli.add_flags(
         parser, "text-column", "text-pair-column", "label-column", "label-separator", "metrics", metrics=metrics

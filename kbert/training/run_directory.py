@@ -305,6 +305,8 @@ def _what_is_there(path, found, settings, finished):
     else:
         there = f"{path} holds the finished run of these settings ({METRICS} is written)"
     hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
+    if finished and (path / MODEL).exists():
+        hint = f'To use its model, kbert.load_pretrained("{path}"). To train again, t{hint[1:]}'
     if not finished and _is_trained_model(found, settings):
         hint = f"To resume it, give the model as it was at the start, or load it again. Otherwise t{hint[1:]}"
     return f"{there}. {hint} {_contents(path)}."

@@ -81,6 +81,14 @@ def pass_inputs_unchanged(layer) -> None:
     layer._allow_non_tensor_positional_args = True
 
 
+def set_direction(metric, direction) -> None:
+    """Whether a metric should go "up" or "down", for callbacks that watch it and are not told by their `mode`.
+
+    Private: `_direction`; of a metric without it such a callback of Keras 3.15 fails after the first epoch.
+    """
+    metric._direction = direction
+
+
 def set_untracked(layer, name, value) -> None:
     """Sets a plain Python attribute that Keras neither tracks nor saves, such as a tokenizer beside a model."""
     layer.__dict__[name] = value

@@ -19,7 +19,7 @@ import json
 
 from kbert import command_line as cli
 from kbert.command_line.flag_table import CHOICE_FORMAT, MACHINE
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
 
 
 def parse_arguments(argv):
@@ -27,7 +27,7 @@ def parse_arguments(argv):
     model = {"action": "append", "help": "the fine-tuned model; can be repeated"}
     data = {"help": "labelled examples; with --task: the GLUE files"}
     cli.add_flags(parser, "model", "data", model=model, data=data)
-    parser.add_argument("--task", choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
+    parser.add_argument("--task", type=glue_name, choices=GLUE_TASKS, help="the GLUE task whose dev set to use")
     columns = ("text-column", "text-pair-column", "label-column", "label-separator", "prompt-column", "choice-columns")
     cli.add_trained_flags(parser, *columns, "format", "tag-column", "scheme", "context", format=CHOICE_FORMAT)
     metrics = {"help": "the metrics (default: the task's own)"}

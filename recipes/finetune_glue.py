@@ -17,13 +17,13 @@ settings.json and, for several runs, a folder for each.
 """
 
 from kbert import command_line as cli
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
 
 
 def parse_arguments(argv):
     parser = cli.make_parser(__doc__)
     add = parser.add_argument
-    add("--task", choices=[*GLUE_TASKS, "all"], required=True, help="the GLUE task")
+    add("--task", type=glue_name, choices=[*GLUE_TASKS, "all"], required=True, help="the GLUE task")
     data = {"metavar": "DIR", "type": cli.existing_directory, "help": "directory of the GLUE files"}
     seeds = {"default": 1, "help": "number of seeds to try"}
     examples = {"help": "train on N examples, drawn at random"}

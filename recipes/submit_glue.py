@@ -15,12 +15,13 @@ import argparse
 
 from kbert import command_line as cli
 from kbert.command_line.flag_table import MACHINE
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
 
 
 def task_model(text: str):
     """TASK=DIR"""
     task, equals, path = text.partition("=")
+    task = glue_name(task)
     if not equals or task not in GLUE_TASKS:
         raise argparse.ArgumentTypeError(f"expected TASK=DIR, TASK one of {list(GLUE_TASKS)}. Received: {text!r}")
     return task, cli.model_source(path)
@@ -32,7 +33,7 @@ def parse_arguments(argv):
     add = parser.add_argument
     add("--model", metavar="TASK=DIR", type=task_model, action="append", default=[], help="a model; can be repeated")
     constant = "answer with the task's most frequent label; can be repeated"
-    add("--constant", metavar="TASK", choices=GLUE_TASKS, action="append", default=[], help=constant)
+    add("--constant", metavar="TASK", type=glue_name, choices=GLUE_TASKS, action="append", default=[], help=constant)
     own = {"data": folder | {"help": "directory of the GLUE files"}, "batch_size": {"help": "texts per batch"}}
     own["output"] = {"help": "directory for the files"}
     cli.add_flags(parser, "data", "output", "batch-size", *MACHINE, "overwrite", **own)

@@ -14,7 +14,7 @@ from kbert.experiments.downstream import Downstream
 from kbert.files import read_json, write_json
 from kbert.tasks.finetuning import Finetuning
 from kbert.training.inputs import identify_inputs
-from kbert.training.run_directory import MODEL
+from kbert.training.made_by import MODEL
 from kbert.versions import versions
 from kbert.weights.source import local_source
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from kbert.experiments.downstream import NER, SQUAD, Downstream, downstream_tasks
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
 
 
 def named_tasks(words: Sequence[str], *, glue=None, ner=None, squad=None) -> list[Downstream]:
@@ -47,6 +47,7 @@ def _files(directory, *names):
 def _parse(word):
     """(name, limit of training examples or None, of dev examples or None)."""
     name, *limits = word.split(":")
+    name = glue_name(name)
     known = [*GLUE_TASKS, NER, SQUAD]
     if (
         name not in known

@@ -132,5 +132,7 @@ def _expected(model, name, number, loss):
         kind = f"0 or 1 for each label of a text, [B, {number or 'N'}]"
     else:
         kind = f"classes, 0 to {number - 1}" if number else "class numbers"
+    if model.task == "classification" and not isinstance(loss, MultiLabelLoss):
+        kind += ", or of a pipeline its label strings"
     kind += " of choices that are there" if model.task == "multiple_choice" else ""
     return f"{type(model).__name__}: expected the labels of `{name}` to be {kind}."

@@ -60,7 +60,7 @@ def _class_number(key, factor, num_labels, labels, owner):
     known = [] if labels is None else list(labels)
     if isinstance(key, str) and key in known:
         return known.index(key)
-    if str(key) in known and known.index(str(key)) != key:
+    if key in labels_of_other_classes(known):
         raise ValueError(
             f"{owner}: expected strings as keys of `class_weight`: a number is a class from 0, and {key} is not that "
             f'of the label {str(key)!r}; write {{"{key}": {factor!r}}}. Received: {key!r}'
@@ -71,6 +71,17 @@ def _class_number(key, factor, num_labels, labels, owner):
             f"{owner}: expected `class_weight` for {names}the classes 0 to {num_labels - 1}. Received: {key!r}"
         )
     return int(key)
+
+
+def labels_of_other_classes(labels: Sequence[str]) -> dict[int, str]:
+    """The numbers that are no class numbers without doubt: number → the label so called, where it has another number.
+
+    Example::
+
+        labels_of_other_classes(["0", "1", "3"])  # {3: "3"}
+    """
+    numbered = ((label, number) for number, label in enumerate(labels) if label.removeprefix("-").isdecimal())
+    return {int(label): label for label, number in numbered if str(int(label)) == label and int(label) != number}
 
 
 def apply_class_weight(model, x, y, sample_weight, class_weight):

@@ -8,6 +8,7 @@ Shapes: B batch, S sequence, P predictions, N labels, V vocabulary; "..." is any
 import keras
 from keras import ops
 
+from kbert.keras_compat import set_direction
 from kbert.optim.cross_entropy import (
     broadcast_weights,
     cross_entropy,
@@ -20,13 +21,16 @@ from kbert.optim.cross_entropy import (
 class WeightedMean(keras.metrics.Mean):
     """Base of the metrics here: (sum of weight * value) / (sum of weights), 0 before the first batch.
 
-    Subclasses define `values_and_weights`.
+    Subclasses define `values_and_weights`, `default_name` and `lower_is_better`, which callbacks such as
+    ``keras.callbacks.EarlyStopping("val_accuracy")`` ask for.
     """
 
     default_name = None
+    lower_is_better = False
 
     def __init__(self, name=None):
         super().__init__(name=name or self.default_name, dtype="float32")
+        set_direction(self, "down" if self.lower_is_better else "up")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
@@ -59,6 +63,7 @@ class CrossEntropy(WeightedMean):
     """
 
     default_name = "cross_entropy"
+    lower_is_better = True
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return cross_entropy(y_true, y_pred, sample_weight)
@@ -159,6 +164,7 @@ class SquaredError(WeightedMean):
     """
 
     default_name = "squared_error"
+    lower_is_better = True
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return squared_errors(y_true, y_pred, sample_weight)

@@ -10,11 +10,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.models.class_weights import class_factors
+from kbert.models.class_weights import class_factors, labels_of_other_classes
+from kbert.pipelines.default_labels import default_labels
 
 
 def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
-    """The numbers of label strings; numbers stay as they are.
+    """The numbers of label strings; numbers are classes from 0 and stay as they are.
 
     Args:
         values: strings or numbers [B]: a list, an array or a tensor (also a symbolic one, in a tf.data.Dataset); with
@@ -27,8 +28,9 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
         Class numbers, int32 [B]; with `multi_label` int32 [B, N] of 0 and 1; or numbers as they were given.
 
     Raises:
-        ValueError: a string that is not one of the labels; a list of labels where one is expected, or one where a list
-            is; the message names the row.
+        ValueError: a string that is not one of the labels; a number that is also the label of another class, such as 1
+            where the labels are "1" and "2"; a list of labels where one is expected, or one where a list is; the
+            message names the row. In a graph, an InvalidArgumentError when it runs.
     """
     if values is None:
         return None
@@ -37,14 +39,15 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
     if isinstance(values, tf.RaggedTensor) and values.dtype == tf.string:
         values = values.to_tensor("")
     if isinstance(values, tf.Tensor):
-        return _tensor_ids(values, labels, multi_label) if values.dtype == tf.string else values
+        is_string = values.dtype == tf.string
+        return _tensor_ids(values, labels, multi_label) if is_string else _class_numbers(values, labels, multi_label)
     values = values if isinstance(values, list | tuple) else np.asarray(values)
     if isinstance(values, np.ndarray) and values.dtype.kind not in "USO":
-        return values
+        return _class_numbers(values, labels, multi_label)
     rows = [row.tolist() if isinstance(row, np.ndarray) else row for row in values]
     leaves = keras.tree.flatten(rows)
     if not any(isinstance(leaf, str | bytes) or leaf is None for leaf in leaves) and (leaves or not rows):
-        return _numbers(values)
+        return _class_numbers(_numbers(values), labels, multi_label)
     index = {label: number for number, label in enumerate(_known(labels, next(iter(leaves), "")))}
     if not multi_label:
         return np.array([_number(label, row, index) for row, label in enumerate(rows)], "int32")
@@ -84,13 +87,33 @@ def _numbers(values):
         raise ValueError("Pipeline: expected labels as numbers [B, ...]. Received: rows of unequal lengths") from error
 
 
+def _class_numbers(values, labels, multi_label):
+    """The numbers as they are, unless one of them is the label of another class."""
+    others = {} if multi_label or labels is None else labels_of_other_classes(labels)
+    if not others or (getattr(values.shape, "rank", 0) is not None and tuple(values.shape[1:]) not in ((), (1,))):
+        return values  # in rows: one-hot, or probabilities
+    expected = "expected the labels as strings: a number is a class from 0, and"
+    if isinstance(values, tf.Tensor):
+        numbers = tf.constant([*others], tf.float64)
+        is_right = tf.reduce_all(tf.cast(values, tf.float64)[..., tf.newaxis] != numbers, axis=-1)
+        return _asserted(values, values, is_right, f"{expected} {[*others]} are labels of other classes")
+    wrong = np.flatnonzero(np.isin(values, [*others]))
+    if wrong.size:
+        number = int(values.flat[wrong[0]])
+        raise ValueError(
+            f"Pipeline: row {wrong[0]}: {expected} {number} is not that of the label {others[number]!r}; write "
+            f'"{number}". Received: {number}'
+        )
+    return values
+
+
 def _number(label, row, index):
     if isinstance(label, list | tuple) and len(label) == 1:
         (label,) = label
     label = label.decode("utf-8", "replace") if isinstance(label, bytes) else label
     label = str(label) if isinstance(label, str) else label  # NumPy's strings show their type
     if not isinstance(label, str) or label not in index:
-        raise ValueError(f"Pipeline: row {row}: expected one of the labels {list(index)}. Received: {label!r}")
+        raise ValueError(f"Pipeline: row {row}: expected one of {_shown(index)}. Received: {label!r}")
     return index[label]
 
 
@@ -108,11 +131,23 @@ def _tensor_ids(values, labels, multi_label):
     is_known = tf.reduce_any(same, axis=-1)
     if multi_label:
         is_known |= values == ""
-    message = f"Pipeline: expected one of the labels {list(labels)}. Received:"
+    same = _asserted(same, values, is_known, f"expected one of {_shown(labels)}")
+    if multi_label:
+        return tf.cast(tf.reduce_any(same, axis=1), tf.int32)
+    return tf.argmax(tf.cast(same, tf.int32), axis=-1, output_type=tf.int32)
+
+
+def _asserted(result, values, is_right, expected):
+    """The result, with an error where the values are not right, once they are known."""
+    wrong = tf.boolean_mask(values, ~is_right)
     check = tf.raw_ops.Assert(
-        condition=tf.reduce_all(is_known), data=[message, tf.boolean_mask(values, ~is_known)], summarize=5
+        condition=tf.reduce_all(is_right), data=[f"Pipeline: {expected}. Received:", wrong], summarize=5
     )
     with tf.control_dependencies([] if check is None else [check]):
-        if multi_label:
-            return tf.cast(tf.reduce_any(same, axis=1), tf.int32)
-        return tf.argmax(tf.cast(same, tf.int32), axis=-1, output_type=tf.int32)
+        return tf.identity(result)
+
+
+def _shown(labels):
+    are_defaults = list(labels) in default_labels(len(labels))
+    hint = ", default names; kbert.build_pipeline(model, labels=[...]) gives others" if are_defaults else ""
+    return f"the labels {list(labels)}{hint}"

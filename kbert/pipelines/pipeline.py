@@ -32,10 +32,10 @@ class Pipeline(keras.Model):
     `kbert.build_pipeline` puts the parts together for a model's task.
 
     `compile`, `fit` and `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its
-    outputs (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings (for
-    a multi-label classifier a list of them for each text). The windows of a long document are learned with the label
-    and the weight of their text, and `evaluate` scores windows. The labels of questions and of tagged words belong to
-    windows themselves: train `model` on a dataset of windows, such as `kbert.tasks.span.dataset` makes.
+    outputs (a classifier's labels by ``logits``, or without a key), and labels may be the label strings or class
+    numbers (for a multi-label classifier a list of them for each text). The windows of a long document are learned with
+    the label and the weight of their text, and `evaluate` scores windows. The labels of questions and of tagged words
+    belong to windows themselves: `kbert.finetune` trains such models, and `kbert.evaluate` scores them.
 
     Args:
         preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
@@ -46,6 +46,7 @@ class Pipeline(keras.Model):
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and
     ``text_pair`` for pairs): lists, NumPy arrays or tensors; a single column may be given without the dict. Multiple
     choice takes ``prompt`` [B] and ``choices`` [B, C], which may be lists of unequal lengths or a ragged tensor.
+    Several columns may also be a list of tuples, a row each.
     `predict` also takes a tf.data.Dataset of such batches; it and `predict_on_batch` return strings as ``str``, whereas
     calling the pipeline returns tensors.
 
@@ -147,7 +148,8 @@ class Pipeline(keras.Model):
 
         Args:
             x: strings as `predict` takes them, or a tf.data.Dataset of (strings, labels) or (strings, labels, weights).
-            y: labels: numbers, or, of a model with labels, the label strings; also a dict of them by output.
+            y: labels: of a model with labels, the label strings or class numbers from 0 (an error where a number is
+                also the label of another class); of others numbers; also a dict of them by output.
             *args: batch_size, epochs, verbose, callbacks and so on, as in Keras.
             validation_data: (x, y), (x, y, weights), or a dataset.
             class_weight: {label string or class number: loss factor}, or, with `y` in a list or an array, "balanced":
@@ -162,39 +164,48 @@ class Pipeline(keras.Model):
                 of their own.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
-        if self.preprocessor.makes_windows and kwargs.get("validation_split") and not _makes_batches(x):
-            weights = kwargs.pop("sample_weight", None)
-            first, validation_data = split_texts(
-                self._columns(x), kwargs.pop("validation_split"), self._targets(y), weights
-            )
-            x, y, kwargs["sample_weight"] = first
+        y = self._targets(y)
         if isinstance(validation_data, tuple):
-            validation_data = tuple(part for part in self._batch(*validation_data) if part is not None)
+            validation_data = self._labelled_batch(*validation_data)
         elif validation_data is not None:
             validation_data = self._dataset(validation_data)
+        if self.preprocessor.makes_windows and kwargs.get("validation_split") and not _makes_batches(x):
+            weights = kwargs.pop("sample_weight", None)
+            first, rest = split_texts(self._columns(x), kwargs.pop("validation_split"), y, weights)
+            x, y, kwargs["sample_weight"] = first
+            validation_data = self._batch(*rest)
+        if isinstance(validation_data, tuple):
+            validation_data = tuple(part for part in validation_data if part is not None)
         kwargs |= {"validation_data": validation_data}
         if class_weight is not None:
             kwargs["class_weight"] = class_weight_ids(
-                class_weight, self.answers.labels, self._targets(y), kwargs.get("validation_split")
+                class_weight, self.answers.labels, y, kwargs.get("validation_split")
             )
         return self._with_batch(self.model.fit, x, y, *args, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
-        return self._with_batch(self.model.evaluate, x, y, *args, **kwargs)
+        return self._with_batch(self.model.evaluate, x, self._targets(y), *args, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        return self.model.train_on_batch(*self._batch(x, y, sample_weight), *args, **kwargs)
+        return self.model.train_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        return self.model.test_on_batch(*self._batch(x, y, sample_weight), *args, **kwargs)
+        return self.model.test_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
     def _targets(self, y):
+        """Labels as numbers."""
+        if self.preprocessor.makes_windows and not isinstance(self.preprocessor, DocumentPreprocessor):
+            raise ValueError(
+                f"Pipeline: the texts of a {self.task} model become windows, which have labels of their own. Train it "
+                "by kbert.finetune(pipeline, task, examples), and score it by kbert.evaluate, with a task object such "
+                "as kbert.tasks.SpanExtraction() or kbert.tasks.Tagging()."
+            )
         return label_ids(y, self.answers.labels, getattr(self.model, "multi_label", False))
 
     def _with_batch(self, method, x, y, *args, **kwargs):
         """A method of the model, given what it is trained on."""
         if isinstance(x, tf.data.Dataset):
-            return method(self._dataset(x), self._targets(y), *args, **kwargs)
+            return method(self._dataset(x), y, *args, **kwargs)
         x, y, weights = self._batch(x, y, kwargs.pop("sample_weight", None))
         return method(x, y, *args, **kwargs | ({} if weights is None else {"sample_weight": weights}))
 
@@ -206,21 +217,19 @@ class Pipeline(keras.Model):
 
         @tf.autograph.experimental.do_not_convert
         def batch(strings, *labels):
-            return self._batch(strings, *labels)[: 1 + len(labels)]
+            return self._labelled_batch(strings, *labels)[: 1 + len(labels)]
 
         return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
 
+    def _labelled_batch(self, x, y=None, sample_weight=None):
+        return self._batch(x, self._targets(y), sample_weight)
+
     def _batch(self, x, y=None, sample_weight=None):
-        """(inputs, labels, weights) that the model is trained on, from strings and theirs."""
+        """(inputs, labels, weights) that the model is trained on, from strings, their labels as numbers and weights."""
         if _makes_batches(x):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
-        batch, y = self.preprocessor(self._columns(x)), self._targets(y)
+        batch = self.preprocessor(self._columns(x))
         if "window_row" in batch:
-            if not isinstance(self.preprocessor, DocumentPreprocessor):
-                raise ValueError(
-                    f"Pipeline: this preprocessor ({type(self.preprocessor).__name__}) makes windows of texts, which "
-                    "have labels of their own. Train `pipeline.model` on what kbert.tasks.span.dataset makes."
-                )
             y, sample_weight = (values_of_windows(values, batch["window_row"]) for values in (y, sample_weight))
         return {name: batch[name] for name in self.model.input}, y, sample_weight
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from kbert.pipelines.default_labels import default_labels
 from kbert.pipelines.example_rows import example_rows
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
 
@@ -128,7 +129,7 @@ class TaskPipeline:
         """
         labels = settings["labels"]
         if labels is None:
-            labels = [str(i) for i in range(model.num_labels)]
+            labels = default_labels(model.num_labels)[0]
         if len(labels) != model.num_labels:
             raise ValueError(
                 f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}"

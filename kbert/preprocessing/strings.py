@@ -16,7 +16,8 @@ def string_columns(inputs, names, owner, list_columns=()):
 
     Args:
         inputs: dict or pandas DataFrame with (at least) these names, or, for a single name, the strings themselves: a
-            tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of tables give them.
+            tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of tables give them; for
+            several names also a list of tuples, a row each.
         owner: str, the class that asks, for error messages.
         list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length, and
             ragged tensors, are filled up with empty strings.
@@ -33,9 +34,7 @@ def string_columns(inputs, names, owner, list_columns=()):
     if hasattr(inputs, "columns"):
         inputs = {name: inputs[name] for name in inputs.columns}
     if not isinstance(inputs, Mapping):
-        if len(names) > 1:
-            raise ValueError(f"{owner}: expected a dict with {list(names)}. Received: {type(inputs).__name__}")
-        inputs = {names[0]: inputs}
+        inputs = {names[0]: inputs} if len(names) == 1 else _columns_of_rows(inputs, names, owner)
     missing = [name for name in names if name not in inputs]
     if missing:
         tokenised = sorted(_OF_MODELS & set(inputs))
@@ -45,6 +44,15 @@ def string_columns(inputs, names, owner, list_columns=()):
         )
     columns = [(_list_column if name in list_columns else _column)(inputs[name], name, owner) for name in names]
     return _of_one_length(columns, names, owner)
+
+
+def _columns_of_rows(rows, names, owner):
+    if not isinstance(rows, list) or not all(isinstance(row, tuple) and len(row) == len(names) for row in rows):
+        raise ValueError(
+            f"{owner}: expected a dict with {list(names)}, or a list of such tuples. Received: {type(rows).__name__}"
+            + (f" of {str(rows[0])[:60]!r}" if isinstance(rows, list | tuple) and rows else "")
+        )
+    return {name: [row[n] for row in rows] for n, name in enumerate(names)}
 
 
 def as_text(array) -> np.ndarray:

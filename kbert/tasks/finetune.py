@@ -89,7 +89,8 @@ def finetune(
         patience: with `dev`, stop after this many evaluations without improvement; None: never.
         checkpoint_every: steps from one checkpoint to the next.
         callbacks: your own Keras callbacks, or one; none that sets the learning rate (LearningRateScheduler,
-            ReduceLROnPlateau).
+            ReduceLROnPlateau). With `dev` their epochs end with each evaluation, and the logs have its scores
+            (``val_accuracy`` …); without, with each window of about 50 steps. Which weights are kept is for `keep`.
         more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
         log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
         profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.

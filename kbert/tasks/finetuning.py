@@ -28,6 +28,7 @@ from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import estimate_training
+from kbert.training.evaluation_epochs import EvaluationEpochs
 from kbert.training.hardware import choose_hardware
 from kbert.training.history import training_minutes
 from kbert.training.intervals import log_interval, log_interval_for, training_steps
@@ -198,7 +199,7 @@ class Finetuning:
             window=window,
             checkpoint_every=self.options.checkpoint_every // window,
             callbacks=[
-                *self.callbacks,
+                *self._callers_callbacks(evaluation),
                 ConsoleProgress(),
                 *board,
                 *([DevExamples(evaluation, self.log_dir)] if self.log_dir and evaluation else ()),
@@ -278,6 +279,12 @@ class Finetuning:
         keep["lower_is_better"] = metric in self.task.lower_is_better
         evaluation = DevEvaluation(self._scores.evaluate, at, metric, self.output, **keep)
         return evaluation, log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
+
+    def _callers_callbacks(self, evaluation):
+        if evaluation is None or not self.callbacks:
+            return self.callbacks
+        modes = {name: "min" if name in self.task.lower_is_better else "max" for name in self.task.metrics}
+        return [EvaluationEpochs(self.callbacks, evaluation, modes)]
 
     def _save(self, run, result, metrics):
         def save(path, made_by):

@@ -9,6 +9,7 @@ from kbert.weights.formats.kbert.read import MANIFEST, is_kbert_directory
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 SETTINGS, INPUTS, METRICS = "settings.json", "inputs.json", "metrics.json"
+MODEL = "model"
 
 
 def describe_maker(path) -> dict | None:
@@ -23,7 +24,7 @@ def describe_maker(path) -> dict | None:
         run = path.parent.parent
         is_whole = (run / SETTINGS).is_file() and (run / INPUTS).is_file()  # not a copy of the checkpoints alone
         return run_record(run) | {"step": checkpoint_step(path)} if is_whole else None
-    for directory in (path / "model", path):
+    for directory in (path / MODEL, path):
         if directory.is_dir() and is_kbert_directory(directory):
             return read_json(directory / MANIFEST).get("made_by") or {}
     return None

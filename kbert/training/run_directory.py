@@ -13,13 +13,12 @@ from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_j
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
 from kbert.training.inputs import check_inputs, check_outside, identify_inputs
-from kbert.training.made_by import INPUTS, METRICS, SETTINGS, makers, run_record
+from kbert.training.made_by import INPUTS, METRICS, MODEL, SETTINGS, makers, run_record
 from kbert.training.run_settings import check_resumable, check_worker, describe_contents, extend_run, read_settings
 from kbert.versions import versions
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
-MODEL = "model"
 
 
 class RunDirectory:

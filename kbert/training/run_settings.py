@@ -6,7 +6,7 @@ from kbert.checks import differing
 from kbert.files import flush, read_json, write_json
 from kbert.locks import LOCK
 from kbert.training.extension import check_extension
-from kbert.training.made_by import METRICS, SETTINGS
+from kbert.training.made_by import METRICS, MODEL, SETTINGS
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
@@ -108,6 +108,8 @@ def _what_is_there(path, found, settings, finished):
     else:
         there = f"{path} holds the finished run of these settings ({METRICS} is written)"
     hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
+    if finished and (path / MODEL).exists():
+        hint = f'To use its model, kbert.load_pretrained("{path}"). To train again, t{hint[1:]}'
     if not finished and _is_trained_model(found, settings):
         hint = f"To resume it, give the model as it was at the start, or load it again. Otherwise t{hint[1:]}"
     return f"{there}. {hint} {describe_contents(path)}."

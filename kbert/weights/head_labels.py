@@ -5,6 +5,8 @@ Shapes: N labels.
 
 from collections.abc import Sequence
 
+from kbert.pipelines.default_labels import default_labels
+
 
 def head_labels(stored: Sequence[str] | None, wanted: Sequence[str]) -> list[str] | None:
     """The labels with which a head of N labels is used for the labels wanted, in the order of its logits.
@@ -25,5 +27,4 @@ def head_labels(stored: Sequence[str] | None, wanted: Sequence[str]) -> list[str
     """
     if stored is not None and set(stored) == set(wanted):
         return list(stored)
-    defaults = ([f"{prefix}{n}" for n in range(len(wanted))] for prefix in ("", "LABEL_"))
-    return list(wanted) if stored is None or list(stored) in defaults else None
+    return list(wanted) if stored is None or list(stored) in default_labels(len(wanted)) else None

@@ -110,7 +110,7 @@ def test_random_weights_do_not_depend_on_the_weights(home, made, monkeypatch):
     with open(home / "later" / "model.weights.h5", "ab") as file:
         file.write(b"other")
     cells = Cells(home / "runs" / "cells")
-    [task] = named_tasks(["SST-2:16"], glue=home / "glue")
+    [task] = named_tasks(["sst-2:16"], glue=home / "glue")
     options = task.options | {"batch_size": 8, "sequence_length": 12, "keep": "last", "evaluate_every": None, "seed": 0}
     options |= {"learning_rate": 1e-2, "epochs": 1}
     assert cells.score(home / "later", task, options | {"random_weights": True})["percent"] >= 0

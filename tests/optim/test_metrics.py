@@ -4,7 +4,14 @@ import keras
 import numpy as np
 import pytest
 
-from kbert.optim.metrics import CrossEntropy, Perplexity, SquaredError, WeightedAccuracy
+from kbert.optim.metrics import (
+    CrossEntropy,
+    MultiLabelAccuracy,
+    Perplexity,
+    SpanAccuracy,
+    SquaredError,
+    WeightedAccuracy,
+)
 
 V = 7
 
@@ -60,3 +67,10 @@ def test_squared_error():
 def test_round_trip(metric):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
     assert type(again) is type(metric) and again.name == metric.name
+
+
+def test_callbacks_are_told_which_metrics_should_rise():
+    for metric in (WeightedAccuracy, SpanAccuracy, MultiLabelAccuracy):
+        assert metric()._direction == "up"
+    for metric in (CrossEntropy, Perplexity, SquaredError):
+        assert metric()._direction == "down"

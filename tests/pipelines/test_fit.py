@@ -107,7 +107,33 @@ def test_balanced_class_weights_are_those_of_the_labels_that_are_learned():
 def test_a_number_that_may_be_a_label_is_no_key_of_class_weights():
     stars = kbert.build_pipeline(make().model, tiny_tokenizer(), labels=["1", "2"], sequence_length=7)
     with pytest.raises(ValueError, match="Pipeline: expected strings as keys of `class_weight`.*the label '1'"):
-        stars.fit(TEXTS, np.array(IDS), class_weight={1: 5.0})
+        stars.fit(TEXTS, [str(n + 1) for n in IDS], class_weight={1: 5.0})
+
+
+def test_a_number_that_may_be_a_label_is_no_label():
+    stars = kbert.build_pipeline(make().model, tiny_tokenizer(), labels=["1", "3"], sequence_length=7)
+    for call in (stars.fit, stars.evaluate, stars.train_on_batch, stars.test_on_batch):
+        with pytest.raises(ValueError, match="Pipeline: row 1: expected the labels as strings.* 3 is not that of the"):
+            call(TEXTS[:4], [0, 3, 1, 3])
+    with pytest.raises(ValueError, match="a number is a class from 0, and 1 is not that of the label '1'"):
+        stars.fit(TEXTS[:4], [0, 0, 0, 0], validation_data=(TEXTS[:4], [0, 0, 0, 1]), verbose=0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[1, 3\] are labels of other classes"):
+        stars.evaluate(tf.data.Dataset.from_tensors((TEXTS[:4], [0, 3, 1, 3])), verbose=0)
+
+
+def test_windows_with_labels_that_are_numbers_are_split_as_they_are_given():
+    options = {"labels": ["1", "2"], "sequence_length": 7, "window_pooling": "mean", "doc_stride": 5}
+    stars = kbert.build_pipeline(make().model, tiny_tokenizer(), **options)
+    history = stars.fit(TEXTS, [str(n + 1) for n in IDS], validation_split=0.5, class_weight={"2": 2.0}, verbose=0)
+    assert "val_loss" in history.history
+
+
+@pytest.mark.parametrize("watch", [keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau])
+def test_callbacks_watch_the_default_metrics(watch):
+    for name in ("accuracy", "val_accuracy"):
+        callback = watch(name)
+        make().fit(TEXTS[:4], IDS[:4], validation_data=(TEXTS[:4], IDS[:4]), callbacks=callback, verbose=0)
+        assert callback.monitor_op is keras.ops.greater
 
 
 @functools.cache
@@ -232,5 +258,37 @@ def test_windows_are_learned_with_the_label_and_weight_of_their_text():
     assert split["val_loss"] == pytest.approx(apart["val_loss"], rel=1e-5)
     questions = kbert.build_pipeline(kbert.BertSpanExtractor(tiny_config(num_layers=1)), tiny_tokenizer())
     questions.compile()
-    with pytest.raises(ValueError, match="SpanPreprocessor. makes windows of texts, which have labels of their own"):
-        questions.fit({"question": ["a"], "context": ["good film"]}, {"start_logits": [1], "end_logits": [1]})
+    message = "a span model become windows, which have labels of their own. Train it by kbert.finetune"
+    for y in ({"start_logits": [1], "end_logits": [1]}, ["film"]):
+        with pytest.raises(ValueError, match=message):
+            questions.fit({"question": ["a"], "context": ["good film"]}, y)
+    words = kbert.build_pipeline(kbert.BertTagger(tiny_config(num_layers=1), 2), tiny_tokenizer(), labels=["O", "B-X"])
+    words.compile()
+    for x, y in (
+        (["good film"], [["O", "B-X"]]),
+        (tf.data.Dataset.from_tensors((["good film"], [["O", "B-X"]])), None),
+    ):
+        with pytest.raises(ValueError, match="a tagging model become windows.*kbert.tasks.Tagging"):
+            words.fit(x, y)
+
+
+def test_numbers_that_are_no_class_hint_at_the_labels():
+    with pytest.raises(ValueError, match="classes, 0 to 1, or of a pipeline its label strings. Received: 5 in row 3"):
+        make().evaluate(TEXTS[:4], [1, 0, 1, 5])
+
+
+def test_pairs_as_tuples():
+    model = make().model
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=LABELS, pair=True, sequence_length=11)
+    rows = [("good film", "bad"), ("bad", "good"), ("", "film")]
+    columns = {"text": ["good film", "bad", ""], "text_pair": ["bad", "good", "film"]}
+    answers, expected = pipeline.predict(rows, verbose=0), pipeline.predict(columns, verbose=0)
+    np.testing.assert_array_equal(answers["probabilities"], expected["probabilities"])
+    assert len(pipeline.predict([])["label"]) == 0
+    y = ["good", "bad", "bad"]
+    assert pipeline.evaluate(rows, y, verbose=0) == pytest.approx(pipeline.evaluate(columns, y, verbose=0))
+    for wrong in (["good", "bad"], [("good",)], [["good", "bad"]], (["good"], ["bad"])):
+        with pytest.raises(
+            ValueError, match=r"a dict with \['text', 'text_pair'\], or a list of such tuples. Received"
+        ):
+            pipeline.predict(wrong)

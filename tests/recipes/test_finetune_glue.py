@@ -26,7 +26,7 @@ def home(tmp_path_factory):
 
 @pytest.mark.usefixtures("eagerly")
 def test_one_run_of_a_pair_task(home, tmp_path, capsys):
-    run_recipe("finetune_glue", *glue_arguments(home, "MRPC", tmp_path / "run", "--steps", 3, "--json"))
+    run_recipe("finetune_glue", *glue_arguments(home, "mrpc", tmp_path / "run", "--steps", 3, "--json"))
     printed = capsys.readouterr().out
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert json.loads(printed.splitlines()[-1]) == metrics

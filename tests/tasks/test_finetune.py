@@ -176,6 +176,48 @@ def test_a_run_that_a_callback_stopped(init, keep, step, kept):
     assert run.metrics["dev"]["accuracy"] == kbert.evaluate(run.pipeline, TASK, DEV)["accuracy"]
 
 
+class Seen(keras.callbacks.Callback):
+    """What a callback is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def on_train_begin(self, logs=None):
+        self.calls.append("begin")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.calls.append(("from", epoch))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.calls.append(("to", epoch, logs["step"], logs["val_accuracy"]))
+
+    def on_train_end(self, logs=None):
+        self.calls.append("end")
+
+
+def test_epochs_of_callbacks_end_with_an_evaluation(init):
+    """Windows of two steps, of which three of six, and the last one, which is half a window, have an evaluation."""
+    plan = QUICK | {"steps": 11, "evaluate_every": 3}
+    seen, stop = Seen(), keras.callbacks.EarlyStopping("val_accuracy", patience=9)
+    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7)), ROWS, DEV, callbacks=[seen, stop], **plan)
+    ends = [call for call in seen.calls if call[0] == "to"]
+    assert [(epoch, score) for _, epoch, _, score in ends] == [(0, 0.5), (1, 0.9), (2, 0.7), (3, 0.7)]
+    assert seen.calls[0] == "begin" and seen.calls[-1] == "end" and len(seen.calls) == 10
+    assert [call for call in seen.calls if call[0] == "from"] == [("from", n) for n in range(4)]
+    assert (stop.best, stop.wait) == (0.9, 2)
+
+
+@pytest.mark.filterwarnings("error:Early stopping")
+@pytest.mark.parametrize("lower", [False, True])
+def test_callbacks_watch_official_metrics(init, lower):
+    rows = [(text, len(label)) for text, label in ROWS]
+    task, data = (Errors(metrics="mean_squared_error"), rows) if lower else (TASK, ROWS)
+    stop = keras.callbacks.EarlyStopping("val_mean_squared_error" if lower else "val_macro_f1")
+    kbert.finetune(init, task, data, data[:9], callbacks=stop, **SHORT)
+    assert stop.monitor_op is (keras.ops.less if lower else keras.ops.greater)
+
+
 @pytest.mark.parametrize("in_pipeline", [False, True])
 def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -52,6 +53,14 @@ def test_a_finished_run_is_an_error_that_says_what_overwrite_would_delete(tmp_pa
     assert json.loads((tmp_path / "metrics.json").read_text()) == {"loss": 1.5}
     with pytest.raises(FileExistsError, match=r"finished run of these settings.*--overwrite.*3 files.*metrics\.json"):
         open_run(tmp_path, SETTINGS)
+
+
+def test_a_finished_run_says_how_to_use_its_model(tmp_path):
+    open_run(tmp_path, SETTINGS).finish({}, lambda path, made_by: path.mkdir())
+    hint = f'To use its model, kbert.load_pretrained("{tmp_path}"). To train again, take another output, or overwrite'
+    for settings in (SETTINGS, SETTINGS | {"steps": 20}):
+        with pytest.raises(FileExistsError, match=re.escape(hint)):
+            open_run(tmp_path, settings)
 
 
 def test_what_a_kill_left_of_the_model_is_deleted(tmp_path):

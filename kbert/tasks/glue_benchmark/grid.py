@@ -18,7 +18,8 @@ from kbert.tasks.glue_benchmark.task import glue
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, GlueTask
 from kbert.training.dry_run import format_estimate
 from kbert.training.hardware import choose_hardware
-from kbert.training.run_directory import METRICS, MODEL, SETTINGS, open_run
+from kbert.training.made_by import METRICS, MODEL, SETTINGS
+from kbert.training.run_directory import open_run
 
 _LOGGER = logging.getLogger("kbert")
 SUBMISSION = "submission"  # the folder of the output in which the test files are answered

@@ -5,12 +5,15 @@ import pathlib
 from kbert.checks import check_path
 from kbert.tasks.classification.task import Classification
 from kbert.tasks.glue_benchmark.submission import check_pipeline
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
 from kbert.tasks.regression.task import Regression
 
 
 class _Glue:
     """A task whose columns, labels and files are those of the official download."""
+
+    def __repr__(self):
+        return f'kbert.tasks.glue("{self.glue_name}")'
 
     def read(self, path, split="train"):
         """The examples of a split.
@@ -55,7 +58,7 @@ def glue(name: str) -> Classification | Regression:
     """A task of GLUE, with its official columns, labels, files and metrics.
 
     Args:
-        name: one of ``CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI``.
+        name: one of ``CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI``, in any case.
 
     Returns:
         A task object; its ``read(path, split)`` takes the GLUE directory and "train", "dev" or, of MNLI, "dev_mm".
@@ -70,6 +73,7 @@ def glue(name: str) -> Classification | Regression:
         train, dev = task.read("glue", "train"), task.read("glue", "dev")
         run = kbert.finetune("saved_models/kbert-tiny", task, train, dev, "runs/mrpc", epochs=3, learning_rate=1e-3)
     """
+    name = glue_name(name)
     if name not in GLUE_TASKS:
         raise ValueError(f"glue: expected one of {list(GLUE_TASKS)}. Received: {name!r}")
     definition = GLUE_TASKS[name]

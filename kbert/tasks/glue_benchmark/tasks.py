@@ -214,4 +214,10 @@ GLUE_TASKS = {
         GlueTask(name="WNLI", text_pair="sentence2", paper={"the majority class, test": {"accuracy": 65.1}}),
     )
 }
+_NAMES = {name.lower(): name for name in GLUE_TASKS}
 SUBMISSION_FILES = {file: task for task in GLUE_TASKS.values() for file in task.tests}  # the model of MNLI answers AX
+
+
+def glue_name(name: str) -> str:
+    """A task's name as GLUE writes it, from a name in any case; anything else is returned as it is."""
+    return _NAMES.get(name.lower(), name) if isinstance(name, str) else name

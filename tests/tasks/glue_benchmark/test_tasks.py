@@ -160,3 +160,13 @@ def test_finetune_and_evaluate_take_the_dev_split(toy, tmp_path):
     assert (len(work.train), len(work.dev), len(work.more_dev["_more"])) == (60, 20, 20)
     with run_eagerly():
         assert kbert.evaluate(work.pipeline, task, toy)["examples"] == 20
+
+
+def test_names_in_any_case_and_what_is_printed():
+    for name in ("mrpc", "Mrpc", "MRPC"):
+        task = kbert.tasks.glue(name)
+        assert repr(task) == 'kbert.tasks.glue("MRPC")' and task.to_dict()["glue"] == "MRPC"
+    assert kbert.tasks.glue("sts-b").glue_name == "STS-B"
+    for name in ("SST", "", None, 2):
+        with pytest.raises(ValueError, match=f"glue: expected one of .*'CoLA'.* Received: {name!r}"):
+            kbert.tasks.glue(name)

@@ -1,6 +1,8 @@
 """Checks that many arguments need."""
 
 import numbers
+import os
+import pathlib
 
 
 def check_positive(owner: str, **values) -> dict[str, int]:
@@ -54,6 +56,18 @@ def check_bool(value, name: str) -> bool:
     if not isinstance(value, np.bool_):
         raise ValueError(f"{name} must be True or False. Received: {value!r}")
     return bool(value)
+
+
+def check_path(value, name: str, expected: str = "a path") -> pathlib.Path:
+    """The value as a path; TypeError unless it is a string or an `os.PathLike`.
+
+    Args:
+        name: of the argument, and of its owner, for the message, such as "export: `directory`".
+        expected: what the argument takes, for the message.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be {expected}. Received: {type(value).__name__}")
+    return pathlib.Path(value)
 
 
 def check_labels(labels, owner: str) -> list[str]:

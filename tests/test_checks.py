@@ -1,5 +1,7 @@
 """The checks of arguments, and flags that are no bool: a string would count as true."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 import kbert
 from kbert.answers.embedding import EmbeddingAnswers
 from kbert.benchmarks.settings import BenchmarkSettings
-from kbert.checks import check_bool, check_integers, check_labels, check_numbers, check_peak, check_positive
+from kbert.checks import check_bool, check_integers, check_labels, check_numbers, check_path, check_peak, check_positive
 from kbert.corpus.write_records import write_records
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.layers.attention_bias import AttentionBias
@@ -16,6 +18,8 @@ from kbert.layers.bilstm import BiLstm
 from kbert.optim.lamb import Lamb
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.serving.exported_pipeline import ExportedPipeline
+from kbert.serving.pipeline_loader import pipeline_loader
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.predict_file import predict_file
 from kbert.text.learn_vocabulary import learn_vocabulary
@@ -142,3 +146,60 @@ def test_numpys_bools_are_stored_as_json_has_them(tmp_path):
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(lowercase=np.True_), pair=np.True_)
     kbert.save_pretrained(pipeline, tmp_path / "it", overwrite=np.False_)
     assert kbert.build_pipeline(kbert.load_pretrained(tmp_path / "it")).settings() == pipeline.settings()
+
+
+def test_paths():
+    assert check_path("a/b", "f: `x`") == check_path(pathlib.Path("a/b"), "f: `x`") == pathlib.Path("a/b")
+    for value in (None, 3, b"a", ["a"]):
+        with pytest.raises(TypeError, match=f"^f: `x` must be a path. Received: {type(value).__name__}$"):
+            check_path(value, "f: `x`")
+
+
+def test_a_path_that_is_none_names_its_argument():
+    encoder = kbert.BertEncoder(ONE)
+    pipeline = kbert.build_pipeline(encoder, tiny_tokenizer())
+    task, row = kbert.tasks.Regression(), [("a", 1.0)]
+    for call, name in [
+        (lambda wrong: kbert.load_pretrained(wrong), "source"),
+        (lambda wrong: kbert.save_pretrained(pipeline, wrong), "directory"),
+        (lambda wrong: kbert.export(pipeline, wrong), "directory"),
+        (lambda wrong: kbert.audit(wrong), "saved_model"),
+        (lambda wrong: ExportedPipeline(wrong), "directory"),
+        (lambda wrong: pipeline_loader(wrong), "source"),
+        (lambda wrong: kbert.evaluate(wrong, task, row), "pipeline"),
+        (lambda wrong: kbert.evaluate([pipeline, wrong], task, row), "pipeline"),
+        (lambda wrong: kbert.finetune(wrong, task, row), "source"),
+        (lambda wrong: kbert.inspect(wrong), "model"),
+        (lambda wrong: kbert.weights.measure_parity(encoder, wrong), "path"),
+        (lambda wrong: kbert.text.read_vocabulary(wrong), "path"),
+        (lambda wrong: kbert.text.write_vocabulary(wrong, VOCABULARY), "path"),
+        (lambda wrong: next(kbert.corpus.read_documents(wrong)), "patterns"),
+        (lambda wrong: kbert.corpus.read_documents([wrong]).__next__(), "patterns"),
+        (lambda wrong: kbert.corpus.Records(wrong), "directory"),
+        (lambda wrong: kbert.models.average_models(wrong), "models"),
+        (lambda wrong: kbert.models.average_models([wrong]), "models"),
+        (lambda wrong: TensorBoard(wrong), "log_dir"),
+        (lambda wrong: kbert.inspection.DevExamples(dict, wrong), "log_dir"),
+        (lambda wrong: kbert.tasks.Classification().read(wrong), "path"),
+        (lambda wrong: kbert.tasks.SpanExtraction().read(wrong), "path"),
+        (lambda wrong: kbert.tasks.Tagging().read(wrong), "path"),
+        (lambda wrong: kbert.tasks.MultipleChoice().read(wrong), "path"),
+        (lambda wrong: kbert.tasks.glue("SST-2").read(wrong), "path"),
+    ]:
+        for wrong in (None, 3):
+            with pytest.raises(TypeError, match=f"`{name}` must be .*Received: {type(wrong).__name__}"):
+                call(wrong)
+    for call, name in [
+        (lambda wrong: kbert.finetune(pipeline, task, row, output=wrong), "finetune: `output`"),
+        (lambda wrong: kbert.finetune(pipeline, task, row, log_dir=wrong), "finetune: `log_dir`"),
+        (lambda wrong: kbert.inspect(pipeline, directory=wrong), "inspect: `directory`"),
+        (lambda wrong: kbert.inspect(pipeline, log_dir=wrong), "inspect: `log_dir`"),
+        (lambda wrong: kbert.load_pretrained("x", vocabulary=wrong), "load_pretrained: `vocabulary`"),
+        (lambda wrong: kbert.build_pipeline(encoder, wrong), "build_pipeline: `tokenizer`"),
+        (lambda wrong: kbert.inspect(encoder, tokenizer=wrong), "inspect: `tokenizer`"),
+        (lambda wrong: kbert.save_pretrained(encoder, "x", tokenizer=wrong), "save_pretrained: `tokenizer`"),
+    ]:
+        with pytest.raises(TypeError, match=f"^{name} must be .*Received: int"):
+            call(3)
+    with pytest.raises(ValueError, match="^evaluate: `pipeline` must be a model, or a list of at least one"):
+        kbert.evaluate([], task, row)

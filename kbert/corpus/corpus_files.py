@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator
 
+from kbert.checks import check_path
 from kbert.corpus.archives import BROKEN, archive_members
 from kbert.corpus.compressed import open_decompressed
 
@@ -19,10 +20,14 @@ def find_files(patterns):
         patterns: a path or glob pattern (`**` matches across directories), or a list of them.
 
     Raises:
+        TypeError: something else.
         ValueError: a pattern that matches no file, a directory, a file that cannot be opened or decompressed, UTF-16,
             or nothing but empty files. The message names the pattern or file.
     """
-    patterns = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    several = hasattr(patterns, "__iter__") and not isinstance(patterns, str)
+    patterns = list(patterns) if several else [patterns]
+    for pattern in patterns:
+        check_path(pattern, "`patterns`", "a path or glob pattern, or a list of them")
     paths = set()
     for pattern in map(os.fspath, patterns):
         found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)

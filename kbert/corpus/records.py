@@ -12,11 +12,11 @@ Shapes: n sentences, d documents, t tokens of a shard.
 """
 
 import hashlib
-import pathlib
 
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import check_path
 from kbert.corpus.pool import TokenPool
 from kbert.corpus.records_manifest import MANIFEST, VOCABULARY, read_manifest
 from kbert.text.tokenizer import BertTokenizer, resolve_settings
@@ -35,6 +35,7 @@ class Records:
             These cannot compute a SHA-256: all shards are checked now instead.
 
     Raises:
+        TypeError: no path.
         ValueError: no records there, an unfinished or unknown format, or any damage. Names the file.
 
     Example::
@@ -45,7 +46,7 @@ class Records:
     """
 
     def __init__(self, directory, in_graph=False):
-        self.directory = pathlib.Path(directory)
+        self.directory = check_path(directory, "Records: `directory`")
         self.manifest = read_manifest(self.directory)
         self.token_type = tf.as_dtype(self.manifest["token_type"])
         self._check_vocabulary()

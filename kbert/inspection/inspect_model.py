@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.checks import check_positive
+from kbert.checks import check_path, check_positive
 from kbert.inspection.analysis.attention_statistics import mean_statistics
 from kbert.inspection.analysis.attribution_targets import ATTRIBUTED
 from kbert.inspection.analysis.probes import probe_layers
@@ -25,6 +25,7 @@ from kbert.inspection.findings.tensorboard_data import write_tensorboard
 from kbert.inspection.findings.views import pictures
 from kbert.inspection.labelled_data import LabelledWords, labelled_data
 from kbert.inspection.word_heads import heads_and_words
+from kbert.text.tokenizer import check_tokenizer
 
 _LOGGER = logging.getLogger("kbert")
 _TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
@@ -94,9 +95,9 @@ def inspect(
         found.attributions[0].attributions
     """
     if directory is not None:
-        check_output(directory, overwrite)
+        check_output(check_path(directory, "inspect: `directory`"), overwrite)
     if log_dir is not None:
-        check_place(log_dir)
+        check_place(check_path(log_dir, "inspect: `log_dir`"))
     counted = check_positive("inspect", sequence_length=sequence_length, max_words=max_words, max_vectors=max_vectors)
     sequence_length, max_words, max_vectors = counted.values()
     if baseline not in BASELINES:
@@ -160,6 +161,7 @@ def _resolve(model, tokenizer, argument, default=None):
     labels = labels or getattr(getattr(pretrained, "settings", None), "labels", None)
     if tokenizer is None:
         raise ValueError(f"inspect: pass `tokenizer`: the `{argument}` was not loaded with one. Received: None")
+    check_tokenizer(tokenizer, "inspect")
     if tokenizer.vocabulary_size != model.config.vocabulary_size:
         raise ValueError(
             f"inspect: `tokenizer` must have as many tokens as the table of the `{argument}` has rows "
@@ -176,7 +178,9 @@ def _name(model):
 
 
 def _checked_texts(texts):
-    texts = list(_TEXTS if texts is None else [texts] if isinstance(texts, str) else texts)
+    if isinstance(texts, str) or not hasattr(texts, "__iter__"):
+        texts = _TEXTS if texts is None else [texts]
+    texts = list(texts)
     for number, text in enumerate(texts):
         parts = (text,) if isinstance(text, str) else text
         is_right = isinstance(parts, tuple | list) and all(isinstance(part, str) for part in parts)

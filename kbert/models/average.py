@@ -24,6 +24,7 @@ def average_models(models):
         ``num_labels``; it cannot be saved. Of a single model, itself.
 
     Raises:
+        TypeError: something that is no kbert model.
         ValueError: no model, or models that differ in task, inputs or outputs.
 
     Source: Devlin et al. 2018, section 4.2, footnote 4: the ensemble is 7 systems with different pre-training
@@ -33,7 +34,10 @@ def average_models(models):
 
         ensemble = average_models([kbert.load_pretrained("runs/squad-0"), kbert.load_pretrained("runs/squad-1")])
     """
-    models = list(models)
+    models = list(models) if hasattr(models, "__iter__") else [models]
+    for model in models:
+        if not isinstance(model, BertModel):
+            raise TypeError(f"average_models: `models` must be kbert models. Received: {type(model).__name__}")
     kinds = [_kind(model) for model in models]
     if not models or any(kind != kinds[0] for kind in kinds):
         raise ValueError(f"average_models: expected models of one task, inputs and outputs. Received: {kinds}")

@@ -6,6 +6,7 @@ from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import CAN_BE_OFF, ModelSettings
+from kbert.text.tokenizer import check_tokenizer
 
 
 def build_pipeline(model, tokenizer=None, *, name=None, **options):
@@ -54,7 +55,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
         `Pipeline`.
 
     Raises:
-        TypeError: no kbert model, or an unknown option.
+        TypeError: no kbert model, no `kbert.BertTokenizer`, or an unknown option.
         ValueError: an option that is not as described, no tokenizer, one that does not fit the model, a sequence longer
             than the position table, `top_k` beyond the vocabulary, a model without a task, or an option of another
             task.
@@ -110,6 +111,7 @@ def _tokenizer(model, tokenizer):
         tokenizer = model.pretrained.tokenizer
     if tokenizer is None:
         raise ValueError("build_pipeline: pass `tokenizer`; this model was not loaded with one.")
+    check_tokenizer(tokenizer, "build_pipeline")
     if tokenizer.vocabulary_size != model.config.vocabulary_size:
         raise ValueError(
             "build_pipeline: the vocabulary must have as many tokens as the model's table has rows "

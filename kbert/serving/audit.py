@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+from kbert.checks import check_path
 from kbert.keras_compat import is_tensorflow_op
 from kbert.serving import audit_files
 from kbert.serving.saved_model_file import SavedModelFile, find_export
@@ -67,6 +68,7 @@ def audit(saved_model):
         `AuditReport`.
 
     Raises:
+        TypeError: no path.
         FileNotFoundError, ValueError: no SavedModel, or a damaged one.
 
     Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and batching_session.cc.
@@ -76,7 +78,8 @@ def audit(saved_model):
         report = kbert.audit("saved_models/reviews")
         report.require_clean()
     """
-    path = find_export(saved_model) or pathlib.Path(saved_model)
+    given = check_path(saved_model, "audit: `saved_model`", "the path of a SavedModel")
+    path = find_export(given) or given
     model = SavedModelFile(path)
     ops = dict(sorted(model.ops().items()))
     servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}

@@ -2,9 +2,8 @@
 
 import errno
 import os
-import pathlib
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_path
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, parse_json, to_json, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
@@ -66,7 +65,7 @@ def export(
         pathlib.Path of the version written.
 
     Raises:
-        TypeError: not a pipeline.
+        TypeError: not a pipeline; `directory` is no path.
         ValueError: a version or limit that is not a positive integer or exceeds int64; `frozen_weights` that is not a
             bool; `metrics` or `made_by` that are not a dict that JSON holds; `layers` that the encoder does not have;
             an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
@@ -83,12 +82,13 @@ def export(
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
+    directory = check_path(directory, "export: `directory`")
     frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
     _check_json(metrics=metrics, made_by=made_by)
     pipeline = pipeline.merged()
     if precision is not None:
         pipeline = pipeline.in_precision(precision)
-    target = _target(pathlib.Path(directory).absolute(), version)
+    target = _target(directory.absolute(), version)
     limits = ServingLimits(max_request_bytes, max_request_tokens)
     named = signatures(pipeline, layers, limits)
     freeze = FrozenWeights(pipeline.model.weights).freeze if frozen_weights else lambda function: function

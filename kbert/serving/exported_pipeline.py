@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import check_path
 from kbert.files import read_json, sha256
 from kbert.pipelines.registry import task_pipeline
 from kbert.preprocessing.strings import as_text, string_columns
@@ -26,6 +27,7 @@ class ExportedPipeline:
         answers: `kbert.answers.answers.Answers`, for `to_dicts` and `table_row` only.
 
     Raises:
+        TypeError: no path.
         FileNotFoundError: no SavedModel there.
         ValueError: a SavedModel that `kbert.export` has not written.
     """
@@ -33,7 +35,7 @@ class ExportedPipeline:
     def __init__(self, directory):
         import tensorflow_text  # noqa: F401  registers the ops of tokenizers
 
-        self.path = find_export(directory)
+        self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
         if self.path is None:
             raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
         try:
@@ -54,10 +56,12 @@ class ExportedPipeline:
 
         Args:
             inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists of strings).
-            signature: one of `signatures` that takes strings.
+            signature: one of `signatures`. ``classify`` and ``regress`` take one column, ``inputs``, of serialised
+                tf.Examples.
 
         Raises:
-            ValueError: an unknown signature, or a batch beyond the limits of the export.
+            TypeError, ValueError: an unknown signature, columns that it does not take, or a batch beyond the limits of
+                the export.
         """
         if signature not in self.signatures:
             raise ValueError(
@@ -67,13 +71,15 @@ class ExportedPipeline:
         specs = function.structured_input_signature[1]
         names = self.input_names if set(specs) == set(self.input_names) else tuple(sorted(specs))
         list_columns = tuple(name for name, spec in specs.items() if spec.shape.rank == 2)
-        columns = string_columns(inputs, names, "ExportedPipeline", list_columns)
+        takes = f" (serialised tf.Examples of {list(self.input_names)})" if set(specs) == {"inputs"} else ""
+        owner = f"signature {signature!r}{takes}"
+        columns = string_columns(inputs, names, f"ExportedPipeline, {owner}", list_columns)
         try:
             answers = function(**dict(zip(names, columns, strict=True)))
         except tf.errors.InvalidArgumentError as error:
-            lines = error.message.splitlines()
-            reason = next((line for line in lines if "Received: " in line), lines[0])
-            raise ValueError(f"{self.path}: {reason.strip()}{_advice(reason)}") from None
+            lines = [line for line in error.message.splitlines() if line and not line.startswith("\t [[")]
+            reason = next((line for line in lines if "Received: " in line), lines[-1])
+            raise ValueError(f"{self.path}, {owner}: {reason.strip()}{_advice(reason)}") from None
         return {name: as_text(answer.numpy()) for name, answer in answers.items()}
 
     def fingerprint(self) -> str:

@@ -45,18 +45,20 @@ class GrpcTransport:
     def predict(self, spec, inputs, timeout):
         """dict of output → list. `spec`: arguments of `kbert.serving.messages.predict_request`."""
         columns = {name: np.array(value, dtype=object) for name, value in inputs.items()}
-        response = self._call("Predict", predict_request(inputs=columns, **spec), timeout, read_predict_response)
+        response = self._call("Predict", spec, predict_request(inputs=columns, **spec), timeout, read_predict_response)
         return {name: _plain(value) for name, value in response.items()}
 
     def classify(self, spec, examples, timeout):
         """[(label, score), …] for each example."""
-        return self._call("Classify", example_request(examples=examples, **spec), timeout, read_classification_response)
+        request = example_request(examples=examples, **spec)
+        return self._call("Classify", spec, request, timeout, read_classification_response)
 
     def regress(self, spec, examples, timeout):
         """A number for each example."""
-        return self._call("Regress", example_request(examples=examples, **spec), timeout, read_regression_response)
+        request = example_request(examples=examples, **spec)
+        return self._call("Regress", spec, request, timeout, read_regression_response)
 
-    def _call(self, method, request, timeout, read):
+    def _call(self, method, spec, request, timeout, read):
         try:
             response = self._channel.unary_unary(_SERVICE + method)(request, timeout=timeout)
         except self._errors as error:
@@ -67,7 +69,7 @@ class GrpcTransport:
             if code == self._codes.UNAVAILABLE:
                 reason = f"cannot be reached: {error.details()}. {NO_SERVER}"
             else:
-                reason = f"answered {code.name}: {error.details()}"
+                reason = f"answered {code.name}: {error.details()} (signature {spec['signature']!r})"
             raise ServingError(f"{self.url} {reason}", may_retry=again) from None
         try:
             return read(response)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.saved_model_file import find_export
 from kbert.tasks.load_pipeline import load_pipeline
+from kbert.weights.source import check_source
 
 
 def pipeline_loader(source, precision="auto", **options) -> Callable:
@@ -19,8 +20,10 @@ def pipeline_loader(source, precision="auto", **options) -> Callable:
         a function that returns a `kbert.Pipeline` or an `ExportedPipeline`.
 
     Raises:
+        TypeError: neither a path nor a name.
         ValueError: a SavedModel with a `precision` or options.
     """
+    check_source("pipeline_loader: `source`", source, "the path of a SavedModel")
     if find_export(source) is None:
         return functools.partial(load_pipeline, source, precision, **options)
     if options or precision != "auto":

@@ -62,12 +62,12 @@ class RestTransport:
 
     def _post(self, verb, spec, body, key, timeout):
         data = request_json({"signature_name": spec["signature"], **body}).encode()
-        content = self._ask(f"{address_of(self.url, spec)}:{verb}", data, timeout)
+        content = self._ask(f"{address_of(self.url, spec)}:{verb}", data, timeout, spec["signature"])
         if not isinstance(content, dict) or key not in content:
             raise ServingError(f"{self.url}: expected an answer with {key!r}. Received: {content!r:.200}")
         return content[key]
 
-    def _ask(self, address, data, timeout):
+    def _ask(self, address, data, timeout, signature=None):
         """The JSON that the server answers: to a GET, or to a POST of some data."""
         try:
             code, content = self._exchange(address, data, timeout)
@@ -76,7 +76,8 @@ class RestTransport:
         if 300 <= code < 400:
             raise ServingError(f"{address} answered {code}: a redirect, which is not followed")
         if code >= 400:
-            raise ServingError(f"{address} answered {code}: {_reason(content)}", code in _BUSY)
+            asked = f" (signature {signature!r})" if signature else ""
+            raise ServingError(f"{address} answered {code}: {_reason(content)}{asked}", code in _BUSY)
         try:
             return parse_json(content, self.url)
         except ValueError as error:

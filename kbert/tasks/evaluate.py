@@ -109,10 +109,13 @@ def load_ensemble(sources, **options) -> Pipeline:
         **options: of `kbert.build_pipeline`, instead of the stored ones.
 
     Raises:
-        ValueError: a model that was not fine-tuned; models with other preprocessing, labels or vocabulary.
+        TypeError: neither a source nor a pipeline.
+        ValueError: no model; one that was not fine-tuned; models with other preprocessing, labels or vocabulary.
     """
     alone = not isinstance(sources, Sequence) or isinstance(sources, str)
     sources = [sources] if alone else list(sources)
+    if not sources:
+        raise ValueError("evaluate: `pipeline` must be a model, or a list of at least one. Received: []")
     for source in sources:
         if not isinstance(source, Pipeline):
             check_source("evaluate: `pipeline`", source, "a kbert.Pipeline")

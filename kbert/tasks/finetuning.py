@@ -90,8 +90,8 @@ class Finetuning:
         self.options = FinetuningOptions(**options)
         if dev is None:
             self._check_without_dev(more_dev)
-        self.output = None if output is None else pathlib.Path(output)
         self.log_dir = log_directory("finetune", log_dir, output, profile)
+        self.output = None if output is None else pathlib.Path(output)
         self.callbacks = callback_list("finetune", callbacks, has_own_rate=True)
         self.overwrite, self.recipe, self.profile = overwrite, recipe, profile
         self._source, self._more_settings = source, more_settings or {}

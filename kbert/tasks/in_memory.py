@@ -139,9 +139,15 @@ def _plain(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def is_missing(value) -> bool:
+    """Whether a value is None or one of pandas' missing ones: NaN, which does not equal itself, NA, NaT."""
+    if value is None or type(value).__name__ == "NAType":  # which cannot be compared
+        return True
+    return not isinstance(value, list | dict) and value != value
+
+
 def _cell(value, where):
-    # pandas' missing values: NaN, which does not equal itself, and NA, which cannot be compared
-    if value is None or type(value).__name__ == "NAType" or value != value:
+    if is_missing(value):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"

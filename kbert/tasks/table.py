@@ -3,12 +3,15 @@
 import csv
 import itertools
 import json
+import logging
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from kbert.checks import check_path
 from kbert.files import parse_json
 from kbert.tasks.text_files import check_characters
 
+_LOGGER = logging.getLogger("kbert")
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".csv", ".tsv", *JSON_LINES)
 _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less than one long document
@@ -73,7 +76,7 @@ def read_table(
         ValueError: unknown format, empty file, no rows, a missing column, a row with a different number of cells than
             the header, broken quoting, invalid UTF-8 or JSON; the message names file and line.
     """
-    path = pathlib.Path(path)
+    path = check_path(path, "read: `path`")
     format = _format(path, format)
     if format == "jsonl":
         return _from_objects(path, list(iterate_json_lines(path)), columns, optional)
@@ -126,6 +129,29 @@ def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, 
         if not isinstance(value, dict):
             raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {line[:80]!r}")
         yield number, value
+
+
+def check_texts(table: Table, names: Sequence[str], *, may_all_be_empty: bool = False) -> None:
+    """Logs a warning for each column of texts with empty ones: the first, and how many there are.
+
+    Raises:
+        ValueError: all are empty, unless they may be.
+    """
+    if not any(cell.strip() for name in names for cell in table[name]):
+        if may_all_be_empty:
+            return
+        rows = f"{len(table.lines)} empty ones" if len(table.lines) > 1 else "an empty one"
+        raise ValueError(
+            f"{table.where(0)}: expected texts in {' and '.join(map(repr, names))}. Received: {rows}; is it another "
+            "column that holds them?"
+        )
+    for name in names:
+        if empty := [row for row, cell in enumerate(table[name]) if not cell.strip()]:
+            _LOGGER.warning(
+                "%s: expected a text in %r. Received: %s, the first of %s such rows of %s; they count as empty texts",
+                *(table.where(empty[0]), name, table.shown(table[name][empty[0]])),
+                *(f"{len(empty):,}", f"{len(table.lines):,}"),
+            )
 
 
 def _format(path, format):

@@ -199,6 +199,15 @@ class BertTokenizer(keras.layers.Layer):
         self._set_vocabulary(read_vocabulary(pathlib.Path(directory) / _ASSET))
 
 
+def check_tokenizer(tokenizer, owner: str) -> None:
+    """Raises TypeError unless this is a `BertTokenizer`: a path, or another library's tokenizer, is none."""
+    if not isinstance(tokenizer, BertTokenizer):
+        raise TypeError(
+            f'{owner}: `tokenizer` must be a kbert.BertTokenizer, as kbert.BertTokenizer("vocab.txt") makes it. '
+            f"Received: {type(tokenizer).__name__}"
+        )
+
+
 def resolve_settings(settings: dict) -> dict:
     """`BertTokenizer.settings` without defaults: tokenizers of one vocabulary are the same if these agree.
 

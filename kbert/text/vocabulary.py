@@ -1,9 +1,9 @@
 """The vocabulary file: one token per line; the line number (from 0) is the id."""
 
 import os
-import pathlib
 from collections.abc import Sequence
 
+from kbert.checks import check_path
 from kbert.files import atomic_file
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -15,6 +15,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     As in the original, white space around a token is dropped, and so are a byte order mark and blank lines at the end.
 
     Raises:
+        TypeError: no path.
         FileNotFoundError: no such file.
         ValueError: not UTF-8, or rejected by `check_vocabulary`.
 
@@ -23,7 +24,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
         tokens = read_vocabulary("vocab.txt")
         tokens.index("[MASK]")
     """
-    path = pathlib.Path(path)
+    path = check_path(path, "read_vocabulary: `path`")
     if not path.is_file():
         raise FileNotFoundError(f"No vocabulary file at {str(path)!r}. Expected a text file with one token per line.")
     try:
@@ -39,8 +40,8 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
 
 def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
     """Writes a ``vocab.txt`` atomically."""
+    path = check_path(path, "write_vocabulary: `path`")
     check_vocabulary(tokens)
-    path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.writelines(f"{token}\n" for token in tokens)

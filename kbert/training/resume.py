@@ -1,10 +1,10 @@
 """Training in steps instead of epochs, with exact resume of killed runs."""
 
 import logging
-import pathlib
 
 import keras
 
+from kbert.checks import check_path
 from kbert.corpus.reading_errors import reading_errors
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.callbacks import callback_list
@@ -110,7 +110,7 @@ def fit_steps(
     callbacks = callback_list("fit_steps", callbacks, has_own_rate=budget is not None)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:
-        output = pathlib.Path(output)
+        output = check_path(output, "fit_steps: `output`")
         output.mkdir(parents=True, exist_ok=True)
         checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every)
         step = checkpoints.restore()

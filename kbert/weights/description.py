@@ -67,14 +67,15 @@ class ModelDescription:
         return cls(model.task, model.config, arguments, encoder_arguments, quantized_layers(model), trainability(model))
 
     @staticmethod
-    def argument_names(task: str) -> tuple[str, ...]:
-        """What the constructor of this task's model takes besides encoder and dtype."""
+    def argument_names(task: str, required: bool = False) -> tuple[str, ...]:
+        """What the constructor of this task's model takes besides encoder and dtype; with `required` what it needs."""
         task = task_pipeline(task)
         elsewhere = {"self", *_NOT_ARGUMENTS, *task.model_arguments}
         if task.stands_on_encoder:
             elsewhere.add("num_parts")  # which the encoder has
         parameters = inspect.signature(task.model_class.__init__).parameters.values()
-        return tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in elsewhere)
+        own = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in elsewhere]
+        return tuple(p.name for p in own if not required or p.default is p.empty)
 
     def build(self, dtype=None):
         """A newly initialised model, quantised and frozen as described. `dtype`: its dtype policy."""

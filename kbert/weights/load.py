@@ -6,7 +6,7 @@ import logging
 import numpy as np
 from keras import ops
 
-from kbert.checks import check_labels
+from kbert.checks import check_labels, check_path
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
@@ -83,15 +83,19 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         ``settings`` and ``report``, which says of every variable whether it was loaded, newly initialised, or not used.
 
     Raises:
+        TypeError: `source` is neither a path nor a name, `vocabulary` no path.
         FileNotFoundError: no such source, or missing files.
         ValueError: damaged files, a vocabulary that does not fit, an incomplete encoder, something that kbert cannot
-            represent (the message says why), an unknown task or override, the stored labels in another order.
+            represent (the message says why), an unknown task or override, a tagger without a number of labels,
+            the stored labels in another order.
 
     Example::
 
         model = kbert.load_pretrained("runs/pretrain", task="classification", labels=["bad", "good"])
         pipeline = kbert.build_pipeline(model)
     """
+    if vocabulary is not None:
+        check_path(vocabulary, "load_pretrained: `vocabulary`", "the path of a vocab.txt")
     stored = source
     if not isinstance(source, Checkpoint):
         stored = open_checkpoint(source, vocabulary, revision=revision, token=token)
@@ -196,6 +200,13 @@ def _wanted(stored, task, overrides):
     one_each = settings.labels or settings.thresholds
     if one_each and "num_labels" in ModelDescription.argument_names(task):
         arguments.setdefault("num_labels", len(one_each))
+    if missing := [name for name in ModelDescription.argument_names(task, required=True) if name not in arguments]:
+        wanted = (
+            "`labels`, or their number as `num_labels`" if missing == ["num_labels"] else f"the arguments {missing}"
+        )
+        raise ValueError(
+            f"load_pretrained: a {task} model needs {wanted}. Received: none, and {stored.path} has none for this task"
+        )
     kept = (stored.description.quantized_layers, stored.description.trainability) if same_task else ()
     description = ModelDescription(task, config, arguments, encoder_arguments, *kept)
     try:

@@ -1,12 +1,13 @@
 """A model or pipeline → a directory that `load_pretrained` and every recipe can read."""
 
 import dataclasses
-import pathlib
 
+from kbert.checks import check_path
 from kbert.files import check_directory_is_free, write_directory
 from kbert.models.lora import merged
 from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import ModelSettings
+from kbert.text.tokenizer import check_tokenizer
 from kbert.weights.description import ModelDescription
 from kbert.weights.files.h5_write import h5_errors_raised
 from kbert.weights.formats.casing import warn_of_wrong_casing
@@ -47,7 +48,7 @@ def save_pretrained(
             `kbert.AdamW` whose moments and step are written too (`load_slots` reads them).
 
     Raises:
-        TypeError: neither a kbert model nor a pipeline.
+        TypeError: neither a kbert model nor a pipeline; `directory` is no path, `tokenizer` no `kbert.BertTokenizer`.
         FileExistsError: the directory holds something else, or a model without `overwrite`.
         ValueError: an unknown format, no tokenizer, a vocabulary or labels that do not fit the model, a model that the
             format cannot hold (the message says why).
@@ -58,6 +59,7 @@ def save_pretrained(
     """
     if format not in format_names():
         raise ValueError(f"save_pretrained: `format` must be one of {format_names()}. Received: {format!r}")
+    path = check_path(directory, "save_pretrained: `directory`")
     form = get_format(format)
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
     model = merged(model)
@@ -69,7 +71,7 @@ def save_pretrained(
     options = {name: value for name, value in options.items() if value is not None}
     _check_options(form, options)
     check_directory_is_free(directory, form.files, overwrite)
-    _check_replaced(form, pathlib.Path(directory))
+    _check_replaced(form, path)
 
     def write(partial):
         with h5_errors_raised(directory):
@@ -129,6 +131,7 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
             f"goes to `made_by`). Received: {settings!r}"
         )
     if tokenizer is not None:
+        check_tokenizer(tokenizer, "save_pretrained")
         settings = dataclasses.replace(settings, tokenizer=tokenizer.settings())
     return model, tokenizer, settings
 

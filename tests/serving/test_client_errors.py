@@ -53,7 +53,11 @@ def bytes_server(answer):
         (b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"outputs": ["a', "broke its answer off", True),
         (b"HTTP/1.1 400 Bad\r\nContent-Length: 99\r\n\r\n{", "broke its answer off", True),
         (b"", "cannot be reached", True),
-        (b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nhelp", "answered 500: help", False),
+        (
+            b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nhelp",
+            r"answered 500: help \(signature 'serving_default'\)",
+            False,
+        ),
     ],
 )
 def test_what_is_no_answer_in_http(sent, message, may_retry):

@@ -61,6 +61,15 @@ def test_the_limits_of_the_export_hold(served_models):
         exported.predict_on_batch({"text": ["good"]}, "tag")
     with pytest.raises(ValueError, match="bytes of text.* predict.py sends fewer at once with a smaller --batch"):
         exported.predict_on_batch({"text": ["good " * 250_000]})
+    with pytest.raises(
+        ValueError, match=r"signature 'serving_default': expected a dict with \['text'\]. Received: \['a'\]"
+    ):
+        exported.predict_on_batch({"a": ["good"]})
+    of_classify = r"signature 'classify' \(serialised tf.Examples of \['text'\]\): "
+    with pytest.raises(ValueError, match=rf"{of_classify}expected a dict with \['inputs'\]. Received: \['text'\]"):
+        exported.predict_on_batch({"text": ["good"]}, "classify")
+    with pytest.raises(ValueError, match=f"{of_classify}Could not parse example input, value: 'good'"):
+        exported.predict_on_batch({"inputs": ["good"]}, "classify")
     assert len(exported.fingerprint()) == 64 and exported.fingerprint() == exported.fingerprint()
     assert exported.fingerprint() != ExportedPipeline(served_models["regression"].path).fingerprint()
     assert json.dumps(sorted(exported.output)) == '["label", "probabilities"]'

@@ -2,6 +2,8 @@
 
 import pathlib
 
+from kbert.checks import check_path
+
 
 def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
     """The directory of a run's logs: `log_dir`, else ``logs`` in `output`, else None.
@@ -11,12 +13,14 @@ def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path 
         log_dir, output, profile: see `kbert.finetune`.
 
     Raises:
+        TypeError: a `log_dir` or `output` that is no path.
         ValueError: a `profile` that could be written nowhere.
     """
+    output = None if output is None else check_path(output, f"{function}: `output`")
     if log_dir:
-        return pathlib.Path(log_dir)
+        return check_path(log_dir, f"{function}: `log_dir`")
     if output is not None:
-        return pathlib.Path(output) / "logs"
+        return output / "logs"
     if profile is not None:
         raise ValueError(
             f"{function}: `profile` needs a directory for the logs, `log_dir` or `output`. "

@@ -1,10 +1,8 @@
 """The callback that shows a training in TensorBoard."""
 
-import pathlib
-
 import keras
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_path
 from kbert.inspection.board.attention_entropy import AttentionEntropy
 from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
 from kbert.inspection.board.layer_norms import layer_norms
@@ -61,6 +59,7 @@ class TensorBoard(keras.callbacks.Callback):
         wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
+        TypeError: a `log_dir` that is no path.
         ValueError: a `share`, `profile` or flag that is not one.
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
 
@@ -82,7 +81,7 @@ class TensorBoard(keras.callbacks.Callback):
         wait_for_finish=False,
     ):
         super().__init__()
-        self.log_dir = pathlib.Path(log_dir)
+        self.log_dir = check_path(log_dir, "TensorBoard: `log_dir`")
         self.settings, self.baseline, self.batch = settings, baseline or {}, batch
         self.graph = check_bool(graph, "TensorBoard: `graph`")
         self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")

@@ -6,16 +6,13 @@ Shapes: N labels.
 import dataclasses
 import hashlib
 import json
-import logging
 from collections.abc import Sequence
 
 import numpy as np
 
 from kbert.tasks.classification.labels import label_ids, label_scores, label_sets, shown_labels
 from kbert.tasks.examples import Examples
-from kbert.tasks.table import Table
-
-_LOGGER = logging.getLogger("kbert")
+from kbert.tasks.table import Table, check_texts
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -137,19 +134,7 @@ def from_table(
             names file and line.
     """
     columns = [name for name in (text, text_pair) if name is not None]
-    if not any(cell.strip() for name in columns for cell in table[name]):
-        rows = f"{len(table.lines)} empty ones" if len(table.lines) > 1 else "an empty one"
-        raise ValueError(
-            f"{table.where(0)}: expected texts in {' and '.join(map(repr, columns))}. Received: {rows}; is it another "
-            "column that holds them?"
-        )
-    for name in columns:
-        if empty := [row for row, cell in enumerate(table[name]) if not cell.strip()]:
-            _LOGGER.warning(
-                "%s: expected a text in %r. Received: %s, the first of %s such rows of %s; they count as empty texts",
-                *(table.where(empty[0]), name, table.shown(table[name][empty[0]])),
-                *(f"{len(empty):,}", f"{len(table.lines):,}"),
-            )
+    check_texts(table, columns)
     if labels is None:
         targets = label_scores(table, label, *score_range)
     elif separator is not None:

@@ -2,6 +2,7 @@
 
 import pathlib
 
+from kbert.checks import check_path
 from kbert.tasks.classification.task import Classification
 from kbert.tasks.glue_benchmark.submission import check_pipeline
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
@@ -19,7 +20,8 @@ class _Glue:
             split: of a directory: "train", "dev", or "dev_mm" of MNLI.
         """
         definition = GLUE_TASKS[self.glue_name]
-        return definition.read_file(path) if pathlib.Path(path).is_file() else definition.read(path, split)
+        is_file = check_path(path, "read: `path`").is_file()
+        return definition.read_file(path) if is_file else definition.read(path, split)
 
     def read_dev(self, path):
         """As of `Task`; of MNLI the matched one."""

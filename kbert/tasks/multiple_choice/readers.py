@@ -1,11 +1,11 @@
 """Files of multiple-choice questions: SWAG, DREAM, and your own CSV, TSV or JSON lines."""
 
 import json
-import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.checks import check_path
 from kbert.files import read_json
 from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices
 from kbert.tasks.table import JSON_LINES, iterate_json_lines, read_table
@@ -75,7 +75,7 @@ def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
 def _read(path, prompt, choices, label):
     """Prompts, lists of choices, labels (None without a column) and "file, line" of each."""
     columns = [prompt, *choices, *([label] if label else [])]
-    if len(choices) == 1 and pathlib.Path(path).suffix.lower() not in JSON_LINES:
+    if len(choices) == 1 and check_path(path, "read: `path`").suffix.lower() not in JSON_LINES:
         raise ValueError(f"{path}: expected the names of the columns, one a choice, at least two. Received: {choices}")
     if len(choices) == 1:
         rows = _listed_rows(path, columns)
@@ -199,7 +199,8 @@ def _numbers(choices, labels, places):
             numbers[row] = int(text)
         else:
             raise ValueError(
-                f"{where}: expected the text of a choice or its number from 0, of {texts}. Received: {text!r}"
+                f"{where}: expected the text of a choice or its number from 0, of {texts}. Received: "
+                + (repr(text) if text else "'', an empty cell")
             )
     return numbers
 

@@ -8,9 +8,10 @@ import numpy as np
 from kbert.tasks.classification.dataset import real_tokens, training_dataset
 from kbert.tasks.classification.evaluation import evaluate
 from kbert.tasks.classification.metrics import accuracy
-from kbert.tasks.in_memory import read_columns
+from kbert.tasks.in_memory import read_columns, text_table
 from kbert.tasks.multiple_choice.choice_views import choice_views
 from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
+from kbert.tasks.table import check_texts
 from kbert.tasks.task import Evaluation, Task, TrainingData
 
 
@@ -54,10 +55,12 @@ class MultipleChoice(Task):
 
     def from_memory(self, data):
         columns = read_columns(data, [self.prompt, *self.choices, self.label])
-        lists = columns[self.choices[0]]
-        if len(self.choices) > 1:
-            lists = [list(texts) for texts in zip(*(columns[name] for name in self.choices), strict=True)]
-        return choices_from_columns(columns[self.prompt], lists, columns[self.label])
+        lists = columns.pop(self.choices[0]) if len(self.choices) == 1 else None
+        table = text_table(columns, list(columns))
+        check_texts(table, [self.prompt], may_all_be_empty=True)
+        if lists is None:
+            lists = [list(texts) for texts in zip(*(table[name] for name in self.choices), strict=True)]
+        return choices_from_columns(table[self.prompt], lists, table[self.label])
 
     def settings(self, train):
         return {}

@@ -1,18 +1,19 @@
 """Files of questions: SQuAD's JSON, version 1.1 and 2.0, and your own tables."""
 
 import json
-import pathlib
 import re
 
 import numpy as np
 
+from kbert.checks import check_path
 from kbert.files import read_json
-from kbert.tasks.in_memory import read_columns
+from kbert.tasks.in_memory import read_columns, text_table
 from kbert.tasks.span.questions import Questions, locate
-from kbert.tasks.table import Table, read_table
+from kbert.tasks.table import Table, check_texts, read_table
 from kbert.tasks.text_files import check_characters
 
-QUESTION_COLUMNS, OPTIONAL_COLUMNS = ("question", "context", "answer"), ("answer_start", "id")
+TEXTS = ("question", "context")
+QUESTION_COLUMNS, OPTIONAL_COLUMNS = (*TEXTS, "answer"), ("answer_start", "id")
 
 # reference: Devlin et al. 2018, tables 2 and 3, in percent
 SQUAD_PAPER = {
@@ -43,16 +44,15 @@ def read_questions(path) -> Questions:
         ValueError: missing columns, an ``answer_start`` outside the context, duplicate ids, and the errors of
             `read_squad` and `kbert.tasks.table.read_table`; the message names file and line.
     """
-    if pathlib.Path(path).suffix.lower() == ".json":
+    if check_path(path, "read: `path`").suffix.lower() == ".json":
         return read_squad(path)
     return questions_from_table(read_table(path, QUESTION_COLUMNS, optional=OPTIONAL_COLUMNS))
 
 
 def questions_from_table(table: Table) -> Questions:
     """The questions of a table's columns, as in `read_questions`."""
-    rows = range(len(table.lines))
-    ids = [given or str(row + 1) for row, given in zip(rows, table.get("id", [""] * len(rows)), strict=True)]
-    _check_ids(ids, table.where)
+    check_texts(table, TEXTS)
+    rows, ids = range(len(table.lines)), _ids(table)
     answers = [(text,) if text.strip() else () for text in table["answer"]]
     starts = [
         _located(table.where(row), table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1
@@ -74,11 +74,12 @@ def questions_with_answers(data) -> Questions:
         ValueError: a missing part or one of the wrong type, an ``answer_start`` outside the context, duplicate ids;
             the message names the row.
     """
-    columns = read_columns(data, ("question", "context", "answers"), ("id",))
-    ids = [str(one) for one in columns.get("id", range(1, len(columns["question"]) + 1))]
-    _check_ids(ids, lambda row: f"row {row}")
+    data = read_columns(data, ("question", "context", "answers"), ("id",))
+    table = text_table({name: column for name, column in data.items() if name != "answers"}, TEXTS, ("id",))
+    check_texts(table, TEXTS)
+    ids = _ids(table)
     answers, starts = [], []
-    for row, (context, given) in enumerate(zip(columns["context"], columns["answers"], strict=True)):
+    for row, (context, given) in enumerate(zip(table["context"], data["answers"], strict=True)):
         texts, positions = (_part("the data", f"row {row}", given, name, list) for name in ("text", "answer_start"))
         if len(texts) != len(positions):
             raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {given}")
@@ -86,7 +87,7 @@ def questions_with_answers(data) -> Questions:
         found, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
         answers.append(found)
         starts.append(start)
-    return Questions(ids, columns["question"], columns["context"], answers, np.array(starts, "int32"))
+    return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
 
 
 def read_squad(path, *, labelled: bool = True) -> Questions:
@@ -159,7 +160,7 @@ def _located(where, context, answer, start):
 def _part(path, place, parent, name, kind):
     value = parent.get(name) if isinstance(parent, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        shown = json.dumps(parent, ensure_ascii=False)[:80]
+        shown = json.dumps(parent, ensure_ascii=False, default=str)[:80]
         kinds = {list: "a list", str: "a string", int: "a whole number"}.get(kind, "a string")
         raise ValueError(
             f"{path}, {place or 'the whole'}: expected {name!r}, {kinds}, as in SQuAD's JSON. Received: {shown}"
@@ -174,6 +175,13 @@ def _start(table, row):
     if not re.fullmatch(r"-?\d{1,9}", text):
         raise ValueError(f"{table.where(row)}: expected a whole number in 'answer_start'. Received: {text!r}")
     return int(text)
+
+
+def _ids(table):
+    """The ids of a table; where there is none, the number of the row from 1."""
+    ids = [given or str(row) for row, given in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
+    _check_ids(ids, table.where)
+    return ids
 
 
 def _check_ids(ids, where):

@@ -4,6 +4,8 @@ import itertools
 import pathlib
 import re
 
+from kbert.checks import check_path
+from kbert.tasks.in_memory import is_missing
 from kbert.tasks.table import JSON_LINES
 from kbert.tasks.tagging.span_reader import read_span_lines
 from kbert.tasks.tagging.tag_scheme import convert_sentences
@@ -15,7 +17,7 @@ DOCUMENT_START = "-DOCSTART-"
 
 def read_tagged(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
     """A tagged file of either kind: .jsonl and .ndjson by `read_span_lines`, all others by `read_conll`."""
-    if pathlib.Path(path).suffix.lower() in JSON_LINES:
+    if check_path(path, "read: `path`").suffix.lower() in JSON_LINES:
         return read_span_lines(path)
     return read_conll(path, tag_column=tag_column, scheme=scheme)
 
@@ -72,6 +74,9 @@ def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -
     converted = convert_sentences([[f"row {row}"] * len(some) for row, some in enumerate(tags)], tags, scheme)
     numbers = list(range(len(words)))
     if documents:
+        for row, document in enumerate(documents):
+            if is_missing(document):
+                raise ValueError(f"row {row}: expected the sentence's document in 'document'. Received: {document!r}")
         numbers = [0]
         for before, now in itertools.pairwise(documents):
             numbers.append(numbers[-1] + (before != now))

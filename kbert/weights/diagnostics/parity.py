@@ -4,12 +4,12 @@ Shapes: B batch, S sequence, P predictions, C choices.
 """
 
 import dataclasses
-import pathlib
 from typing import Any
 
 import numpy as np
 from keras import ops
 
+from kbert.checks import check_path
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.load import load_pretrained
 
@@ -63,7 +63,7 @@ def measure_parity(model, path) -> ParityReport:
     Returns:
         `ParityReport`; its ``reason`` says if the format has no such library, or if it is not installed.
     """
-    path = pathlib.Path(path)
+    path = check_path(path, "measure_parity: `path`")
     batch = random_batch(model)
     form = recognise_format(path)
     try:

@@ -70,7 +70,7 @@ def _unlike_bert(config, fast):
     name = config.get("tokenizer_class")
     if name not in _CLASSES:
         return f"tokenizer_class {name} is not a WordPiece tokenizer that kbert has"
-    if config.get("do_basic_tokenize") is False:
+    if _flag(config.get("do_basic_tokenize")) is False:
         return "do_basic_tokenize is false, which kbert does not have"
     kind = fast.get("model", {}).get("type", "WordPiece")
     if kind != "WordPiece":
@@ -138,8 +138,14 @@ def _settings(config, fast):
         ("strip_accents", "strip_accents", "strip_accents"),
         ("split_on_cjk", "tokenize_chinese_chars", "handle_chinese_chars"),
     ):
-        if name in config:
-            settings[argument] = config[name]
-        elif its_name in normalizer:
-            settings[argument] = normalizer[its_name]
+        for content, key in ((config, name), (normalizer, its_name)):
+            value = _flag(content.get(key))
+            if key in content and (value is not None or argument == "strip_accents"):  # null: as lowercase
+                settings[argument] = value
+                break
     return settings
+
+
+def _flag(value):
+    """1 and 0, which older versions of transformers take as well, as a bool; null says nothing."""
+    return bool(value) if type(value) is int and value in (0, 1) else value

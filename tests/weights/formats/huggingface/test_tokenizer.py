@@ -51,6 +51,39 @@ def test_its_settings(directory):
     assert settings == {"lowercase": True, "strip_accents": False, "split_on_cjk": True, "max_word_length": 77}
 
 
+def test_flags_as_numbers(directory):
+    config = directory / "tokenizer_config.json"
+    edit(config, do_lower_case=0, strip_accents=1, tokenize_chinese_chars=0)
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": False, "strip_accents": True, "split_on_cjk": False, "max_word_length": 100}
+    assert all(type(settings[name]) is bool for name in ("lowercase", "strip_accents", "split_on_cjk"))
+    edit(config, do_lower_case=1, strip_accents=None, tokenize_chinese_chars=1)
+    assert load(directory, task="encoder").pretrained.tokenizer.lowercase is True
+    edit(config, do_basic_tokenize=0)
+    assert read_huggingface_tokenizer(directory).vocabulary is None
+    for wrong in ("false", 2, 0.0):
+        edit(config, do_lower_case=wrong, do_basic_tokenize=...)
+        with pytest.raises(ValueError, match="`lowercase` must be True or False. Received: "):
+            load(directory, task="encoder")
+
+
+@pytest.mark.parametrize("tokens,lowercase", [(VOCABULARY, True), (CASED, False)])
+def test_a_null_says_nothing(directory, tokens, lowercase):
+    """As a flag that is not there: tokenizer.json says it or, without one, the vocabulary."""
+    config, fast = directory / "tokenizer_config.json", directory / "tokenizer.json"
+    edit(config, do_lower_case=None, tokenize_chinese_chars=None, do_basic_tokenize=None)
+    content = json.loads(fast.read_text())
+    content["normalizer"] |= {"lowercase": lowercase, "handle_chinese_chars": False}
+    fast.write_text(json.dumps(content))
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": lowercase, "strip_accents": None, "split_on_cjk": False, "max_word_length": 100}
+    fast.unlink()
+    write_vocabulary(directory, tokens)
+    found = read_huggingface_tokenizer(directory)
+    assert found.settings == {"lowercase": lowercase, "strip_accents": None, "max_word_length": 100}
+    assert "does not say so" in found.remarks[0]
+
+
 def test_settings_can_be_overridden(directory):
     edit(directory / "tokenizer_config.json", strip_accents=False)
     assert load(directory, strip_accents=True, task="encoder").pretrained.tokenizer.strip_accents is True

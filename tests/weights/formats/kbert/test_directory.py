@@ -116,6 +116,13 @@ def test_pretraining_to_every_task(pretrained, task):
     assert (not new) if task in expected else (len(new) == 1 and new.pop().endswith("head"))
 
 
+def test_a_tagger_needs_labels(pretrained):
+    message = "^load_pretrained: a tagging model needs `labels`, or their number as `num_labels`. Received: none, and "
+    for given in ({}, {"labels": None}):
+        with pytest.raises(ValueError, match=message):
+            kbert.load_pretrained(pretrained[0], task="tagging", **given)
+
+
 def test_a_missing_pooler_is_new_and_named(tmp_path, caplog):
     caplog.set_level("INFO", logger="kbert")
     encoder = kbert.BertEncoder(tiny_config(), pooler=False)

@@ -24,7 +24,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "BertTokenizer": "text.tokenizer",
         "Pipeline": "pipelines.pipeline",
         "audit": "serving.audit",
-        "build_pipeline": "pipelines.build",
+        "build_pipeline": "weights.build_pipeline",
         "evaluate": "tasks.evaluate",
         "export": "serving.export",
         "finetune": "tasks.finetune",

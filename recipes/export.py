@@ -43,7 +43,6 @@ def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
         import kbert
-        from kbert.serving.provenance import metrics_of, provenance
 
         model = kbert.load_pretrained(args.model, task=args.task)
         options = {"sequence_length": args.sequence_length, "top_k": args.top_k, **cli.stored_options(args)}
@@ -56,8 +55,7 @@ def main(argv=None):
             frozen_weights=args.frozen_weights,
             max_request_bytes=args.max_request_bytes,
             max_request_tokens=args.max_request_tokens,
-            metrics=metrics_of(args.model),
-            made_by={"recipe": "export.py", **cli.settings_of(args), **provenance(args.model)},
+            made_by={"recipe": "export.py", **cli.settings_of(args, "model")},
         )
     report(path)
 

@@ -1,8 +1,8 @@
 """A model as it is stored → the pipeline that answers files."""
 
-from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.registry import task_pipeline
 from kbert.training.hardware import choose_hardware
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 

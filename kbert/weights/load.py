@@ -19,7 +19,9 @@ from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY
 from kbert.weights.formats.variables import heads_of
 from kbert.weights.head_labels import head_labels
 from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.origin import set_origin, stored_origin
 from kbert.weights.report import LoadReport
+from kbert.weights.source import local_source
 
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
@@ -117,7 +119,15 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             *(model.task, model.num_labels),
         )
     model.pretrained = Pretrained(tokenizer, settings, report)
+    set_origin(model, stored_origin(stored.path, _hub_name(source, revision)))
     return model
+
+
+def _hub_name(source, revision):
+    """The name of a model on the hub, with the revision that was asked for; None: a path."""
+    if isinstance(source, Checkpoint) or local_source(source) is not None:
+        return None
+    return source if revision is None else f"{source}@{revision}"
 
 
 def _new_head(stored, task, labels):

@@ -36,8 +36,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     },
     subpackages=(
         "answers",
-        "benchmarks",
-        "command_line",
         "corpus",
         "experiments",
         "inspection",
@@ -47,7 +45,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "pipelines",
         "preprocessing",
         "pretraining",
-        "quickstart",
         "serving",
         "tasks",
         "text",

@@ -41,7 +41,7 @@ def export(
     another name inside `directory`, audited, flushed to the disk and renamed), so a server may watch the directory.
 
     A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of
-    its task: `kbert.serving.signatures.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
+    its task: `kbert.serving.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
     ``card.json``.
 
     Args:

@@ -29,7 +29,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
         return_predictions: whether to return the `Evaluation`, with predictions and prediction files, as well.
 
     Returns:
-        dict of scores; with `return_predictions` (scores, `kbert.tasks.task.Evaluation`).
+        dict of scores; with `return_predictions` (scores, `kbert.tasks.Evaluation`).
 
     Raises:
         TypeError: `task` is no task object, `pipeline` no pipeline and no source.

@@ -11,7 +11,7 @@ def load_pipeline(source, precision="auto", **options):
 
     Args:
         source: as for `kbert.load_pretrained`.
-        precision: of the arithmetic, as for `kbert.training.hardware.choose_hardware`.
+        precision: of the arithmetic, as for `kbert.training.choose_hardware`.
         **options: of `kbert.build_pipeline`, instead of those stored with the model.
     """
     with choose_hardware("one", precision).scope():

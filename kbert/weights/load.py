@@ -63,7 +63,7 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, with
             ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
             ``google-bert/bert-base-uncased@main`` with a branch, tag or commit; or what
-            `kbert.weights.open_checkpoint.open_checkpoint` returned.
+            `kbert.weights.open_checkpoint` returned.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
         revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit; None: the main

@@ -55,7 +55,7 @@ def ship(runs, records, name, *, results=ROOT / "results", directory=ROOT / "sav
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=directory) as place:
         partial = pathlib.Path(place) / name
-        kbert.export(pipeline, partial, precision=precision, made_by=made_by)
+        kbert.export(pipeline, partial, precision=precision)
         kbert.save_pretrained(model, partial / "model", storage_dtype="float16", made_by=made_by)
         (partial / "curves.svg").write_text(curves_plot(points), encoding="utf-8")
         (partial / "history.jsonl").write_text("".join(_lines(points)), encoding="utf-8")

@@ -1,36 +1,48 @@
 """Public names of a package, resolved on first use, so that importing the package costs nothing."""
 
 import importlib
+import importlib.util
+import sys
+import types
 
 
 def lazy_exports(package: str, names: dict[str, str], subpackages: tuple[str, ...] = ()):
     """What a package's ``__init__.py`` needs to export names that its modules define.
 
-    A public name must not be that of one of the package's modules: importing the module would replace it.
+    Modules can be used as attributes, too, without importing them. A public name may be that of the module that defines
+    it: it means what is public, even where the module is imported.
 
     Args:
         package: ``__name__`` of the package.
         names: public name -> module of the package that defines it, such as ``{"AdamW": "adamw"}``.
-        subpackages: subpackages and modules that can be used as attributes without importing them.
+        subpackages: those that ``dir`` shows beside the public names.
 
     Returns:
         ``__all__``, ``__getattr__`` and ``__dir__`` of the package.
 
     Raises:
-        AttributeError: on access to a name that is not public; the message lists those that are.
+        AttributeError: on access to a name that is neither public nor a module; the message lists the public ones.
     """
     public = sorted(names)
 
+    class Package(types.ModuleType):
+        def __setattr__(self, name, value):
+            if names.get(name) == name and isinstance(value, types.ModuleType):  # which Python does after its import
+                value = getattr(value, name)
+            super().__setattr__(name, value)
+
+    sys.modules[package].__class__ = Package
+
     def __getattr__(name):
-        if name in subpackages:
+        if name in names:
+            value = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+            setattr(sys.modules[package], name, value)  # the next time it is found at once
+            return value
+        if importlib.util.find_spec(f"{package}.{name}") is not None:
             return importlib.import_module(f"{package}.{name}")
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}. Public names: {public}")
-        value = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
-        setattr(importlib.import_module(package), name, value)  # the next time it is found at once
-        return value
+        raise AttributeError(f"module {package!r} has no attribute {name!r}. Public names: {public}")
 
     def __dir__():
-        return sorted({*vars(importlib.import_module(package)), *public, *subpackages})
+        return sorted({*public, *subpackages})
 
     return public, __getattr__, __dir__

@@ -43,15 +43,13 @@ def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
         import kbert
-        from kbert.serving.provenance import metrics_of, provenance
 
         model = kbert.load_pretrained(args.model, task=args.task)
         options = cli.given(args, "sequence_length", "top_k") | cli.stored_options(args)
         pipeline = kbert.build_pipeline(model, **options)
         names = ("version", "layers", "precision", "frozen_weights", "max_request_bytes", "max_request_tokens")
-        options = cli.given(args, *names)
-        options["made_by"] = {"recipe": "export.py", **cli.settings_of(args), **provenance(args.model)}
-        path = kbert.export(pipeline, args.output, metrics=metrics_of(args.model), **options)
+        made_by = {"recipe": "export.py", **cli.settings_of(args, "model")}
+        path = kbert.export(pipeline, args.output, made_by=made_by, **cli.given(args, *names))
     report(path)
 
 

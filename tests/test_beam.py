@@ -1,5 +1,6 @@
 """What stands around a pipeline of Apache Beam: shared files, errors of workers, what each process loads once."""
 
+import importlib
 import json
 import sys
 import threading
@@ -8,7 +9,8 @@ import pytest
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
 from kbert.beam import SharedDirectory, delete_shared, load_once, run_beam
-from kbert.corpus import write_records_with_beam as module
+
+module = importlib.import_module("kbert.corpus.write_records_with_beam")  # its name means the function
 
 
 def test_files_of_a_worker_appear_whole(tmp_path):

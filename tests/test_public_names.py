@@ -1,10 +1,13 @@
 """The public names of kbert and of its rooms: there without an import, listed, and those of their classes."""
 
 import importlib
+import inspect
 import pkgutil
+import re
 
 import keras
 import pytest
+from helpers.paths import ROOT
 from helpers.run_python import run_python
 
 import kbert
@@ -16,12 +19,11 @@ LAZY = ["kbert", *(room for room in ROOMS if hasattr(importlib.import_module(roo
 @pytest.mark.parametrize("package", LAZY)
 def test_every_public_name_resolves(package):
     package = importlib.import_module(package)
-    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
     for name in package.__all__:
         found = getattr(package, name)
-        assert found.__name__ == name and name in dir(package)
-        if package is not kbert:  # a module of that name would take its place
-            assert name not in modules and found.__module__.startswith(f"{package.__name__}.")
+        assert found.__name__ == name and found.__module__.startswith(f"{package.__name__}.")
+    shown = {room.removeprefix("kbert.") for room in ROOMS} - {"benchmarks", "command_line", "quickstart"}
+    assert set(dir(package)) == set(package.__all__) | (shown if package is kbert else set())
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'. Public names: "):
         package.nonsense  # noqa: B018
 
@@ -36,6 +38,50 @@ def test_rooms_are_attributes():
     print(json.dumps([before, [c.__name__ for c in classes], all(hasattr(kbert, room) for room in ROOMS)]))
     """.replace("ROOMS", repr([room.removeprefix("kbert.") for room in ROOMS]))
     assert run_python(program) == [[], ["SelfAttention", "WarmupLinearDecay", "TextPreprocessor"], True]
+
+
+def test_a_function_that_is_named_as_its_module_is_the_function():
+    program = """
+    import importlib, json, kbert
+    from kbert.corpus.write_records import write_records
+    import kbert.corpus.write_records
+    found = [kbert.corpus.write_records is write_records]
+    import kbert.text.vocabulary
+    found.append(callable(kbert.text.learn_vocabulary))  # before its module is imported
+    module = importlib.import_module("kbert.text.learn_vocabulary")
+    found += [module.learn_vocabulary is kbert.text.learn_vocabulary, kbert.files.__name__ == "kbert.files"]
+    print(json.dumps(found))
+    """
+    assert run_python(program) == [True] * 4
+
+
+def _public_docstrings():
+    for package in LAZY:
+        for name in importlib.import_module(package).__all__:
+            found = getattr(importlib.import_module(package), name)
+            members = list(vars(found).values()) if inspect.isclass(found) else []
+            yield f"{package}.{name}", "\n".join(str(getattr(one, "__doc__", "")) for one in (found, *members))
+
+
+def _named(text):
+    """The names below kbert in a text, as it imports or writes them."""
+    yield from re.findall(r"(?<![\w./])kbert(?:\.[A-Za-z_]\w*)+", text)
+    for package, names in re.findall(r"from (kbert[\w.]*) import ([\w, ]+)", text):
+        yield from (f"{package}.{name.strip()}" for name in names.split(","))
+
+
+def test_what_pages_and_public_docstrings_name_is_there_by_its_short_name():
+    pages = [path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")) if path.name not in ("api.md", "log.md")]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in pages} | dict(_public_docstrings())
+    assert len(texts) > 150
+    for place, text in texts.items():
+        for name in _named(text):
+            found, inner = kbert, False
+            for part in name.split(".")[1:]:
+                inner = inspect.ismodule(found) and found.__name__.count(".") > 1
+                assert hasattr(found, part), f"{place}: {name}"
+                found = getattr(found, part)
+            assert not (inner and callable(found)), f"{place}: {name}: export it from its room, and name it by that"
 
 
 def test_every_class_that_keras_saves_is_public():

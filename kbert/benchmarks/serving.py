@@ -15,8 +15,8 @@ import time
 
 from kbert.benchmarks.torch_peer import TorchPeer, torch_settings
 from kbert.experiments.cells import model_name
-from kbert.pipelines.build import build_pipeline
 from kbert.serving.export import export
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import resolve_source
 

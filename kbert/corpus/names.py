@@ -45,7 +45,7 @@ def frequent_names(documents: Iterable[Iterable[str]], min_count: int = 5, max_n
     """The names of a corpus, most frequent first; equally frequent ones in alphabetical order.
 
     Args:
-        documents: of sentences, in their own case (`kbert.corpus.documents.read_documents`).
+        documents: of sentences, in their own case (`kbert.corpus.read_documents`).
         min_count: how often a name must occur.
         max_names: how many names at most.
 

@@ -35,7 +35,7 @@ def write_records(
     nothing. Progress is logged.
 
     Args:
-        documents: iterable of documents (lists of str), the same each time, as `kbert.corpus.documents.read_documents`
+        documents: iterable of documents (lists of str), the same each time, as `kbert.corpus.read_documents`
             gives.
         directory: made if needed.
         shard_tokens: about how many tokens a shard has; one shard is held in memory in training.

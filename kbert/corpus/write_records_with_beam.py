@@ -59,13 +59,13 @@ def write_records_with_beam(
     manifest appears last. A killed run starts again where its last complete files and rounds were.
 
     Args:
-        files: paths, as `kbert.corpus.corpus_files.find_files` gives; workers read them under the same paths.
+        files: paths, as `kbert.corpus.find_files` gives; workers read them under the same paths.
         directory: made if needed.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
         beam_flags: list of str, Beam's own flags, such as ``--direct_num_workers=4``.
         shared: a directory that all workers see under this path; until the end it holds a little more than twice what
             the records will; None: one within `directory`.
-        format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
+        format, language: of the corpus, as `kbert.corpus.read_documents` takes them.
         shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: see `write_records`.
 
     Raises:

@@ -11,5 +11,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "Table": "table",
         "downstream_tasks": "downstream",
         "paper_table": "paper_tables",
+        "run_table": "run_table",
     },
 )

@@ -55,7 +55,7 @@ def compare_finetuning(
         dry_run: train and write nothing, but count.
 
     Returns:
-        dict like that of `kbert.experiments.run_table.run_table`. Of a dry run: ``left``, {task: {model: the number of
+        dict like that of `kbert.experiments.run_table`. Of a dry run: ``left``, {task: {model: the number of
         fine-tunings that are left to do}}, and ``first``, the estimate of the first of them, None where none is left.
 
     Raises:

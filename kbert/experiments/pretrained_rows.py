@@ -30,8 +30,7 @@ from kbert.tasks.pretraining.pretrain import pretrain
 from kbert.tasks.pretraining.pretraining_settings import SEQUENCE_LENGTH
 from kbert.training.history import History, training_minutes
 from kbert.training.intervals import log_interval
-from kbert.training.made_by import INPUTS
-from kbert.training.run_directory import METRICS
+from kbert.training.made_by import INPUTS, METRICS
 
 _LOGGER = logging.getLogger("kbert")
 _SCORES = ("mlm_accuracy", "mlm_perplexity", "mlm_cross_entropy", "nsp_accuracy")

@@ -15,9 +15,8 @@ from kbert.experiments.table import Row, Table
 from kbert.files import read_json
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
-from kbert.training.made_by import INPUTS
+from kbert.training.made_by import INPUTS, METRICS
 from kbert.training.processor_name import processor_name
-from kbert.training.run_directory import METRICS
 from kbert.weights.load import load_pretrained
 
 

@@ -9,6 +9,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "Inspection": "findings.inspection",
         "MaskedExamples": "examples.masked_examples",
         "TensorBoard": "board.tensor_board",
+        "View": "view",
         "inspect": "inspect_model",
     },
 )

@@ -68,7 +68,7 @@ def inspect(
         dev: labelled words or texts on which probes are scored; None: a fifth of `data`, drawn by `seed`.
         compare: another model in any form that `model` takes, such as the one before fine-tuning.
         tokenizer: `kbert.BertTokenizer`, for a model that was loaded without one.
-        counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.unigrams.token_counts`): the
+        counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.token_counts`): the
             projector then has the most frequent tokens, with their frequencies.
         log_dir: TensorBoard's log directory, to which the run ``inspection`` is added.
         directory: for ``report.html``, ``figures.json`` and ``pictures/``. There are pictures of attention, here and in

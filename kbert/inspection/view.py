@@ -11,7 +11,7 @@ class View:
 
     Args:
         content: str, Markdown for the Text tab, in which all that comes from data is escaped
-            (`kbert.inspection.markdown.escape`); a picture, uint8 [height, width, 3]; or a float.
+            (`kbert.inspection.markdown`); a picture, uint8 [height, width, 3]; or a float.
         description: str, Markdown; what is to be seen there.
     """
 

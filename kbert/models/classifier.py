@@ -23,7 +23,7 @@ class BertClassifier(BertModel):
         multi_label: True: each of the N labels is on or off independently (sigmoids, binary cross-entropy, labels
             [B, N] of 0 and 1). False: each text has one of them (softmax, cross-entropy, labels [B]).
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
             "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 

@@ -44,7 +44,7 @@ class BertEncoder(BertModel):
         ValueError: unknown outputs; `pooled_output` asked for without pooler; a sequence longer than the position
             table.
 
-    Token ids outside the vocabulary: see `kbert.layers.token_embedding.TokenEmbedding`.
+    Token ids outside the vocabulary: see `kbert.layers.TokenEmbedding`.
 
     Source: Devlin et al. 2018, section 3.
 

@@ -20,7 +20,7 @@ class BertRegressor(BertModel):
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
             "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 

@@ -22,7 +22,7 @@ class BertSpanExtractor(BertModel):
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
             "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 

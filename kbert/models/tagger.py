@@ -21,7 +21,7 @@ class BertTagger(BertModel):
         encoder: `BertConfig`, or a `BertEncoder` to share.
         num_labels: N.
         dropout: rate on the hidden states; the config's `hidden_dropout` by default.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.bilstm.BiLstm`): the paper's
+        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
             "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 

@@ -114,7 +114,7 @@ class SpanAccuracy(WeightedAccuracy):
     """Fraction of answers whose start (or end) has the highest logit.
 
     Inputs:
-        y_true: positions [B], or [B, 2] with each row's length, as `kbert.optim.losses.SpanLoss`.
+        y_true: positions [B], or [B, 2] with each row's length, as `kbert.optim.SpanLoss`.
         y_pred: logits [B, S].
         sample_weight: floats [B] or None.
 

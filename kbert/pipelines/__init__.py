@@ -9,7 +9,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "Pipeline": "pipeline",
         "TaskPipeline": "task_pipeline",
         "TaskSignature": "task_signature",
-        "build_pipeline": "build",
         "register_task": "registry",
     },
 )

@@ -38,9 +38,9 @@ class Pipeline(keras.Model):
     belong to windows themselves: `kbert.finetune` trains such models, and `kbert.evaluate` scores them.
 
     Args:
-        preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
+        preprocessor: `kbert.preprocessing.Preprocessor`, from string columns to a batch.
         model: one of kbert's models. It receives the entries of the batch that it takes.
-        answers: `kbert.answers.answers.Answers`, called as ``answers(model outputs, batch)``.
+        answers: `kbert.answers.Answers`, called as ``answers(model outputs, batch)``.
         name, trainable: as for every Keras model.
 
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and

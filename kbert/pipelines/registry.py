@@ -22,7 +22,7 @@ def register_task(word: str, package: str) -> None:
     Args:
         word: the value of ``model.task``.
         package: importable package with the module ``pipeline``, whose ``PIPELINE`` is a
-            `kbert.pipelines.task_pipeline.TaskPipeline`; for fine-tuning also ``task``, whose ``TASK`` is the class of
+            `kbert.pipelines.TaskPipeline`; for fine-tuning also ``task``, whose ``TASK`` is the class of
             its task objects.
 
     Raises:

@@ -13,11 +13,11 @@ class TaskPipeline:
 
     Attributes:
         task: the word, ``model.task``.
-        model_class: subclass of `kbert.models.bert_model.BertModel`.
+        model_class: subclass of `kbert.models.BertModel`.
         model_arguments: arguments of `model_class` for this task.
         stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, except the encoder itself).
         options: names of what `kbert.build_pipeline` takes for it besides ``sequence_length``.
-        defaults: values of options that `kbert.pipelines.settings.ModelSettings` has no field for.
+        defaults: values of options that `kbert.pipelines.ModelSettings` has no field for.
         default_length: tokens of a text by default.
         heads: the model's layers besides its encoder, as the first parts of the paths of their variables.
         head_variables: path → letters of the shape, for variables of `heads` that no other library's format holds;
@@ -59,7 +59,7 @@ class TaskPipeline:
             settings: ``sequence_length`` and the values of `options`.
 
         Returns:
-            (`kbert.preprocessing.preprocessor.Preprocessor`, `kbert.answers.answers.Answers`).
+            (`kbert.preprocessing.Preprocessor`, `kbert.answers.Answers`).
         """
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ class TaskPipeline:
             outputs: names of the outputs of ``serving_default``.
 
         Returns:
-            `kbert.answers.answers.Answers`.
+            `kbert.answers.Answers`.
 
         Raises:
             ValueError: a task from outside kbert that has no such answers.

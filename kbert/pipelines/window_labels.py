@@ -15,7 +15,7 @@ def values_of_windows(values, window_row):
 
     Args:
         values: numbers [B, ...], also in a dict by output; or None.
-        window_row: int32 [W], of `kbert.preprocessing.document_preprocessor.DocumentPreprocessor`.
+        window_row: int32 [W], of `kbert.preprocessing.DocumentPreprocessor`.
     """
     if isinstance(values, list | tuple):
         values = np.asarray(values)

@@ -47,11 +47,11 @@ class Preprocessor(keras.layers.Layer):
 
     @property
     def special_ids(self):
-        """The ids that packing needs, as arguments of `kbert.text.packing.pack_ranges`."""
+        """The ids that packing needs, as arguments of `kbert.text.pack_ranges`."""
         return {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
 
     def settings(self) -> dict[str, Any]:
-        """What is stored with the model, as `kbert.pipelines.settings.ModelSettings` names it."""
+        """What is stored with the model, as `kbert.pipelines.ModelSettings` names it."""
         options = {name: getattr(self, name) for name in self.option_names}
         return {"sequence_length": self.sequence_length, **options, "tokenizer": self.tokenizer.settings()}
 

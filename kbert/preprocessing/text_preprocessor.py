@@ -17,7 +17,7 @@ class TextPreprocessor(Preprocessor):
 
     This is the only definition of this step: the training data, `Pipeline.predict` and the exported SavedModel run this
     layer. It works eagerly, in tf.data and on symbolic inputs. A text that does not fit is truncated at its end; of a
-    pair the longer text is, token by token (see `kbert.text.packing.pack`). Empty texts are valid; bytes that are not
+    pair the longer text is, token by token (see `kbert.text.pack`). Empty texts are valid; bytes that are not
     UTF-8 are treated as the tokenizer does.
 
     Args:

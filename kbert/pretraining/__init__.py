@@ -5,7 +5,15 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "DataService": "data_service",
         "TokenMasking": "masking",
+        "aligned_spans": "aligned_spans",
+        "dataset_statistics": "dataset_statistics",
+        "format_report": "dataset_statistics",
+        "known_names": "known_names",
         "pretraining_dataset": "dataset",
+        "sentence_pairs": "pairs",
+        "token_counts": "unigrams",
+        "unigram_baseline": "unigrams",
     },
 )

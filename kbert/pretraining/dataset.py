@@ -72,8 +72,8 @@ def pretraining_dataset(
     shards of records, and of the instances within a pool (a shard, or `pool_sentences` sentences of text).
 
     Args:
-        source: records directory, path(s) or glob pattern(s) of text (`kbert.corpus.documents.read_documents`), or a
-            `kbert.corpus.document_list.DocumentList`.
+        source: records directory, path(s) or glob pattern(s) of text (`kbert.corpus.read_documents`), or a
+            `kbert.corpus.DocumentList`.
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.
@@ -99,7 +99,7 @@ def pretraining_dataset(
         held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text; 0.01 by
             default. Records have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
-        short_sequence_rate, random_next_rate: see `kbert.pretraining.pairs.sentence_pairs`.
+        short_sequence_rate, random_next_rate: see `kbert.pretraining.sentence_pairs`.
         mask_rate, mask_token_rate, keep_rate, random_token_rate, whole_word: see `TokenMasking`.
         entity_ids: function from the token ids of sentences (ragged [n, None]) to int32 ids of the same shape (0 = no
             entity), run in graph: an entity is masked as a whole.
@@ -110,7 +110,7 @@ def pretraining_dataset(
         format, language: of a text corpus.
         pool_sentences: how many sentences of text are held in memory, to draw random next sentences from and to
             shuffle.
-        data_service: "host:port" of a `kbert.pretraining.data_service.DataService` that makes the training batches, of
+        data_service: "host:port" of a `kbert.pretraining.DataService` that makes the training batches, of
             records that it sees under the same path.
 
     Returns:

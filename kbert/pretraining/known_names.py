@@ -19,7 +19,7 @@ def known_names(names: Sequence[str], tokenizer):
     words. Of overlapping names the longest counts; of equally long ones none that overlaps one before it.
 
     Args:
-        names: of two words or more, such as those of `kbert.corpus.names.frequent_names`. Names of one token or of more
+        names: of two words or more, such as those of `kbert.corpus.frequent_names`. Names of one token or of more
             than 12, and those with unknown tokens, are ignored.
 
     Returns:

@@ -77,7 +77,7 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
         splits: int32 [B + 1], see `arrange_in_rows`.
 
     Returns:
-        (inputs, labels, weights), as `kbert.pretraining.dataset.pretraining_dataset` describes them for packed rows.
+        (inputs, labels, weights), as `kbert.pretraining.pretraining_dataset` describes them for packed rows.
 
     Source: Krell et al. 2021 (arXiv 2107.02027), section 3.2.
     """

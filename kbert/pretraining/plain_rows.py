@@ -17,7 +17,7 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
         next_sentence: bool; False: single segments, ``[CLS] A [SEP]``.
 
     Returns:
-        (inputs, labels, weights), as `kbert.pretraining.dataset.pretraining_dataset` describes them.
+        (inputs, labels, weights), as `kbert.pretraining.pretraining_dataset` describes them.
     """
     inputs, mask_ids, mask_weights = mask_pairs(masking, values, table, sequence_length, next_sentence)
     labels, weights = {"mlm_logits": mask_ids}, {"mlm_logits": mask_weights}

@@ -52,7 +52,7 @@ def real_shares(
 
     Args:
         source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, random_next_rate,
-            mask_rate, left_to_right, format, language: see `kbert.pretraining.dataset.pretraining_dataset`.
+            mask_rate, left_to_right, format, language: see `kbert.pretraining.pretraining_dataset`.
         filled: bool, whether filled rows are measured, too.
 
     Returns:

@@ -16,7 +16,7 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
     """How often each token occurs in the training documents of a corpus.
 
     Args:
-        source, held_out: as for `kbert.pretraining.dataset.pretraining_dataset`.
+        source, held_out: as for `kbert.pretraining.pretraining_dataset`.
         max_tokens: where to stop; None: at the end of the corpus.
 
     Returns:

@@ -3,7 +3,7 @@
 import pathlib
 import shutil
 
-from kbert.training.run_directory import METRICS
+from kbert.training.made_by import METRICS
 
 _OWN = {"corpus.txt", "train.csv", "test.csv", "vocab.txt", "pretrained", "finetuned", "saved_models", "inspection"}
 _OWN |= {METRICS, "train_order.csv", "test_order.csv", "order"}

@@ -3,10 +3,10 @@
 import pathlib
 from collections.abc import Sequence
 
-from kbert.pipelines.build import build_pipeline
 from kbert.quickstart.finetune_both import accuracies, finetune_both
 from kbert.quickstart.shuffled_sentences import COLUMNS, write_shuffled_sentences
 from kbert.tasks.classification.task import Classification
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 PROMPTS = (

@@ -6,8 +6,12 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AuditReport": "audit",
+        "ExportedPipeline": "exported_pipeline",
         "ServingClient": "client",
         "ServingError": "serving_error",
         "ServingLimits": "limits",
+        "Signature": "saved_model_file",
+        "signatures": "signatures",
+        "trained_options": "provenance",
     },
 )

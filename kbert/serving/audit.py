@@ -20,7 +20,7 @@ class AuditReport:
         path: the version that was read.
         ops: dict of op → how often it occurs in the graph and its functions.
         servers: dict of each op that is not TensorFlow's own → first server that links it, or None.
-        signatures: dict of name → `kbert.serving.saved_model_file.Signature`.
+        signatures: dict of name → `kbert.serving.Signature`.
         problems: list of str; empty if a stock server runs the model.
 
     Raises:

@@ -7,7 +7,7 @@ import hashlib
 from kbert.versions import versions
 
 
-def model_card(name, version, pipeline, signatures, limits, report, metrics=None, made_by=None, *, frozen_weights):
+def model_card(name, version, pipeline, signatures, limits, report, metrics, made_by, *, frozen_weights):
     """The content of card.json."""
     settings = pipeline.settings()
     vocabulary = pipeline.tokenizer.vocabulary
@@ -23,8 +23,8 @@ def model_card(name, version, pipeline, signatures, limits, report, metrics=None
         "parameters": pipeline.model.count_params(),
         "precision": pipeline.model.dtype_policy.name,
         "frozen_weights": frozen_weights,
-        "metrics": metrics or {},
-        "made_by": made_by or {},
+        "metrics": metrics,
+        "made_by": made_by,
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "limits": dataclasses.asdict(limits),

@@ -6,7 +6,6 @@ import os
 from kbert.checks import check_bool, check_path
 from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, write_json
 from kbert.models.write_saved_model import write_saved_model
-from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import audit
 from kbert.serving.batching import write_batching_parameters
 from kbert.serving.card import model_card
@@ -14,9 +13,11 @@ from kbert.serving.check_version import check_version
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.limits import ServingLimits
 from kbert.serving.partial_version import partial_version
+from kbert.serving.provenance import provenance
 from kbert.serving.saved_model_file import set_methods
 from kbert.serving.signatures import METHODS, signatures
 from kbert.serving.warmup import write_warmup
+from kbert.weights.resolve_pipeline import resolve_pipeline
 
 
 def export(
@@ -40,11 +41,11 @@ def export(
     another name inside `directory`, audited, flushed to the disk and renamed), so a server may watch the directory.
 
     A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of
-    its task: `kbert.serving.signatures.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
+    its task: `kbert.serving.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
     ``card.json``.
 
     Args:
-        pipeline: `kbert.Pipeline`.
+        pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`.
         directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
         version: positive int below 2**63; None: one more than the highest there, or 1.
         layers: of an encoder, the hidden states that the signature ``features`` gives; None: the last four.
@@ -59,13 +60,17 @@ def export(
         max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence length, padding
             included, where a long text has a row for each of its windows and a question one for each choice.
         metrics: dict of the model's metrics, for the card; of strings, finite numbers, bools, None, lists and dicts.
-        made_by: dict of the settings that made the model, for the card, likewise.
+            None: those of the run that trained the model.
+        made_by: dict of what else the card should say on how the model was made, likewise. The name of the model, the
+            hash of its weights, and recipe, settings and inputs of its run are in the card already, if kbert loaded or
+            trained the model and its weights have not been changed since.
 
     Returns:
         pathlib.Path of the version written.
 
     Raises:
-        TypeError: not a pipeline; `directory` is no path.
+        TypeError: neither a pipeline nor a source; `directory` is no path.
+        FileNotFoundError: no such source.
         ValueError: a version or limit that is not a positive integer or exceeds int64; `frozen_weights` that is not a
             bool; `metrics` or `made_by` that are not a dict that JSON holds; `layers` that the encoder does not have;
             an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
@@ -77,14 +82,15 @@ def export(
 
     Example::
 
-        path = kbert.export(pipeline, "saved_models/sentiment")
+        path = kbert.export("runs/sentiment", "saved_models/sentiment")
         tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(["A charming journey."]))
     """
-    if not isinstance(pipeline, Pipeline):
-        raise TypeError(f"export: expected a kbert.Pipeline (kbert.build_pipeline makes one). Received: {pipeline!r}")
     directory = check_path(directory, "export: `directory`")
     frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
     check_json("export", metrics=metrics, made_by=made_by)
+    pipeline = resolve_pipeline("export: `pipeline`", pipeline)
+    known, scores = provenance(pipeline.model)
+    metrics, made_by = scores if metrics is None else metrics, known | (made_by or {})
     pipeline = pipeline.merged()
     if precision is not None:
         pipeline = pipeline.in_precision(precision)

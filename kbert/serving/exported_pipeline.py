@@ -24,7 +24,7 @@ class ExportedPipeline:
         signatures: the names of all signatures.
         output: name → spec of each output.
         max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or choices.
-        answers: `kbert.answers.answers.Answers`, for `to_dicts` and `table_row` only.
+        answers: `kbert.answers.Answers`, for `to_dicts` and `table_row` only.
 
     Raises:
         TypeError: no path.

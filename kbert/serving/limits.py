@@ -67,7 +67,7 @@ class ServingLimits:
         """The preprocessor's batch, within the limits.
 
         Args:
-            preprocessor: a `kbert.preprocessing.preprocessor.Preprocessor`.
+            preprocessor: a `kbert.preprocessing.Preprocessor`.
             inputs: dict of string columns, [B] or [B, C].
             values_per_row: as for `max_rows`.
         """

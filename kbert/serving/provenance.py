@@ -1,27 +1,34 @@
 """Where a model comes from: for the card of its export, and for reading files as in its training."""
 
-import pathlib
 from typing import Any
 
 from kbert.files import read_json
 from kbert.serving.saved_model_file import find_export
 from kbert.training.made_by import describe_maker
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
+from kbert.weights.origin import origin_of
 
 _READING = ("text", "text_pair", "label", "label_separator", "prompt", "choices", "format")
 _READING += ("scheme", "tag_column", "context")
 
 
-def provenance(source) -> dict[str, Any]:
-    """The name of the model, the hash of the weights of a kbert directory, and what is known about the run."""
-    path = pathlib.Path(source)
-    made_by = {"model": path.resolve().name if path.exists() else str(source)}
-    if is_kbert_directory(path):
-        manifest = read_json(path / MANIFEST)
-        made_by["weights_sha256"] = manifest["files"][WEIGHTS]["sha256"]
-    if (maker := describe_maker(path)) is not None:
+def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is known about the weights of a model: how they were made, and their metrics.
+
+    The first has the model's name, the hash of the weights of a kbert directory, and what is known about the run; it is
+    read when it is asked for. Nothing is known about weights that have changed since they were loaded or trained by
+    kbert.
+    """
+    if (origin := origin_of(model)) is None:
+        return {}, {}
+    made_by = {} if origin.name is None else {"model": origin.name}
+    if origin.path is None:
+        return made_by | {"run": origin.run}, origin.metrics
+    if is_kbert_directory(origin.path):
+        made_by["weights_sha256"] = read_json(origin.path / MANIFEST)["files"][WEIGHTS]["sha256"]
+    if (maker := describe_maker(origin.path)) is not None:
         made_by["run"] = maker
-    return made_by
+    return made_by, _metrics_of(origin.path)
 
 
 def trained_options(source) -> dict[str, Any]:
@@ -42,10 +49,9 @@ def trained_options(source) -> dict[str, Any]:
     return {name: settings[name] for name in _READING if settings.get(name) is not None}
 
 
-def metrics_of(source) -> dict[str, Any]:
-    """The metrics.json that a recipe wrote in the model's directory or beside it; {} if there is none."""
-    path = pathlib.Path(source)
-    for file in (path / "metrics.json", path.parent / "metrics.json"):
-        if path.is_dir() and file.is_file():
+def _metrics_of(path):
+    """The metrics.json that a recipe wrote in the model's directory, or in the run's beside ``model/``."""
+    for file in (path / "metrics.json", path.parent / "metrics.json")[: 2 if path.name == "model" else 1]:
+        if file.is_file():
             return read_json(file)
     return {}

@@ -53,7 +53,7 @@ def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature
     Args:
         layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1 of them (0 =
             embeddings, -1 = last); None: the last four, or all if there are fewer.
-        limits: `kbert.serving.limits.ServingLimits`, which every signature checks; None: the default ones.
+        limits: `kbert.serving.ServingLimits`, which every signature checks; None: the default ones.
 
     Raises:
         ValueError: layers that the encoder does not have, or for a model that is not an encoder; limits that do not

@@ -6,10 +6,17 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Classification": "classification.task",
+        "Evaluation": "task",
+        "Examples": "examples",
         "MultipleChoice": "multiple_choice.task",
         "Regression": "regression.task",
         "SpanExtraction": "span.task",
         "Tagging": "tagging.task",
+        "Task": "task",
         "glue": "glue_benchmark.task",
+        "predict_file": "predict_file",
+        "predict_file_with_beam": "predict_file_with_beam",
+        "read_columns": "in_memory",
+        "read_rows": "prediction_rows",
     },
 )

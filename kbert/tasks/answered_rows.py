@@ -40,7 +40,7 @@ def answered_rows(
     """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once.
 
     Args:
-        pipeline: `kbert.Pipeline` or `kbert.serving.exported_pipeline.ExportedPipeline`.
+        pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
         rows: at most `batch_size`.
         columns: input of the pipeline → column of the rows.
         batch_size: rows per forward pass; fewer are filled up with copies of the last.

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from kbert.checks import check_bool
 from kbert.models.average import average_models
-from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
-from kbert.weights.load import load_pretrained
-from kbert.weights.source import check_source
+from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.resolve_pipeline import resolve_pipeline
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -30,7 +29,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
         return_predictions: whether to return the `Evaluation`, with predictions and prediction files, as well.
 
     Returns:
-        dict of scores; with `return_predictions` (scores, `kbert.tasks.task.Evaluation`).
+        dict of scores; with `return_predictions` (scores, `kbert.tasks.Evaluation`).
 
     Raises:
         TypeError: `task` is no task object, `pipeline` no pipeline and no source.
@@ -116,10 +115,7 @@ def load_ensemble(sources, **options) -> Pipeline:
     sources = [sources] if alone else list(sources)
     if not sources:
         raise ValueError("evaluate: `pipeline` must be a model, or a list of at least one. Received: []")
-    for source in sources:
-        if not isinstance(source, Pipeline):
-            check_source("evaluate: `pipeline`", source, "a kbert.Pipeline")
-    pipelines = [one if isinstance(one, Pipeline) else build_pipeline(load_pretrained(one)) for one in sources]
+    pipelines = [resolve_pipeline("evaluate: `pipeline`", one) for one in sources]
     names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
     for name, pipeline in zip(names, pipelines, strict=True):
         try:

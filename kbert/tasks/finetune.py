@@ -83,7 +83,7 @@ def finetune(
             pre-training.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced": every label has the same
             total weight. An integer is a class number, and an error if it is also the label of another class.
-        strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
+        strategy, logical_cpus, precision, xla: see `kbert.training.choose_hardware`.
         evaluate_every: "epoch" or, with `dev`, a number of steps: when `dev` is scored; None: only at the end.
         keep: "best" or "last": which weights are kept.
         patience: with `dev`, stop after this many evaluations without improvement; None: never.

@@ -16,7 +16,6 @@ from kbert.models.copy_model import copy_model
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.dev_scores import DevScores
 from kbert.tasks.finetuned_run import FinetunedRun
@@ -32,8 +31,10 @@ from kbert.training.evaluation_epochs import EvaluationEpochs
 from kbert.training.hardware import choose_hardware
 from kbert.training.history import training_minutes
 from kbert.training.intervals import log_interval, log_interval_for, training_steps
+from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import check_source, local_source
 from kbert.weights.step_checkpoint import write_description
@@ -226,6 +227,7 @@ class Finetuning:
             self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **self.pipeline.options() | result.settings)
         if run is not None:
             self._save(run, result, metrics)
+        note_origin(model, run, metrics, self.recipe, self.settings(), ("init", *self._examples))
         return FinetunedRun(metrics, history, self.pipeline, self.output)
 
     def _board(self, data):

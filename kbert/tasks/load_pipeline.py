@@ -1,8 +1,8 @@
 """A model as it is stored → the pipeline that answers files."""
 
-from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.registry import task_pipeline
 from kbert.training.hardware import choose_hardware
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 
@@ -11,7 +11,7 @@ def load_pipeline(source, precision="auto", **options):
 
     Args:
         source: as for `kbert.load_pretrained`.
-        precision: of the arithmetic, as for `kbert.training.hardware.choose_hardware`.
+        precision: of the arithmetic, as for `kbert.training.choose_hardware`.
         **options: of `kbert.build_pipeline`, instead of those stored with the model.
     """
     with choose_hardware("one", precision).scope():

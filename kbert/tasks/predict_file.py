@@ -36,11 +36,11 @@ def predict_file(
     result as an uninterrupted one.
 
     Args:
-        pipeline: `kbert.Pipeline` or `kbert.serving.exported_pipeline.ExportedPipeline`.
-        source: file of inputs: see `kbert.tasks.prediction_rows.read_rows`.
+        pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
+        source: file of inputs: see `kbert.tasks.read_rows`.
         output: .jsonl, or .csv if an answer is a row of a table.
         columns: input of the pipeline → column of the file.
-        trained: `kbert.serving.provenance.trained_options` of the model: its columns and format, unless others are
+        trained: `kbert.serving.trained_options` of the model: its columns and format, unless others are
             given. Where a table has no such columns, and by default, they have the names of the inputs.
         keep: columns of the input to copy to the output, in addition to the texts.
         overwrite: replace an existing `output`, or the unfinished one of another run.

@@ -40,13 +40,13 @@ def predict_file_with_beam(
 ) -> int:
     """Writes the answers to all rows of a file, in their order, computed by the workers of an Apache Beam runner.
 
-    The output is that of `kbert.tasks.predict_file.predict_file`: batches are the same, and the parts are joined in
+    The output is that of `kbert.tasks.predict_file`: batches are the same, and the parts are joined in
     their order when all are done. Each worker process loads the model once. The same call after a kill answers only
     the parts that are missing.
 
     Args:
         load: function without arguments that can be pickled and returns the `kbert.Pipeline` or
-            `kbert.serving.exported_pipeline.ExportedPipeline`; called here and in each worker process, which must find
+            `kbert.serving.ExportedPipeline`; called here and in each worker process, which must find
             the model under the same path.
         source, output, columns, trained, keep, batch_size, overwrite, **reading: see `predict_file`.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.

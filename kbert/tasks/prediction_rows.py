@@ -107,7 +107,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     """The rows of a file of inputs.
 
     Args:
-        pipeline: `kbert.Pipeline` or `kbert.serving.exported_pipeline.ExportedPipeline`.
+        pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
         path: .csv, .tsv or .jsonl, read by columns; the formats of the pipeline's task (questions: SQuAD's .json); any
             other file is read line by line.
         columns: input of the pipeline → column of the file.

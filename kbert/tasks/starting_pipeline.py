@@ -3,11 +3,11 @@
 import logging
 
 from kbert.models.bert_model import BertModel
-from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.text.tokenizer import BertTokenizer
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.description import ModelDescription
 from kbert.weights.head_labels import head_labels
 from kbert.weights.load import load_pretrained

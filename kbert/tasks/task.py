@@ -39,7 +39,7 @@ class Evaluation:
         settings: options of `kbert.build_pipeline` that were chosen on these examples, such as the null threshold.
         predictions: the answers: probabilities [n, N], scores [n], tags of every sentence, or answers by id.
         write: function of a directory that writes the official prediction files there; None if there are none.
-        show: function that returns what TensorBoard shows of the answers, a list of `kbert.inspection.view.View`; None
+        show: function that returns what TensorBoard shows of the answers, a list of `kbert.inspection.View`; None
             if that is nothing.
     """
 
@@ -124,7 +124,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def from_memory(self, data) -> Examples:
-        """The examples of rows in memory, in any of the forms that `kbert.tasks.in_memory.read_columns` takes."""
+        """The examples of rows in memory, in any of the forms that `kbert.tasks.read_columns` takes."""
 
     def examples(self, data, dev: bool = False) -> Examples:
         """Examples, with `dev` those to evaluate on: as given, from a path, or from rows in memory."""

@@ -6,9 +6,14 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "ConsoleProgress": "callbacks",
+        "DevEvaluation": "dev_evaluation",
         "Hardware": "hardware",
+        "Interrupted": "signals",
+        "Stage": "stages",
+        "TimeBudget": "time_budget",
         "choose_hardware": "hardware",
         "fit_steps": "resume",
         "log_to_console": "console",
+        "open_run": "run_directory",
     },
 )

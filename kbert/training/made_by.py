@@ -1,11 +1,13 @@
 """How a model was made: what its manifest or, for a checkpoint of a run, the run's own files say about it."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kbert.files import read_json
 from kbert.training.inputs import as_list, describe_inputs
+from kbert.versions import versions
 from kbert.weights.formats.kbert.read import MANIFEST, is_kbert_directory
+from kbert.weights.origin import Origin, set_origin, stored_origin
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 SETTINGS, INPUTS, METRICS = "settings.json", "inputs.json", "metrics.json"
@@ -43,6 +45,22 @@ def run_record(run) -> dict:
         inputs[argument]["made_by"] = maker
     settings = {name: value for name, value in settings.items() if name not in inputs}
     return {"recipe": record["recipe"], "versions": record["versions"], "settings": settings, "inputs": inputs}
+
+
+def note_origin(model, run, metrics, recipe, settings: Mapping, inputs: Sequence[str]) -> None:
+    """Notes on a model that a run has trained where its weights come from, for `kbert.export`.
+
+    Args:
+        run: `kbert.training.run_directory.RunDirectory` that has stored the model; None: nothing was written.
+        metrics, recipe, settings: what would be written.
+        inputs: names of those settings that are inputs, which may be paths of this machine.
+    """
+    if run is not None:
+        set_origin(model, stored_origin(run.path / "model"))
+        return
+    settings = {name: value for name, value in settings.items() if name not in inputs}
+    about = {"recipe": recipe, "versions": versions(), "settings": settings}
+    set_origin(model, Origin(None, None, about, metrics))
 
 
 def makers(inputs: Mapping[str, object]) -> dict:

@@ -78,11 +78,11 @@ def fit_steps(
         keep_every: int, steps: checkpoints at its multiples are all kept; None: only the last `keep`.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
         real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
-        evaluation: `kbert.training.dev_evaluation.DevEvaluation`, or None; its scores are in the logs of the window in
+        evaluation: `kbert.training.DevEvaluation`, or None; its scores are in the logs of the window in
             which they were measured, with "val_" before their names.
-        stages: list of `kbert.training.stages.Stage`, parts of the run with batches of different shapes; they have
+        stages: list of `kbert.training.Stage`, parts of the run with batches of different shapes; they have
             their own `validation_data` and `real_share`. The step is traced anew for each.
-        budget: `kbert.training.time_budget.TimeBudget`: the run lasts for its time, and has its learning rates; the
+        budget: `kbert.training.TimeBudget`: the run lasts for its time, and has its learning rates; the
             optimizer is compiled with a number as learning rate. For a single process.
 
     Returns:

@@ -19,7 +19,9 @@ from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY
 from kbert.weights.formats.variables import heads_of
 from kbert.weights.head_labels import head_labels
 from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.origin import set_origin, stored_origin
 from kbert.weights.report import LoadReport
+from kbert.weights.source import local_source
 
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
@@ -61,7 +63,7 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, with
             ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
             ``google-bert/bert-base-uncased@main`` with a branch, tag or commit; or what
-            `kbert.weights.open_checkpoint.open_checkpoint` returned.
+            `kbert.weights.open_checkpoint` returned.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
         revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit; None: the main
@@ -117,7 +119,15 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             *(model.task, model.num_labels),
         )
     model.pretrained = Pretrained(tokenizer, settings, report)
+    set_origin(model, stored_origin(stored.path, _hub_name(source, revision)))
     return model
+
+
+def _hub_name(source, revision):
+    """The name of a model on the hub, with the revision that was asked for; None: a path."""
+    if isinstance(source, Checkpoint) or local_source(source) is not None:
+        return None
+    return source if revision is None else f"{source}@{revision}"
 
 
 def _new_head(stored, task, labels):

@@ -16,10 +16,10 @@ def open_checkpoint(
 
     Args:
         source: what any registered format recognises: a kbert directory, or a recipe's output with one in ``model/``; a
-            checkpoint of a run (see `kbert.weights.source.local_source`); a directory of Google's, Hugging Face's or
+            checkpoint of a run (see `kbert.weights.local_source`); a directory of Google's, Hugging Face's or
             KerasHub's format; a file in one of these; or a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
-        revision, token: of a name on the hub: see `kbert.weights.source.resolve_source`.
+        revision, token: of a name on the hub: see `kbert.weights.resolve_source`.
 
     Raises:
         FileNotFoundError: no such path, and no such name on the hub; or missing files.

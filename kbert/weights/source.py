@@ -20,7 +20,11 @@ def check_source(what: str, source, *others: str) -> None:
     """
     if not isinstance(source, str | os.PathLike):
         expected = " or ".join(("the path of a model", "its name on the Hugging Face hub", *others))
-        hint = "; give its `pipeline`" if others and hasattr(source, "pipeline") else ""
+        hint = ""
+        if others and hasattr(source, "pipeline"):  # a run
+            hint = "; give its `pipeline`"
+        elif others and hasattr(source, "encoder"):
+            hint = "; kbert.build_pipeline makes a pipeline of a model"
         raise TypeError(f"{what} must be {expected}. Received: {type(source).__name__}{hint}")
 
 

@@ -1,10 +1,11 @@
 """Records by Apache Beam: the bytes of one process for any number of workers; errors are those of one process."""
 
+import importlib
+
 import numpy as np
 import pytest
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
-from kbert.corpus import write_records_with_beam as module
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
 from kbert.corpus.plan_rounds import plan_rounds
@@ -13,6 +14,7 @@ from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.write_records import write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 
+module = importlib.import_module("kbert.corpus.write_records_with_beam")  # its name means the function
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("apache_beam")]
 ARGUMENTS = {"shard_tokens": 20_000, "shuffle_shards": 3, "held_out": 0.1, "seed": 5}
 TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]

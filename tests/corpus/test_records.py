@@ -1,5 +1,6 @@
 """Records: what is written is what is read; a killed run ends with the same bytes; damage is named."""
 
+import importlib
 import json
 
 import numpy as np
@@ -8,13 +9,13 @@ import tensorflow as tf
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
 
 from kbert.corpus import records_writer as writer_module
-from kbert.corpus import write_records as module
 from kbert.corpus.pool import is_held_out
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.corpus.write_records import write_records
 from kbert.text.tokenizer import BertTokenizer
 
+module = importlib.import_module("kbert.corpus.write_records")  # its name means the function
 ARGUMENTS = {"shard_tokens": 300, "shuffle_shards": 3, "held_out": 0.1}
 
 

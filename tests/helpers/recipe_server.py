@@ -25,7 +25,7 @@ MODULES = (
     "kbert.models.pretrainer",
     "kbert.optim.losses",
     "kbert.optim.metrics",
-    "kbert.pipelines.build",
+    "kbert.weights.build_pipeline",
     "kbert.tasks.classification.documents",
     "kbert.tasks.classification.evaluation",
     "kbert.tasks.classification.dataset",

@@ -38,7 +38,7 @@ def test_a_version_and_its_answers(tmp_path, capsys):
     }
     manifest = json.loads((tmp_path / "run/model/manifest.json").read_text("utf-8"))
     settings |= {"weights_sha256": manifest["files"]["model.weights.h5"]["sha256"], "run": {}}  # saved by no recipe
-    assert card["made_by"] == {"recipe": "export.py", "model": "model"} | settings  # no path of this machine
+    assert card["made_by"] == {"recipe": "export.py", "model": "run"} | settings  # no path of this machine
     serve = tf.saved_model.load(str(tmp_path / "saved_models/mine/7")).signatures["serving_default"]
     texts = ["good film", "a bad film"]
     assert serve(text=tf.constant(texts))["label"].numpy().tolist() == [

@@ -1,6 +1,7 @@
 """Predictions of a file by Apache Beam: the file of one process, the model loaded once in each worker."""
 
 import functools
+import importlib
 import json
 import os
 
@@ -9,11 +10,11 @@ from helpers.paths import ROOT
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.tasks import predict_file_with_beam as module
 from kbert.tasks.load_pipeline import load_pipeline
 from kbert.tasks.predict_file import predict_file
 from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 
+module = importlib.import_module("kbert.tasks.predict_file_with_beam")  # its name means the function
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("apache_beam")]
 TEXTS = [f'{word} "film", {"very " * (n % 4)}good' for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
 TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]

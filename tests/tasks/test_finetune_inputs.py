@@ -225,6 +225,8 @@ def test_what_is_no_model_is_named(init, tmp_path):
         kbert.finetune(run, TASK, ROWS, **NO_DEV)
     with pytest.raises(TypeError, match=f"evaluate: `pipeline` must be .* a kbert.Pipeline{hint}"):
         kbert.evaluate(run, TASK, ROWS)
+    with pytest.raises(TypeError, match=f"export: `pipeline` must be .* a kbert.Pipeline{hint}"):
+        kbert.export(run, "nowhere")
     with pytest.raises(TypeError, match=f"save_pretrained: expected a kbert model or a kbert.Pipeline{hint}"):
         kbert.save_pretrained(run, tmp_path / "model")
     with pytest.raises(TypeError, match="`source` must be the path of a model or its name .* Received: FinetunedRun$"):

@@ -1,3 +1,4 @@
+import importlib
 import itertools
 import random
 
@@ -7,11 +8,12 @@ import tensorflow as tf
 from helpers.paths import ROOT
 from helpers.reference_tokenizer import is_punctuation
 
-from kbert.text import learn_vocabulary as module
 from kbert.text.learn_vocabulary import count_words, learn_vocabulary, reserved_tokens
 from kbert.text.normalizer import CJK, Normalizer
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary
+
+module = importlib.import_module("kbert.text.learn_vocabulary")  # its name means the function
 
 
 @pytest.fixture(scope="module")

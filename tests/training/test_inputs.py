@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kbert.files import read_json, sha256, write_json
-from kbert.serving.provenance import provenance
 from kbert.training.inputs import describe_inputs, identify_inputs
+from kbert.training.made_by import describe_maker
 from kbert.training.run_directory import open_run
 from kbert.versions import versions
 
@@ -103,9 +103,9 @@ def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
     third = open_run(tmp_path / "third", SETTINGS, inputs={"init": checkpoint}, recipe="finetune.py")
     expected = {name: value for name, value in second.made_by({}).items() if name != "metrics"}
     assert third.made_by({})["inputs"]["init"]["made_by"] == expected | {"step": 5}
-    assert provenance(checkpoint) == {"model": "step-0000000005", "run": expected | {"step": 5}}
+    assert describe_maker(checkpoint) == expected | {"step": 5}
     checkpoint.rename(tmp_path / "step-0000000005")
-    assert provenance(tmp_path / "step-0000000005") == {"model": "step-0000000005"}  # where nothing tells of the run
+    assert describe_maker(tmp_path / "step-0000000005") is None  # nothing tells of the run
 
 
 def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):

@@ -12,13 +12,13 @@ from kbert.training.training_state import is_chief, updates_done
 class DevExamples(keras.callbacks.Callback):
     """Writes tables, pictures and examples of each evaluation for TensorBoard, to the run `examples`.
 
-    The task determines what is shown (`kbert.tasks.task.Evaluation.show`): a classifier's confusion matrix and its most
+    The task determines what is shown (`kbert.tasks.Evaluation.show`): a classifier's confusion matrix and its most
     confident errors, questions with answer and gold answer, sentences with entities. Figures cover all examples that
     were evaluated; each table shows ten of them. `kbert.finetune` adds this callback if there are logs and a dev set.
 
     Args:
         source: `DevEvaluation` of the same `fit_steps`, whose results are shown without predicting anything again; or
-            a function without arguments that returns a `kbert.tasks.task.Evaluation`, for a plain `model.fit`.
+            a function without arguments that returns a `kbert.tasks.Evaluation`, for a plain `model.fit`.
         log_dir: path of the TensorBoard logs.
         every: int, epochs from one call of a function to the next.
 

@@ -2,7 +2,7 @@
 
 
 def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
-    """The steps of `kbert.pretraining.pairs.sentence_pairs` for one pair, as they happened."""
+    """The steps of `kbert.pretraining.sentence_pairs` for one pair, as they happened."""
     max_content_tokens, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
     steps = [
         f"A row has {size} tokens: {max_content_tokens} for the pair, besides [CLS] and two [SEP].",

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from kbert.inspection.analysis.text_states import encoder_with_attention
 from kbert.inspection.playground.request_fields import BadRequest
-from kbert.pipelines.build import build_pipeline
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 LONGEST_WITHOUT_MODEL = 512  # tokens: the position table of the released models

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.pipelines.build import build_pipeline
 from kbert.tasks.classification.metrics import pearson, spearman
 from kbert.tasks.table import read_table
 from kbert.training.progress import PredictionProgress
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 

@@ -15,7 +15,7 @@ from kbert.tasks.tagging.dataset import TaggedWindows
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.training.dry_run import BYTES_PER_PARAMETER, format_seconds, seconds_per_step
 from kbert.training.intervals import training_steps
-from kbert.training.run_directory import METRICS
+from kbert.training.made_by import METRICS
 
 _WINDOWS = 32  # in a batch of the encoder, as in `write_word_features`
 

@@ -24,8 +24,9 @@ from kbert.training.callbacks import ConsoleProgress
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.history import training_minutes
 from kbert.training.intervals import log_interval_for, training_steps
+from kbert.training.made_by import METRICS
 from kbert.training.resume import fit_steps
-from kbert.training.run_directory import METRICS, open_run
+from kbert.training.run_directory import open_run
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 50  # steps, about

@@ -114,7 +114,7 @@ class GlueGrid:
         self.hardware = self._first[1].hardware if self._first else _hardware(options)
 
     def open(self):
-        """Opens the output by the rule of `kbert.training.run_directory.open_run`, and raises as it does."""
+        """Opens the output by the rule of `kbert.training.open_run`, and raises as it does."""
         if self.is_trained:
             return
         if self.name == "all" or len(self.each) > 1:

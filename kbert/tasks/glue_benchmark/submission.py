@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from kbert.files import atomic_file
-from kbert.pipelines.build import build_pipeline
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask
 from kbert.tasks.predict_scores import predict_scores
+from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 ZIP = "submission.zip"

@@ -13,7 +13,7 @@ def corpus_source(corpus):
 
     Args:
         corpus: path(s) or glob pattern(s); a list of documents, each a list of sentences; or rows with a column
-            ``text``, each a document of running prose, in any of the forms that `kbert.tasks.in_memory.read_columns`
+            ``text``, each a document of running prose, in any of the forms that `kbert.tasks.read_columns`
             takes.
 
     Raises:

@@ -41,12 +41,12 @@ def prepare_records(
     Args:
         corpus: path(s) or glob pattern(s) of text.
         lowercase: bool; False for cased text.
-        format, language: of the corpus, as `kbert.corpus.documents.read_documents` takes them.
+        format, language: of the corpus, as `kbert.corpus.read_documents` takes them.
         held_out, shard_tokens, shuffle_shards: see `write_records`.
         sequence_length: int, of the report.
         seed: int, of the order of the documents.
         runner: None: this process; otherwise an Apache Beam runner, which tokenises the files on its workers: see
-            `kbert.corpus.write_records_with_beam.write_records_with_beam`, also for the same records.
+            `kbert.corpus.write_records_with_beam`, also for the same records.
         beam_flags, shared: with a runner, its flags, and a directory that its workers share.
 
     Returns:

@@ -134,7 +134,7 @@ def pretrain(
         initializer_stddev: float, the standard deviation of new weights, 0.02 by default, as in the original for all
             sizes; or "scaled": 0.02 · √(768 / H), the same at the width of base and more for narrower models.
         dropout: float, instead of 0.1.
-        packed: bool, several short pairs in a row (`kbert.pretraining.dataset.pretraining_dataset`): the same losses
+        packed: bool, several short pairs in a row (`kbert.pretraining.pretraining_dataset`): the same losses
             and less time where pairs are short. None: if rows then hold at least 1.05 times as much text. The model of
             the run is for plain rows in any case.
         fill_rows: bool, packed rows with further short pairs where they have space: for documents that are shorter than
@@ -143,7 +143,7 @@ def pretrain(
             have their own.
         evaluation_batches: int, the number of batches made from the held-out documents.
         seed: int, determines new weights, dropout, pairs, masks and order.
-        strategy, precision, xla, logical_cpus: see `kbert.training.hardware.choose_hardware`.
+        strategy, precision, xla, logical_cpus: see `kbert.training.choose_hardware`.
         checkpoint_every: int, steps between checkpoints; the held-out data are evaluated at the same time.
         keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.

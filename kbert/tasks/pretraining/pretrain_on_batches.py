@@ -77,7 +77,7 @@ def pretrain_on_batches(
             (recipes/convert_checkpoint.py makes one of other formats).
         steps: int; None: as many as there are batches.
         learning_rate, warmup_steps, weight_decay, dropout, accumulate, seed: see `kbert.pretrain`.
-        strategy, logical_cpus, precision, xla: see `kbert.training.hardware.choose_hardware`.
+        strategy, logical_cpus, precision, xla: see `kbert.training.choose_hardware`.
         checkpoint_every: int, steps; the held-out batches are evaluated at the same time.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks, or one; none that sets the learning rate.

@@ -34,7 +34,7 @@ class PretrainingRun:
     @functools.cached_property
     def pipeline(self):
         """The fill-mask pipeline of the model, built on first use."""
-        from kbert.pipelines.build import build_pipeline
+        from kbert.weights.build_pipeline import build_pipeline
 
         return build_pipeline(self.model, self.tokenizer, sequence_length=self.settings.sequence_length)
 

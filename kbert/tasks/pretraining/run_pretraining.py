@@ -23,6 +23,7 @@ from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
 from kbert.training.intervals import check_milestones, resolve_log_interval
+from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.stages import Stage
@@ -33,6 +34,7 @@ from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 100  # steps, where nothing is given
+_INPUTS = ("records", "corpus", "vocab", "init", "names")
 
 
 def run_pretraining(
@@ -149,6 +151,7 @@ def run_pretraining(
 
         keep_last = is_extendable and settings.schedule == "constant"
         run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every)
+    note_origin(model, run, metrics, "pretrain.py", settings.to_dict(), _INPUTS)
     return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
 
 

@@ -61,7 +61,7 @@ def span_windows(questions: Questions, preprocessor):
 
     Returns:
         (`WindowStore`, {"start_logits", "end_logits"}): int32 [W, 2], the answer's first or last token and the length
-        of the window; the loss ignores positions after it (`kbert.optim.losses.SpanLoss`).
+        of the window; the loss ignores positions after it (`kbert.optim.SpanLoss`).
 
     Raises:
         ValueError: lost questions.

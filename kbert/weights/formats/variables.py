@@ -113,7 +113,7 @@ def head_variables(task: str) -> list[str]:
 
 
 def bilstm_variables() -> list[str]:
-    """The paths of the variables of a `kbert.layers.bilstm.BiLstm` between encoder and head."""
+    """The paths of the variables of a `kbert.layers.BiLstm` between encoder and head."""
     return [name for name in VARIABLES if name.startswith("bilstm/")]
 
 

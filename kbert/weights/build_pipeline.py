@@ -1,12 +1,14 @@
-"""The pipeline of a model, by its task."""
+"""The pipeline of a model, by its task; of a stored one, too."""
 
 import dataclasses
+import os
 
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import CAN_BE_OFF, ModelSettings
 from kbert.text.tokenizer import check_tokenizer
+from kbert.weights.load import load_pretrained
 
 
 def build_pipeline(model, tokenizer=None, *, name=None, **options):
@@ -28,7 +30,8 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     | encoder | ``pair, pooling, normalize`` |
 
     Args:
-        model: a kbert model; one with a masked-LM head fills masks, an encoder gives embeddings.
+        model: a kbert model, or a source for `kbert.load_pretrained`; one with a masked-LM head fills masks, an encoder
+            gives embeddings.
         tokenizer: `kbert.BertTokenizer`; None: the one that the model was loaded with.
         name: name of the pipeline.
         sequence_length: S of the preprocessor; 128 by default (span: 384), or less if the model's position table is
@@ -55,15 +58,19 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
         `Pipeline`.
 
     Raises:
-        TypeError: no kbert model, no `kbert.BertTokenizer`, or an unknown option.
+        TypeError: neither a kbert model nor a source, no `kbert.BertTokenizer`, or an unknown option.
+        FileNotFoundError: no such source.
         ValueError: an option that is not as described, no tokenizer, one that does not fit the model, a sequence longer
             than the position table, `top_k` beyond the vocabulary, a model without a task, or an option of another
             task.
 
     Example::
 
-        pipeline = build_pipeline(BertClassifier(config), BertTokenizer("vocab.txt"), labels=["bad", "good"])
+        pipeline = kbert.build_pipeline("runs/reviews")
+        pipeline = kbert.build_pipeline(kbert.BertClassifier(config), kbert.BertTokenizer("vocab.txt"))
     """
+    if isinstance(model, str | os.PathLike):
+        model = load_pretrained(model)
     _check_model(model)
     task = task_pipeline(model.task)
     given = _given(task, options)
@@ -88,7 +95,8 @@ def _check_model(model):
         parts = ("pipeline.model", "model")  # of a run, and of a pipeline
         hints = [f"; give its `{part}`" for part in parts if hasattr(model, part.partition(".")[0])]
         raise TypeError(
-            f"build_pipeline: expected a kbert model. Received: {type(model).__name__}{hints[0] if hints else ''}"
+            "build_pipeline: `model` must be a kbert model, the path of one or its name on the Hugging Face hub. "
+            f"Received: {type(model).__name__}{hints[0] if hints else ''}"
         )
     if model.task not in task_names():
         raise ValueError(f"build_pipeline: expected a model with a task of {task_names()}. Received: {model.task!r}")

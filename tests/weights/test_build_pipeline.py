@@ -81,10 +81,11 @@ def test_errors(tmp_path):
     run = FinetunedRun({}, [], pipeline, None)
     for other, received in [
         (None, "NoneType"),
+        ([model], "list"),
         (pipeline, "Pipeline; give its `model`"),
         (run, "FinetunedRun; give its `pipeline.model`"),
     ]:
-        with pytest.raises(TypeError, match=f"^build_pipeline: expected a kbert model. Received: {received}$"):
+        with pytest.raises(TypeError, match=f"^build_pipeline: `model` must be .* Received: {received}$"):
             kbert.build_pipeline(other, tokenizer)
     with pytest.raises(ValueError, match="^build_pipeline: `top_k` must be at most the vocabulary's 25 tokens"):
         kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tokenizer, top_k=26)

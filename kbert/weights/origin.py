@@ -1,0 +1,54 @@
+"""Where the weights of a model come from, for as long as it has them."""
+
+import dataclasses
+import pathlib
+import zlib
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from kbert.keras_compat import set_untracked
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What `kbert.load_pretrained`, `kbert.finetune` and `kbert.pretrain` note about the weights of a model.
+
+    Attributes:
+        name: of a run, a directory or a model on the hub; None: the training wrote nothing.
+        path: where the model is stored, or None.
+        run: of a training that wrote nothing, its description; {} otherwise.
+        metrics: of such a training.
+    """
+
+    name: str | None
+    path: pathlib.Path | None
+    run: dict[str, Any] = dataclasses.field(default_factory=dict)
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def set_origin(model, origin: Origin) -> None:
+    """Notes where the weights that the model has now come from."""
+    set_untracked(model, "_origin", (origin, _checksum(model)))
+
+
+def stored_origin(path: pathlib.Path, hub_name: str | None = None) -> Origin:
+    """That of a stored model; one in ``model/`` of a run has the run's name."""
+    path = pathlib.Path(path).resolve()
+    return Origin(hub_name or (path.parent if path.name == "model" else path).name, path)
+
+
+def origin_of(model) -> Origin | None:
+    """Where the weights come from; None for new ones, and for those that have changed since."""
+    origin, checksum = vars(model).get("_origin", (None, None))
+    return origin if origin is not None and _checksum(model) == checksum else None
+
+
+def _checksum(model):
+    """Of all weights; about half a second for BERT-base."""
+    checksum = 0
+    for variable in model.weights:
+        values = np.ascontiguousarray(ops.convert_to_numpy(variable))
+        checksum = zlib.crc32(values.reshape(-1).view(np.uint8), checksum)
+    return checksum

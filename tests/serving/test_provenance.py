@@ -1,0 +1,62 @@
+"""What the card of an export says on how the model was made, without being told."""
+
+import pytest
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
+from helpers.tiny_directory import write_tiny_directory
+from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
+
+import kbert
+from kbert.files import read_json, sha256
+from kbert.serving.provenance import provenance, trained_options
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+
+@pytest.fixture
+def init(tmp_path):
+    return write_tiny_directory(tmp_path / "init")
+
+
+@pytest.fixture
+def run(init, tmp_path):
+    return kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "reviews", **SHORT)
+
+
+def test_a_run_and_what_is_stored_of_it_have_the_same_card(run, tmp_path):
+    path = run.path
+    made_by, metrics = provenance(run.pipeline.model)
+    assert made_by["model"] == "reviews" and metrics["dev"] == run.metrics["dev"]
+    assert made_by["weights_sha256"] == sha256(path / "model" / "model.weights.h5")
+    assert made_by["run"] == read_json(path / "model" / "manifest.json")["made_by"]
+    for source in (path, str(path / "model")):
+        assert provenance(kbert.load_pretrained(source)) == (made_by, metrics)
+    exported = kbert.export(str(path), tmp_path / "exported", made_by={"purpose": "a test"})
+    card = read_json(exported / "card.json")
+    assert card["made_by"] == made_by | {"purpose": "a test"} and card["metrics"] == metrics
+    assert trained_options(exported) == {"text": TASK.text}
+    assert str(tmp_path) not in (exported / "card.json").read_text("utf-8")
+
+
+def test_of_a_run_without_output_its_settings_and_metrics_are_known(init):
+    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
+    made_by, metrics = provenance(run.pipeline.model)
+    assert set(made_by) == {"run"} and made_by["run"]["recipe"] == "kbert.finetune"
+    assert made_by["run"]["settings"]["text"] == TASK.text and metrics == run.metrics
+    assert str(init) not in str(made_by)
+
+
+def test_nothing_is_said_of_weights_that_have_changed(run):
+    model = run.pipeline.model
+    model.compile()
+    assert provenance(model)[0]["model"] == "reviews"
+    model.set_weights([weight * 2 for weight in model.get_weights()])
+    assert provenance(model) == ({}, {})
+    assert provenance(kbert.BertEncoder(tiny_config())) == ({}, {})
+
+
+def test_metrics_beside_another_directory_are_not_its_own(tmp_path):
+    kbert.save_pretrained(kbert.BertEncoder(tiny_config()), tmp_path / "encoder", tokenizer=tiny_tokenizer())
+    (tmp_path / "metrics.json").write_text('{"accuracy": 1.0}')
+    made_by, metrics = provenance(kbert.load_pretrained(tmp_path / "encoder"))
+    assert made_by["model"] == "encoder" and metrics == {}
+    assert kbert.build_pipeline(tmp_path / "encoder").task == "encoder"

@@ -59,6 +59,15 @@ BACKEND_NEUTRAL = (
 )
 
 
+# Which rooms of tasks use those of others; all else that several tasks use stands in kbert/tasks/ itself, beside them.
+TASK_ROOMS = {
+    "features": {"tagging"},  # features are for tagging
+    "glue_benchmark": {"classification", "regression"},  # its tasks
+    "pretraining": {"masked_lm"},  # a pre-training model fills masks
+    "labelled_columns.py": {"tagging"},  # reads the files of tagged words, with any columns
+}
+
+
 def _files():
     return sorted(p for p in (ROOT / "kbert").rglob("*.py") if p != ROOT / "kbert/__init__.py")
 
@@ -73,18 +82,24 @@ def _room_of(parts):
     return inner if inner in ROOMS else parts[0]
 
 
-def _imported_rooms(path):
+def _imports(path):
+    """Yields (names of the path below kbert, line) of every import of kbert; of `import kbert` no names."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [f"{node.module}.{alias.name}" if node.module == "kbert" else node.module for alias in node.names]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
             parts = name.split(".")
             if parts[0] == "kbert":
-                yield _room_of(parts[1:]) if len(parts) > 1 else "kbert", node.lineno
+                yield parts[1:], node.lineno
+
+
+def _imported_rooms(path):
+    for parts, line in _imports(path):
+        yield _room_of(parts) if parts else "kbert", line
 
 
 def test_every_folder_and_module_is_a_room():
@@ -101,6 +116,18 @@ def test_imports_point_upwards(path):
         assert ROOMS.index(room) <= ROOMS.index(_room(path)), (
             f"{path.relative_to(ROOT)}:{line} ({_room(path)}) imports {room}, which comes after it"
         )
+
+
+def test_a_task_imports_from_no_other_task_but_those_with_a_reason():
+    tasks = ROOT / "kbert/tasks"
+    rooms = {p.name for p in tasks.iterdir() if (p / "__init__.py").exists()}
+    found = {}
+    for path in sorted(tasks.rglob("*.py")):
+        own = path.relative_to(tasks).parts[0]
+        for parts, _ in _imports(path):
+            if parts[:1] == ["tasks"] and len(parts) > 1 and parts[1] in rooms - {own}:
+                found.setdefault(own, set()).add(parts[1])
+    assert found == TASK_ROOMS
 
 
 @pytest.mark.parametrize("path", [p for p in _files() if _room(p) in BACKEND_NEUTRAL], ids=lambda p: p.name)

@@ -35,7 +35,7 @@ class Pipeline(keras.Model):
     outputs (a classifier's labels by ``logits``, or without a key), and labels may be numbers or the label strings (for
     a multi-label classifier a list of them for each text). The windows of a long document are learned with the label
     and the weight of their text, and `evaluate` scores windows. The labels of questions and of tagged words belong to
-    windows themselves: train `model` on a dataset of windows, such as `kbert.tasks.span.dataset` makes.
+    windows themselves: train `model` on a dataset of windows, such as `kbert.tasks.window_dataset` makes.
 
     Args:
         preprocessor: `kbert.preprocessing.preprocessor.Preprocessor`, from string columns to a batch.
@@ -219,7 +219,7 @@ class Pipeline(keras.Model):
             if not isinstance(self.preprocessor, DocumentPreprocessor):
                 raise ValueError(
                     f"Pipeline: this preprocessor ({type(self.preprocessor).__name__}) makes windows of texts, which "
-                    "have labels of their own. Train `pipeline.model` on what kbert.tasks.span.dataset makes."
+                    "have labels of their own. Train `pipeline.model` on what kbert.tasks.window_dataset makes."
                 )
             y, sample_weight = (values_of_windows(values, batch["window_row"]) for values in (y, sample_weight))
         return {name: batch[name] for name in self.model.input}, y, sample_weight

@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 
 from kbert.pipelines.build import build_pipeline
-from kbert.tasks.classification.metrics import pearson, spearman
+from kbert.tasks.metrics import pearson, spearman
 from kbert.tasks.table import read_table
 from kbert.weights.load import load_pretrained
 

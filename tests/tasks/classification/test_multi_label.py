@@ -5,9 +5,9 @@ import pytest
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
-from kbert.tasks.classification.evaluation import compare
-from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.metrics import MULTI_LABEL_METRICS
+from kbert.tasks.label_evaluation import compare
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.metrics import MULTI_LABEL_METRICS
 
 TASK = kbert.tasks.Classification(label_separator="|")
 ROWS = [

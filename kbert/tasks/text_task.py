@@ -8,15 +8,15 @@ import numpy as np
 
 from kbert.inspection.view import View
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
-from kbert.tasks.classification.dataset import class_weights, real_tokens, training_dataset
-from kbert.tasks.classification.documents import document_windows, evaluate_documents
-from kbert.tasks.classification.evaluation import evaluate
-from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.metrics import LOWER_IS_BETTER, metrics_of
 from kbert.tasks.in_memory import text_table
-from kbert.tasks.span.dataset import window_dataset
+from kbert.tasks.label_evaluation import evaluate
+from kbert.tasks.labelled_documents import document_windows, evaluate_documents
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.metrics import LOWER_IS_BETTER, metrics_of
 from kbert.tasks.table import Table, read_table
 from kbert.tasks.task import Evaluation, Task, TrainingData
+from kbert.tasks.training_dataset import class_weights, real_tokens, training_dataset
+from kbert.tasks.window_dataset import window_dataset
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,9 +9,9 @@ import tensorflow as tf
 from kbert.checks import check_bool
 from kbert.models.class_weights import class_factors
 from kbert.preprocessing.buckets import trim_padding
-from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.labels import check_label_numbers
 from kbert.tasks.epoch_permutation import row_batches
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.labels import check_label_numbers
 
 
 def training_dataset(

@@ -6,6 +6,7 @@ import.
 
 import ast
 import inspect
+import re
 
 import pytest
 from helpers.paths import ROOT
@@ -136,6 +137,13 @@ def test_the_model_side_imports_tensorflow_only_inside_functions(path):
         modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         modules += [node.module] if isinstance(node, ast.ImportFrom) else []
         assert not any(m.split(".")[0].startswith("tensorflow") for m in modules), f"{path.name}:{node.lineno}"
+
+
+def test_what_a_base_class_declares_is_read_and_not_asked_for():
+    asked = re.compile(r'(?:getattr|hasattr)\([^"\n]*"(multi_label|num_labels|pair|thresholds|preprocessor)"')
+    for path in _files():
+        found = asked.search(path.read_text())
+        assert not found, f"{path.relative_to(ROOT)}: {found[0]}; models, answers and preprocessors all have it"
 
 
 def test_importing_kbert_is_cheap():

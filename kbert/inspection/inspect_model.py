@@ -25,6 +25,7 @@ from kbert.inspection.findings.tensorboard_data import write_tensorboard
 from kbert.inspection.findings.views import pictures
 from kbert.inspection.labelled_data import LabelledWords, labelled_data
 from kbert.inspection.word_heads import heads_and_words
+from kbert.pipelines.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("kbert")
 _TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
@@ -147,9 +148,9 @@ def _resolve(model, tokenizer, argument, default=None):
         from kbert.weights.load import load_pretrained
 
         model = load_pretrained(model)
-    labels = getattr(getattr(model, "answers", None), "labels", None)
-    if hasattr(model, "preprocessor"):
-        tokenizer, model = tokenizer or model.tokenizer, model.model
+    labels = None
+    if isinstance(model, Pipeline):
+        labels, tokenizer, model = model.answers.labels, tokenizer or model.tokenizer, model.model
     if not hasattr(model, "encoder") or not hasattr(model, "config"):
         raise TypeError(
             f"inspect: `{argument}` must be a kbert model, a pipeline, or the path of one. Received: "

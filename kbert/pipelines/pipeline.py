@@ -189,7 +189,7 @@ class Pipeline(keras.Model):
         return self.model.test_on_batch(*self._batch(x, y, sample_weight), *args, **kwargs)
 
     def _targets(self, y):
-        return label_ids(y, self.answers.labels, getattr(self.model, "multi_label", False))
+        return label_ids(y, self.answers.labels, self.model.multi_label)
 
     def _with_batch(self, method, x, y, *args, **kwargs):
         """A method of the model, given what it is trained on."""

@@ -43,7 +43,7 @@ def evaluate(
 
         evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])[0]  # {"examples": 872, …}
     """
-    if hasattr(model, "num_labels"):  # before the work of predicting
+    if model.num_labels is not None:  # before the work of predicting
         check_label_numbers(examples.labels, model.num_labels)
     scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
     return compare(examples, scores, metrics, thresholds), scores

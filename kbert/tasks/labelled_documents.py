@@ -43,4 +43,4 @@ def evaluate_documents(
     answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
     scores = np.asarray(answers["score" if examples.regression else "probabilities"], "float64")[place]
     check_scores(scores)
-    return compare(examples, scores, metrics, getattr(pipeline.answers, "thresholds", None)), scores
+    return compare(examples, scores, metrics, pipeline.answers.thresholds), scores

@@ -67,7 +67,7 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
     Raises:
         ValueError: a model without labels, or what `class_factors` refuses.
     """
-    labels, ids = getattr(pipeline.answers, "labels", None), examples.labels
+    labels, ids = pipeline.answers.labels, examples.labels
     if not labels:
         raise ValueError(f"finetune: `class_weight` is for models with labels. Received: {class_weight!r}")
     return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]

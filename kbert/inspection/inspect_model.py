@@ -115,6 +115,9 @@ def inspect(
     if model.task in ATTRIBUTED:
         options = {"labels": labels, "baseline": baseline}
         attributions = [token_attributions(model, tokenizer, one, **options) for one in states]
+    else:
+        known = ", ".join(sorted(ATTRIBUTED))
+        _LOGGER.info("no attributions: those of the tasks %s are known, this model's is %s", known, model.task)
     _warn(states, attributions)
     embeddings = [word_embeddings(encoder, tokenizer, counts, max_vectors)]
     found, words = {}, None

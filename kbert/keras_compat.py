@@ -107,6 +107,11 @@ def layer_variables(layer) -> list:
     return layer._trainable_variables
 
 
+def base_optimizer(optimizer):
+    """The optimizer that updates the weights: with the policy mixed_float16 Keras 3.15 wraps the one of `compile`."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 def learning_rate_of(optimizer):
     """The variable or schedule of an optimizer's learning rate.
 
@@ -196,9 +201,17 @@ def _ignore(generation=2):
     return 0
 
 
+def strategy_of(model):
+    """The `tf.distribute` strategy that a model was built under, TensorFlow's default one too; None on other backends.
+
+    Keras 3.15: models of other backends lack the attribute.
+    """
+    return getattr(model, "distribute_strategy", None)
+
+
 def strategy_scope(model):
     """The scope of the `tf.distribute` strategy that a model was built under; of no effect on other backends."""
-    strategy = getattr(model, "distribute_strategy", None)
+    strategy = strategy_of(model)
     return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 

@@ -6,6 +6,7 @@ import.
 
 import ast
 import inspect
+import re
 
 import pytest
 from helpers.paths import ROOT
@@ -59,6 +60,15 @@ BACKEND_NEUTRAL = (
 )
 
 
+# Which rooms of tasks use those of others; all else that several tasks use stands in kbert/tasks/ itself, beside them.
+TASK_ROOMS = {
+    "features": {"tagging"},  # features are for tagging
+    "glue_benchmark": {"classification", "regression"},  # its tasks
+    "pretraining": {"masked_lm"},  # a pre-training model fills masks
+    "labelled_columns.py": {"tagging"},  # reads the files of tagged words, with any columns
+}
+
+
 def _files():
     return sorted(p for p in (ROOT / "kbert").rglob("*.py") if p != ROOT / "kbert/__init__.py")
 
@@ -73,18 +83,24 @@ def _room_of(parts):
     return inner if inner in ROOMS else parts[0]
 
 
-def _imported_rooms(path):
+def _imports(path):
+    """Yields (names of the path below kbert, line) of every import of kbert; of `import kbert` no names."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [f"{node.module}.{alias.name}" if node.module == "kbert" else node.module for alias in node.names]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
             parts = name.split(".")
             if parts[0] == "kbert":
-                yield _room_of(parts[1:]) if len(parts) > 1 else "kbert", node.lineno
+                yield parts[1:], node.lineno
+
+
+def _imported_rooms(path):
+    for parts, line in _imports(path):
+        yield _room_of(parts) if parts else "kbert", line
 
 
 def test_every_folder_and_module_is_a_room():
@@ -103,12 +119,31 @@ def test_imports_point_upwards(path):
         )
 
 
+def test_a_task_imports_from_no_other_task_but_those_with_a_reason():
+    tasks = ROOT / "kbert/tasks"
+    rooms = {p.name for p in tasks.iterdir() if (p / "__init__.py").exists()}
+    found = {}
+    for path in sorted(tasks.rglob("*.py")):
+        own = path.relative_to(tasks).parts[0]
+        for parts, _ in _imports(path):
+            if parts[:1] == ["tasks"] and len(parts) > 1 and parts[1] in rooms - {own}:
+                found.setdefault(own, set()).add(parts[1])
+    assert found == TASK_ROOMS
+
+
 @pytest.mark.parametrize("path", [p for p in _files() if _room(p) in BACKEND_NEUTRAL], ids=lambda p: p.name)
 def test_the_model_side_imports_tensorflow_only_inside_functions(path):
     for node in ast.parse(path.read_text()).body:
         modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         modules += [node.module] if isinstance(node, ast.ImportFrom) else []
         assert not any(m.split(".")[0].startswith("tensorflow") for m in modules), f"{path.name}:{node.lineno}"
+
+
+def test_what_a_base_class_declares_is_read_and_not_asked_for():
+    asked = re.compile(r'(?:getattr|hasattr)\([^"\n]*"(multi_label|num_labels|pair|thresholds|preprocessor)"')
+    for path in _files():
+        found = asked.search(path.read_text())
+        assert not found, f"{path.relative_to(ROOT)}: {found[0]}; models, answers and preprocessors all have it"
 
 
 def test_importing_kbert_is_cheap():

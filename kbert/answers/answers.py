@@ -23,6 +23,7 @@ class Answers(keras.layers.Layer):
     Attributes:
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
         labels: names of the logits, if it has any.
+        thresholds: the probability that a label has to exceed, for each, where labels are on or off; None: 0.5.
         null_threshold: for questions: by how much "no answer" must exceed the best answer; None: always answer.
         window_pooling: how the windows of a text become one answer: "mean" or "max"; None: texts are not split.
         pad_values: output → padding value of shorter rows, for outputs as wide as the longest row of their batch.
@@ -34,6 +35,7 @@ class Answers(keras.layers.Layer):
 
     option_names: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
+    thresholds: tuple[float, ...] | None = None
     null_threshold: float | None = None
     window_pooling: str | None = None
     pad_values: Mapping[str, Any] = {}

@@ -6,9 +6,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbert.tasks.classification.labelled_text import LabelledText
 from kbert.tasks.examples import Examples
 from kbert.tasks.glue_benchmark.task import glue
+from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.span.task import SpanExtraction
 from kbert.tasks.tagging.task import Tagging
 from kbert.tasks.task import Task

@@ -25,6 +25,7 @@ from kbert.inspection.findings.tensorboard_data import write_tensorboard
 from kbert.inspection.findings.views import pictures
 from kbert.inspection.labelled_data import LabelledWords, labelled_data
 from kbert.inspection.word_heads import heads_and_words
+from kbert.pipelines.pipeline import Pipeline
 from kbert.text.tokenizer import check_tokenizer
 
 _LOGGER = logging.getLogger("kbert")
@@ -116,6 +117,9 @@ def inspect(
     if model.task in ATTRIBUTED:
         options = {"labels": labels, "baseline": baseline}
         attributions = [token_attributions(model, tokenizer, one, **options) for one in states]
+    else:
+        known = ", ".join(sorted(ATTRIBUTED))
+        _LOGGER.info("no attributions: those of the tasks %s are known, this model's is %s", known, model.task)
     _warn(states, attributions)
     embeddings = [word_embeddings(encoder, tokenizer, counts, max_vectors)]
     found, words = {}, None
@@ -149,9 +153,9 @@ def _resolve(model, tokenizer, argument, default=None):
         from kbert.weights.load import load_pretrained
 
         model = load_pretrained(model)
-    labels = getattr(getattr(model, "answers", None), "labels", None)
-    if hasattr(model, "preprocessor"):
-        tokenizer, model = tokenizer or model.tokenizer, model.model
+    labels = None
+    if isinstance(model, Pipeline):
+        labels, tokenizer, model = model.answers.labels, tokenizer or model.tokenizer, model.model
     if not hasattr(model, "encoder") or not hasattr(model, "config"):
         raise TypeError(
             f"inspect: `{argument}` must be a kbert model, a pipeline, or the path of one. Received: "

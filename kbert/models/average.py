@@ -45,13 +45,12 @@ def average_models(models):
         return models[0]
     inputs = {name: keras.Input(x.shape[1:], dtype=x.dtype, name=name) for name, x in models[0].input.items()}
     outputs = [model(inputs) for model in models]
-    is_multi_label = getattr(models[0], "multi_label", False)
+    is_multi_label = models[0].multi_label
     values = {name: [ops.cast(one[name], "float32") for one in outputs] for name in outputs[0]}
     means = {name: _mean(name, is_multi_label, each) for name, each in values.items()}
     ensemble = BertModel(inputs, means, name="ensemble")
     for name in ("task", "config", "pretrained", "num_labels", "multi_label", "token_outputs"):
-        if hasattr(models[0], name):
-            setattr(ensemble, name, getattr(models[0], name))
+        setattr(ensemble, name, getattr(models[0], name))
     return ensemble
 
 
@@ -66,4 +65,4 @@ def _mean(name, is_multi_label, values):
 
 def _kind(model):
     outputs = sorted((name, x.shape[1:]) for name, x in model.output.items())
-    return model.task, getattr(model, "multi_label", False), sorted(model.input), outputs
+    return model.task, model.multi_label, sorted(model.input), outputs

@@ -30,6 +30,8 @@ class BertModel(CompatibleModel):
         config: the `BertConfig` of its encoder.
         encoder: its `BertEncoder`.
         task: what it does, one of the words in `kbert.pipelines.registry`.
+        num_labels: N of a model with a head for labels; None: it has no such head.
+        multi_label: whether each label is on or off by itself.
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
         own_arguments: those of the constructor besides encoder and dtype, attributes that `get_config` stores.
         pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). A plain
@@ -47,6 +49,8 @@ class BertModel(CompatibleModel):
     """
 
     task: str
+    num_labels: int | None = None
+    multi_label: bool = False
     token_outputs: tuple[str, ...] = ()
     own_arguments: tuple[str, ...] = ()
     micro_batches, compiles_gradient = 1, False

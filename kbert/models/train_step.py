@@ -14,6 +14,7 @@ import keras
 from keras import ops
 
 from kbert.checks import check_positive
+from kbert.keras_compat import strategy_of
 from kbert.optim.losses import WeightedMeanLoss
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.optim.whole_batch import WholeBatch
@@ -142,7 +143,7 @@ def _losses(model):
 
 def has_replicas(model) -> bool:
     """Whether several replicas train the model together, under `tf.distribute`."""
-    strategy = getattr(model, "distribute_strategy", None)
+    strategy = strategy_of(model)
     return strategy is not None and strategy.num_replicas_in_sync > 1
 
 

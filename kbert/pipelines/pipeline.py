@@ -200,7 +200,7 @@ class Pipeline(keras.Model):
                 "by kbert.finetune(pipeline, task, examples), and score it by kbert.evaluate, with a task object such "
                 "as kbert.tasks.SpanExtraction() or kbert.tasks.Tagging()."
             )
-        return label_ids(y, self.answers.labels, getattr(self.model, "multi_label", False))
+        return label_ids(y, self.answers.labels, self.model.multi_label)
 
     def _with_batch(self, method, x, y, *args, **kwargs):
         """A method of the model, given what it is trained on."""

@@ -13,6 +13,7 @@ Shapes: B batch, C choices, S sequence, n rows.
 import numpy as np
 import tensorflow as tf
 
+from kbert.keras_compat import strategy_of
 from kbert.stateless_random import fold_in, permutation
 
 PADDINGS = ("longest", "bucket", "full")
@@ -66,7 +67,7 @@ def trim_padding(batch, padding="longest", also=()):
 
 def padding_for(model) -> str:
     """The `padding` for a model's batches: one shape on a TPU, a few if XLA compiles the model, otherwise any."""
-    if isinstance(getattr(model, "distribute_strategy", None), tf.distribute.TPUStrategy):
+    if isinstance(strategy_of(model), tf.distribute.TPUStrategy):
         return "full"
     return "bucket" if model.jit_compile else "longest"
 
@@ -123,7 +124,7 @@ def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data
     Args:
         rows: function (start_step) -> infinite dataset of row numbers, starting with the rows of batch `start_step`.
         sizes: ints [n], the tokens of each row.
-        batch_size, seed, start_step: of the run; as for `kbert.tasks.classification.dataset.training_dataset`.
+        batch_size, seed, start_step: of the run; as for `kbert.tasks.training_dataset.training_dataset`.
 
     Returns:
         tf.data.Dataset of row numbers [B], starting with batch `start_step`.

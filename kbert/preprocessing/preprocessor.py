@@ -26,6 +26,7 @@ class Preprocessor(keras.layers.Layer):
     Attributes:
         input_names: the string columns that a call takes.
         list_columns: those of them that hold several strings per row, [B, C].
+        pair: whether a row has a second text.
         makes_windows: whether a call takes `max_windows`, and a long text becomes several rows.
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
 
@@ -35,6 +36,7 @@ class Preprocessor(keras.layers.Layer):
 
     input_names: tuple[str, ...] = ("text",)
     list_columns: tuple[str, ...] = ()
+    pair: bool = False
     makes_windows: bool = False
     option_names: tuple[str, ...] = ()
 

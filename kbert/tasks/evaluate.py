@@ -86,15 +86,7 @@ def check_examples(pipeline: Pipeline, task: Task, examples):
         ValueError: a pipeline of another task or of other inputs, a label that it does not know.
     """
     task.check_pipeline(pipeline)
-    several = getattr(pipeline.model, "multi_label", False)
-    if several != getattr(examples, "multi_label", False):
-        what = ("one label a text", "several labels a text (label_separator)")
-        raise ValueError(
-            f"evaluate: this model was trained on examples with {what[several]}. Received: {what[not several]}"
-        )
-    kinds = {True: "pairs of texts", False: "single texts"}
-    if getattr(examples, "pair", None) not in (None, pair := getattr(pipeline.preprocessor, "pair", False)):
-        raise ValueError(f"evaluate: this model was trained on {kinds[pair]}. Received: {kinds[examples.pair]}")
+    task.check_examples(pipeline, examples)
     return task.for_model(examples, pipeline.settings())
 
 

@@ -40,7 +40,7 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     check_scores(scores)
     if name != "logits":
         return scores
-    if getattr(model, "multi_label", False):
+    if model.multi_label:
         return 1.0 / (1.0 + np.exp(-np.clip(scores, -700, 700)))
     return softmax(scores)
 

@@ -53,7 +53,7 @@ def _loaded(source, task, settings, options):
 def _own_head(source, task, settings):
     """Labels and thresholds of a given model whose head the task trains further; None: the task needs a new head."""
     model = source.model if isinstance(source, Pipeline) else source
-    if model.task != task or getattr(model, "num_labels", None) != settings.get("num_labels"):
+    if model.task != task or model.num_labels != settings.get("num_labels"):
         return None
     if "labels" not in settings:
         return {}
@@ -73,7 +73,7 @@ def _given(source, task, settings, options, head_goes_on):
         raise ValueError(
             "finetune: `random_weights`, `dropout` and `bilstm` need a source that is loaded. Received: a model"
         )
-    if head_goes_on and getattr(model, "multi_label", False) == settings.get("multi_label", False):
+    if head_goes_on and model.multi_label == settings.get("multi_label", False):
         return model
     encoder = model if model.task == "encoder" else model.encoder
     arguments = {name: getattr(model, name) for name in model.own_arguments} if head_goes_on else {}

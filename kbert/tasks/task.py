@@ -147,6 +147,10 @@ class Task(abc.ABC):
         if pipeline.model.task != self.name:
             raise ValueError(f"evaluate: expected a {self.name} model. Received: a {pipeline.model.task} model")
 
+    def check_examples(self, pipeline, examples: Examples) -> None:
+        """Raises ValueError if the examples are of another kind than those that the pipeline's model was trained on."""
+        return
+
     def for_model(self, examples: Examples, settings) -> Examples:
         """The examples with the labels of a model.
 

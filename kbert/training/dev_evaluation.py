@@ -38,6 +38,9 @@ class DevEvaluation(keras.callbacks.Callback):
         records: list of dicts, the step and the scores of each evaluation.
         last: what `evaluate` gave last in this process, with the step; (0, None) before.
 
+    Raises:
+        ValueError: a `keep` that is neither of the two.
+
     Example::
 
         evaluation = DevEvaluation(lambda: task.evaluate(pipeline, dev), [100, 200, 300], "accuracy", "runs/reviews")

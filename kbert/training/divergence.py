@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from kbert.keras_compat import base_optimizer
 from kbert.training.training_state import updates_done
 
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
@@ -58,7 +59,7 @@ def is_finite(variable) -> bool:
 
 def _gradients(optimizer, end):
     """[((first, last step), what)] of the first gradient that was not finite."""
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    optimizer = base_optimizer(optimizer)
     if not hasattr(optimizer, "first_non_finite"):
         return []
     first = int(optimizer.first_non_finite.numpy())

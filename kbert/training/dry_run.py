@@ -10,6 +10,7 @@ import time
 import keras
 
 from kbert.corpus.reading_errors import reading_errors
+from kbert.keras_compat import strategy_of
 from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
 from kbert.training.flops import training_flops_per_token
 from kbert.training.jax_devices import count_devices
@@ -131,7 +132,7 @@ def _rows(batch):
 
 def _measured_examples(model, examples, choices, length):
     """Few enough examples for a step to take seconds, and at least one for each micro-batch of a replica."""
-    strategy = getattr(model, "distribute_strategy", None)
+    strategy = strategy_of(model)
     parts = (strategy.num_replicas_in_sync if strategy is not None else count_devices()) * model.micro_batches
     flops = training_flops_per_token(model.config, length, length / 6) * length * choices
     fitting = int(_MEASURED_FLOPS / flops)

@@ -9,6 +9,7 @@ import sys
 
 import keras
 
+from kbert.keras_compat import strategy_of
 from kbert.training.batch_memory import batch_shape
 from kbert.training.matmul_speed import matmul_speed
 
@@ -103,7 +104,7 @@ def device_peak(model, measure=True):
     peak = peak or matmul_peak(precision, seconds=0.3)
     if device == "CPU":
         return peak  # the same cores, whatever devices they are divided into
-    strategy = getattr(model, "distribute_strategy", None)
+    strategy = strategy_of(model)
     if keras.backend.backend() == "jax":
         import jax
 

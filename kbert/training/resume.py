@@ -6,6 +6,7 @@ import keras
 
 from kbert.checks import check_path
 from kbert.corpus.reading_errors import reading_errors
+from kbert.keras_compat import base_optimizer
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.callbacks import callback_list
 from kbert.training.checkpoints import Checkpoints
@@ -200,7 +201,7 @@ def _check_arguments(model, total_steps, window, budget, *intervals):
             "fit_steps: `total_steps`, `window`, `validation_every` and `checkpoint_every` must be at least 1. "
             f"Received: {total_steps}, {window}, {', '.join(map(str, intervals))}"
         )
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    optimizer = base_optimizer(model.optimizer)
     if optimizer.gradient_accumulation_steps:
         raise ValueError(
             "fit_steps: a batch is a step; model.compile(micro_batches=...) divides it, for less memory. Received: an "

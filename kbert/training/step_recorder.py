@@ -4,6 +4,7 @@ import time
 
 import keras
 
+from kbert.keras_compat import base_optimizer
 from kbert.training.batch_memory import batch_shape
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.flops import batch_flops
@@ -63,7 +64,7 @@ class StepRecorder(keras.callbacks.Callback):
             self.model.stop_training = STAGE_ENDED
 
     def _set_rate(self):
-        getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer).learning_rate = self.budget.learning_rate
+        base_optimizer(self.model.optimizer).learning_rate = self.budget.learning_rate
 
     def on_epoch_end(self, epoch, logs=None):
         if self.batches < self.size and not self.model.stop_training:

@@ -2,12 +2,12 @@
 
 import keras
 
-from kbert.keras_compat import learning_rate_of
+from kbert.keras_compat import base_optimizer, learning_rate_of, strategy_of
 
 
 def optimizer_logs(optimizer) -> dict:
     """The learning rate of the last update, and its gradient norm if the optimizer keeps it."""
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    optimizer = base_optimizer(optimizer)
     rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         rate = rate(max(updates_done(optimizer) - 1, 0))
@@ -24,5 +24,5 @@ def updates_done(optimizer) -> int:
 
 def is_chief(model) -> bool:
     """Whether this process writes the shared files of a run; True for a single process."""
-    strategy = getattr(model, "distribute_strategy", None)  # on the TensorFlow backend only
+    strategy = strategy_of(model)
     return strategy is None or strategy.extended.should_checkpoint

@@ -105,7 +105,9 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
         TypeError: neither a kbert model nor a pipeline.
         ValueError: no tokenizer where one is needed, or one beside a pipeline.
     """
-    if hasattr(model_or_pipeline, "preprocessor"):  # a Pipeline
+    from kbert.pipelines.pipeline import Pipeline  # not above: it loads TensorFlow
+
+    if isinstance(model_or_pipeline, Pipeline):
         pipeline = model_or_pipeline
         if tokenizer is not None or settings is not None:
             raise ValueError("save_pretrained: a pipeline has its own tokenizer and settings; give neither.")

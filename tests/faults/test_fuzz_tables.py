@@ -5,8 +5,8 @@ import json
 import pytest
 from helpers.fuzz import check_reader
 
-from kbert.tasks.classification.labelled_text import from_table
-from kbert.tasks.classification.labels import distinct_labels
+from kbert.tasks.labelled_text import from_table
+from kbert.tasks.labels import distinct_labels
 from kbert.tasks.table import iterate_json_lines, read_table
 
 ROWS = [

@@ -9,7 +9,7 @@ from helpers.tiny_bert import WORDS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.inspection.labelled_data import labelled_data
-from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.tagging.tagged_text import TaggedText
 
 SENTENCES = [["the", "film", "is", "good"], ["a", "bad", "film", "!"], ["paris", "france", "never", "was"]] * 4

@@ -11,7 +11,7 @@ from helpers.run_recipe import as_flags, read_json, run_recipe, run_recipe_alone
 from helpers.toy_glue import GLUE_QUICK, glue_arguments, write_glue_home
 
 import kbert
-from kbert.tasks.classification import text_task
+from kbert.tasks import text_task
 from kbert.tasks.glue_benchmark import grid as glue_grid
 from kbert.tasks.glue_benchmark.table import describe_scores
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS

@@ -33,7 +33,7 @@ def test_a_run_and_what_is_stored_of_it_have_the_same_card(run, tmp_path):
     exported = kbert.export(str(path), tmp_path / "exported", made_by={"purpose": "a test"})
     card = read_json(exported / "card.json")
     assert card["made_by"] == made_by | {"purpose": "a test"} and card["metrics"] == metrics
-    assert trained_options(exported) == {"text": TASK.text}
+    assert trained_options(exported) == {"text": TASK.text, "label": TASK.label}
     assert str(tmp_path) not in (exported / "card.json").read_text("utf-8")
 
 

@@ -17,7 +17,7 @@ from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 with hardware.scope():
     model = kbert.BertClassifier(tiny_config())
-    model.compile(kbert.AdamW(0.01), jit_compile=hardware.jit_compile)
+    model.compile(kbert.AdamW(0.05), jit_compile=hardware.jit_compile)
 pipeline = kbert.build_pipeline(model, tiny_tokenizer())
 batch = pipeline.preprocessor(TEXTS)
 inputs = {name: batch[name] for name in model.input}

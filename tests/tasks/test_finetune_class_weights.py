@@ -10,7 +10,7 @@ from kbert.tasks.finetuning import Finetuning
 
 
 def test_balanced_classes_weigh_the_same(init):
-    from kbert.tasks.classification.dataset import class_weights
+    from kbert.tasks.training_dataset import class_weights
 
     work = Finetuning(init, TASK, ROWS, **NO_DEV)
     factors = class_weights("balanced", work.pipeline, work.train)

@@ -6,12 +6,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.playground import asking
 from helpers.run_recipe import run_recipe
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.tiny_finetuning import QUICK
 
 import kbert
+from kbert.inspection.playground.app import PlaygroundApp
 from kbert.pipelines import registry
 from kbert.tasks.predict_file import predict_file
 
@@ -113,6 +115,22 @@ def test_it_is_exported_and_served(pipeline, tmp_path):
         assert [verdict.decode() for verdict in answers["verdict"].numpy()] == expected["verdict"].tolist()
     card = json.loads((tmp_path / "served/1/card.json").read_text())
     assert card["task"] == "politeness" and set(card["signatures"]) == {"serving_default", "politeness"}
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_it_is_inspected_plainly(pipeline, tmp_path, caplog):
+    expected = pipeline.predict(TEXTS[:1], verbose=0)
+    assert kbert.inspect(pipeline, TEXTS[:1]).attributions == [None]
+    assert "no attributions: those of the tasks classification, " in caplog.text and "politeness" in caplog.text
+    kbert.save_pretrained(pipeline, tmp_path / "polite")
+    app = PlaygroundApp([tmp_path / "polite"])
+    (described,) = app.api.list_models()["models"]
+    assert described["views"][-2:] == ["attention", "classification"]
+    answer = asking(app)("classification", model="polite", text=TEXTS[0])["answer"]
+    assert answer == {
+        "politeness": pytest.approx(expected["politeness"][0], abs=1e-5),
+        "verdict": expected["verdict"][0],
+    }
 
 
 @pytest.mark.usefixtures("eagerly")

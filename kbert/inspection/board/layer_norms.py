@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from kbert.keras_compat import base_optimizer
+
 _BLOCK = re.compile(r"(?:^|/)(encoder_block_\d+)/")
 
 
@@ -29,7 +31,7 @@ def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
         update before clipping, and ``update_ratio``, the last update's norm over that of the weights: each a dict of
         layer → float.
     """
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    optimizer = base_optimizer(model.optimizer)
     variables = model.trainable_variables
     squares = {"weight": [_sum_of_squares(ops.convert_to_tensor(variable)) for variable in variables]}
     if getattr(optimizer, "built", False) and hasattr(optimizer, "last_update"):

@@ -20,7 +20,7 @@ from kbert.inspection.board.summaries import (
     session_start,
 )
 from kbert.inspection.board.weight_samples import weight_samples
-from kbert.keras_compat import strategy_scope
+from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
 from kbert.training.log_names import complete_logs
 from kbert.training.training_state import is_chief, updates_done
@@ -233,6 +233,6 @@ def _inputs(batch):
 
 def _settings_of(model):
     """What a plain `fit` trains with."""
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    optimizer = base_optimizer(model.optimizer)
     config = model.config.to_dict() if hasattr(model, "config") else {}
     return {"optimizer": type(optimizer).__name__} | optimizer.get_config() | config

@@ -11,6 +11,7 @@ from kbert.answers.entities import EntityAnswers
 from kbert.answers.fill_mask import FillMaskAnswers
 from kbert.answers.spans import NO_CANDIDATE
 from kbert.answers.tags import TagAnswers
+from kbert.inspection.playground.describe_model import views_of_task
 from kbert.inspection.playground.plain_values import as_arrays, rounded
 from kbert.inspection.playground.request_fields import BadRequest
 from kbert.inspection.playground.token_rows import token_object
@@ -136,16 +137,20 @@ def entities(models, fields) -> dict:
 
 
 def classification(models, fields) -> dict:
-    """The label of a text or pair with the probability of each, or the score of a regressor.
+    """The label of a text or pair with the probability of each, or the score of a regressor; else the plain answer.
 
     Returns:
         ``label`` and ``probabilities``, most probable first (of a multi-label classifier ``label`` names all that are
-        on), or ``score``.
+        on), or ``score``; of a task without a view of its own ``answer``, as the file of `predict.py` has it.
     """
     model = models.open_any(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
-    model.check_task("classification", "regression")
+    own = model.exported or model.model
+    if own is None or "classification" not in views_of_task(own.task):
+        model.check_task("classification", "regression")  # raises
     part = model.exported or model.pipeline
+    if others := set(part.input_names) - set(CLASSIFICATION_FIELDS):
+        raise BadRequest(f"Expected a model that reads a text or a pair. Received: one that reads {sorted(others)}")
     columns = {"text": text, "text_pair": text_pair}
     if "text_pair" in part.input_names and text_pair is None:
         raise BadRequest("`text_pair`: expected a string, as this model reads pairs. Received: nothing")
@@ -156,6 +161,8 @@ def classification(models, fields) -> dict:
         batch, outputs = model.run(part.preprocessor, columns, "text")
         found = as_arrays(part.answers.call(outputs, batch))
     (row,) = part.answers.to_dicts(found)
+    if own.task not in ("classification", "regression"):
+        return {"answer": row}
     if "score" in row:
         return {"score": rounded(row["score"])}
     label = row["label"] if "label" in row else ", ".join(row["labels"])

@@ -16,7 +16,16 @@ _OF_TASK = {
     "tagging": ("entities",),
     "classification": ("classification",),
     "regression": ("classification",),
+    "encoder": (),
+    "next_sentence": (),  # its view is one of `WITHOUT_MODEL`
+    "multiple_choice": (),
 }
+_OF_ANY_OTHER = ("classification",)  # which shows what it does not know as it is
+
+
+def views_of_task(task: str) -> tuple[str, ...]:
+    """The views in which a model of this task gives its answers."""
+    return _OF_TASK.get(task, _OF_ANY_OTHER)
 
 
 def describe(source: ModelSource) -> dict[str, Any]:
@@ -25,7 +34,7 @@ def describe(source: ModelSource) -> dict[str, Any]:
         return _describe_saved_model(source)
     stored = open_checkpoint(source.path)
     config, task = stored.description.config, stored.description.task
-    views, note = (*WITHOUT_MODEL, "attention", *_OF_TASK.get(task, ())), ""
+    views, note = (*WITHOUT_MODEL, "attention", *views_of_task(task)), ""
     if stored.vocabulary is None:
         views, note = (), "It has no vocabulary: write a kbert directory with one by kbert.save_pretrained."
     return {
@@ -47,7 +56,7 @@ def _describe_saved_model(source):
         task, signatures, length = card["task"], sorted(card["signatures"]), card["settings"].get("sequence_length")
     except (AttributeError, KeyError, TypeError):
         raise ValueError(f"{path}: expected the card of a SavedModel of kbert.export. Received: another file") from None
-    views = [*_OF_TASK.get(task, ()), *(["next_sentence"] if "next_sentence" in signatures else [])]
+    views = [*views_of_task(task), *(["next_sentence"] if "next_sentence" in signatures else [])]
     note = f"A SavedModel gives the answers of its signatures ({', '.join(signatures)}); its masks, embeddings and "
     note += "attention cannot be seen."
     if "next_sentence" in views:

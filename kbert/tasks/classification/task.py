@@ -4,11 +4,11 @@ import dataclasses
 
 from kbert.inspection.examples.label_views import label_views
 from kbert.inspection.examples.multi_label_views import multi_label_views
-from kbert.tasks.classification.example_columns import example_columns
-from kbert.tasks.classification.labelled_text import LabelledText, from_table
-from kbert.tasks.classification.labels import check_labels_given, distinct_labels, shown_labels, split_labels
-from kbert.tasks.classification.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, OWN_METRICS
-from kbert.tasks.classification.text_task import TextTask
+from kbert.tasks.example_columns import example_columns
+from kbert.tasks.labelled_text import LabelledText, from_table
+from kbert.tasks.labels import check_labels_given, distinct_labels, shown_labels, split_labels
+from kbert.tasks.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, OWN_METRICS
+from kbert.tasks.text_task import TextTask
 
 
 @dataclasses.dataclass(frozen=True)

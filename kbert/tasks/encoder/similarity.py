@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.tasks.classification.metrics import pearson, spearman
+from kbert.tasks.metrics import pearson, spearman
 from kbert.tasks.table import read_table
 from kbert.training.progress import PredictionProgress
 from kbert.weights.build_pipeline import build_pipeline

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kbert.tasks.classification.labelled_text import LabelledText, from_table
+from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.table import read_table
 
 

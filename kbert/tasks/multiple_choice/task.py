@@ -5,14 +5,14 @@ import functools
 
 import numpy as np
 
-from kbert.tasks.classification.dataset import real_tokens, training_dataset
-from kbert.tasks.classification.evaluation import evaluate
-from kbert.tasks.classification.metrics import accuracy
 from kbert.tasks.in_memory import read_columns, text_table
+from kbert.tasks.label_evaluation import evaluate
+from kbert.tasks.metrics import accuracy
 from kbert.tasks.multiple_choice.choice_views import choice_views
 from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
 from kbert.tasks.table import check_texts
 from kbert.tasks.task import Evaluation, Task, TrainingData
+from kbert.tasks.training_dataset import real_tokens, training_dataset
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.copy_model import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
+from kbert.pipelines.pipeline import Pipeline
 from kbert.text.same_tokenizer import check_same_tokenizer
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.load import load_pretrained
@@ -40,7 +41,7 @@ def starting_model(settings, hardware, keep_given=False):
             f"left_to_right={bool(settings.left_to_right)}, whose attention suits what it predicts. "
             f"Received: a {kinds[model.config.causal]} model"
         )
-    if keep_given and model is getattr(settings.init, "model", settings.init):
+    if keep_given and model is _model_of(settings.init):
         with hardware.scope():
             model = copy_model(model)
     return model, tokenizer
@@ -114,7 +115,7 @@ def _check_records(settings, tokenizer):
 
 
 def _given_model(settings, task, dropout, tokenizer):
-    model = getattr(settings.init, "model", settings.init)  # of a pipeline
+    model = _model_of(settings.init)
     if not isinstance(model, BertPretrainer) or model.task != task:
         received = getattr(model, "task", type(model).__name__)
         raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
@@ -130,9 +131,13 @@ def _given_model(settings, task, dropout, tokenizer):
     return model, tokenizer
 
 
+def _model_of(init):
+    return init.model if isinstance(init, Pipeline) else init
+
+
 def _tokenizer_of(init):
     """That of a pipeline or of a model that was loaded with one; None: any vocabulary of its size will do."""
-    if hasattr(init, "preprocessor"):
+    if isinstance(init, Pipeline):
         settings = init.settings()["tokenizer"]  # the model's own: a fill-mask pipeline reads [MASK] in the text
         return BertTokenizer(init.tokenizer.vocabulary, **settings)
     return None if init.pretrained is None else init.pretrained.tokenizer

@@ -3,10 +3,10 @@
 import dataclasses
 
 from kbert.inspection.examples.number_views import number_views
-from kbert.tasks.classification.example_columns import example_columns
-from kbert.tasks.classification.labelled_text import from_table
-from kbert.tasks.classification.metrics import NUMBER_METRICS, OWN_METRICS
-from kbert.tasks.classification.text_task import TextTask
+from kbert.tasks.example_columns import example_columns
+from kbert.tasks.labelled_text import from_table
+from kbert.tasks.metrics import NUMBER_METRICS, OWN_METRICS
+from kbert.tasks.text_task import TextTask
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kbert.tasks.in_memory import column_names, text_table
 from kbert.tasks.span.answer_views import answer_views
-from kbert.tasks.span.dataset import span_windows, window_dataset
+from kbert.tasks.span.dataset import span_windows
 from kbert.tasks.span.evaluation import evaluate_questions
 from kbert.tasks.span.metrics import VERSIONS, squad_scores
 from kbert.tasks.span.readers import (
@@ -19,6 +19,7 @@ from kbert.tasks.span.readers import (
     read_questions,
 )
 from kbert.tasks.task import Evaluation, Task, TrainingData
+from kbert.tasks.window_dataset import window_dataset
 
 _LOGGER = logging.getLogger("kbert")
 _METRICS = ("f1", "exact")

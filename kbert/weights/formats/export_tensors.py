@@ -18,7 +18,7 @@ def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], 
     Raises:
         ValueError: a quantised model, or a variable that the format cannot hold.
     """
-    sizes = sizes_of(model.config, getattr(model, "num_labels", None))
+    sizes = sizes_of(model.config, model.num_labels)
     tensors = tensor_names(names, model)
     return {
         tensor.name: (tensor.shape(sizes), lambda v=variable, t=tensor: t.from_kbert(_float32(v), sizes))
@@ -59,7 +59,7 @@ def check_pooler(format: str, model, needed: bool, reason: str) -> None:
 
 def check_single_label(format: str, model) -> None:
     """Refuses a multi-label classifier for a format that cannot mark it as one, and would read it as another kind."""
-    if getattr(model, "multi_label", False):
+    if model.multi_label:
         raise ValueError(
             f'format="{format}" cannot hold a multi-label classifier: it would be read as one that gives one label of '
             f"several. {_ADVICE}"

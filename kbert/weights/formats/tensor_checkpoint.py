@@ -147,4 +147,4 @@ def _parts(description):
 
 
 def _num_labels(model):
-    return getattr(model, "num_labels", 1)
+    return model.num_labels or 1

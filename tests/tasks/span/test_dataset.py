@@ -8,9 +8,10 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 import kbert
 from kbert.preprocessing.buckets import trim_padding
 from kbert.preprocessing.span_preprocessor import SpanPreprocessor
-from kbert.tasks.span.dataset import span_windows, window_dataset
+from kbert.tasks.span.dataset import span_windows
 from kbert.tasks.span.positions import span_positions
 from kbert.tasks.span.questions import Questions
+from kbert.tasks.window_dataset import window_dataset
 
 PIECES = ["Paris", "is", "the", "capital", "\U0001f600", "中", "films", "É", "was", "1,5", "good!", "\n"]
 RNG = np.random.default_rng(7)

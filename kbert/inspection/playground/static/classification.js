@@ -1,4 +1,4 @@
-/** Classification and regression: the label of a text or pair with the probability of each, or a score. */
+/** Classification and regression: labels with their probabilities, or a score; of an unknown task the plain answer. */
 
 import { pairForm } from "./controls.js";
 import { element, short } from "./dom.js";
@@ -7,6 +7,7 @@ import { bars } from "./tokens.js";
 const form = (session) => pairForm(session, { label: "Second text, where the model takes pairs" });
 
 function show(answer) {
+  if (answer.answer !== undefined) return [element("pre", { dir: "auto" }, JSON.stringify(answer.answer, null, 2))];
   if (answer.label === undefined)
     return [element("p", { class: "summary" }, "Score: ", element("b", {}, short(answer.score)))];
   const rows = answer.probabilities.map(({ label, probability }) => [label, probability]);
@@ -21,7 +22,7 @@ export default {
   title: "Classification",
   what: "The hidden state of [CLS] decides the label of a text or pair, or its score.",
   source: "the paper, section 4.1",
-  needs: "A model fine-tuned for it does (task classification or regression).",
+  needs: "A model fine-tuned for it does (task classification or regression), or one of a task without a view.",
   form,
   show,
 };

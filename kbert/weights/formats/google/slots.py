@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import ops
 
-from kbert.keras_compat import adam_moments
+from kbert.keras_compat import adam_moments, base_optimizer
 from kbert.optim.adamw import AdamW
 from kbert.weights.formats.export_tensors import tensor_names
 from kbert.weights.formats.google.names import NAMES
@@ -67,7 +67,7 @@ def export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
         ValueError: not `kbert.AdamW`, or one that has not been built for this model.
     """
     adamw = _adamw(optimizer)
-    stored, sizes = tensor_names(NAMES, model), sizes_of(model.config, getattr(model, "num_labels", None))
+    stored, sizes = tensor_names(NAMES, model), sizes_of(model.config, model.num_labels)
     values = {GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}
     for variable in model.trainable_variables:
         tensor = stored[variable.path]
@@ -81,7 +81,7 @@ def _exported(tensor, moment, sizes):
 
 
 def _adamw(optimizer):
-    adamw = getattr(optimizer, "inner_optimizer", optimizer)
+    adamw = base_optimizer(optimizer)
     if not isinstance(adamw, AdamW):
         raise ValueError(f"Google's slots are those of kbert.AdamW. Received: {optimizer!r}")
     return adamw

@@ -52,7 +52,7 @@ class KerasHubFormat(Format):
         other = kerashub_model(
             fields,
             model.task,
-            num_classes=getattr(model, "num_labels", 1),
+            num_classes=model.num_labels or 1,
             preprocessor=_preprocessor(model.task, settings, vocabulary),
             dropout=getattr(model, "dropout", 0.1),
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert.tasks.classification.labels import distinct_labels, label_ids, label_scores
+from kbert.tasks.labels import distinct_labels, label_ids, label_scores
 from kbert.tasks.table import Table
 
 

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from kbert.preprocessing.buckets import window_size
-from kbert.tasks.classification.dataset import real_tokens, token_counts, training_dataset
-from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.training_dataset import real_tokens, token_counts, training_dataset
 from kbert.training.intervals import training_steps
 
 N, BATCH = 11, 3

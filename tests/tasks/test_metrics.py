@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kbert
-from kbert.tasks.classification import metrics
-from kbert.tasks.classification.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, NUMBER_METRICS
+from kbert.tasks import metrics
+from kbert.tasks.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, NUMBER_METRICS
 
 
 def _classes(seed, classes=2, n=41):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.labels import check_label_numbers
-from kbert.tasks.classification.metrics import mean_squared_error, metrics_of
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.labels import check_label_numbers
+from kbert.tasks.metrics import mean_squared_error, metrics_of
 from kbert.tasks.predict_scores import predict_scores
 
 
@@ -29,7 +29,7 @@ def evaluate(
         model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
         preprocessor: the pipeline's, from strings to the model's batch.
         examples: `LabelledText`, or `LabelledChoices` for multiple choice.
-        metrics: names of `kbert.tasks.classification.metrics.metrics_of` such labels.
+        metrics: names of `kbert.tasks.metrics.metrics_of` such labels.
         batch_size, static: see `predict_scores`; no metric depends on them.
         thresholds: of `compare`.
 
@@ -43,7 +43,7 @@ def evaluate(
 
         evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])[0]  # {"examples": 872, …}
     """
-    if hasattr(model, "num_labels"):  # before the work of predicting
+    if model.num_labels is not None:  # before the work of predicting
         check_label_numbers(examples.labels, model.num_labels)
     scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
     return compare(examples, scores, metrics, thresholds), scores
@@ -55,7 +55,7 @@ def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], 
     Args:
         examples: with n labels.
         scores: probabilities [n, N], or for regression [n].
-        metrics: names of `kbert.tasks.classification.metrics.metrics_of` such labels.
+        metrics: names of `kbert.tasks.metrics.metrics_of` such labels.
         thresholds: where a text may have several labels, floats [N] that the probability of one that is on exceeds;
             None: 0.5.
     """

@@ -8,15 +8,15 @@ import numpy as np
 
 from kbert.inspection.view import View
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
-from kbert.tasks.classification.dataset import class_weights, real_tokens, training_dataset
-from kbert.tasks.classification.documents import document_windows, evaluate_documents
-from kbert.tasks.classification.evaluation import evaluate
-from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.metrics import LOWER_IS_BETTER, metrics_of
 from kbert.tasks.in_memory import text_table
-from kbert.tasks.span.dataset import window_dataset
+from kbert.tasks.label_evaluation import evaluate
+from kbert.tasks.labelled_documents import document_windows, evaluate_documents
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.metrics import LOWER_IS_BETTER, metrics_of
 from kbert.tasks.table import Table, read_table
 from kbert.tasks.task import Evaluation, Task, TrainingData
+from kbert.tasks.training_dataset import class_weights, real_tokens, training_dataset
+from kbert.tasks.window_dataset import window_dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +57,21 @@ class TextTask(Task):
         stride = {"doc_stride": self.doc_stride} if self.window_pooling else {}
         return {"pair": train.pair, "window_pooling": self.window_pooling, **stride}
 
+    def check_examples(self, pipeline, examples):
+        labels = {True: "several labels a text (label_separator)", False: "one label a text"}
+        texts = {True: "pairs of texts", False: "single texts"}
+        for kinds, trained, given in (
+            (labels, pipeline.model.multi_label, examples.multi_label),
+            (texts, pipeline.preprocessor.pair, examples.pair),
+        ):
+            if trained != given:
+                raise ValueError(f"evaluate: this model was trained on {kinds[trained]}. Received: {kinds[given]}")
+
     def check_class_weight(self, class_weight, pipeline, train):
         class_weights(class_weight, pipeline, train)  # raises
 
     def training_data(self, pipeline, train, *, class_weight=None, **batches) -> TrainingData:
-        preprocessor, num_labels = pipeline.preprocessor, getattr(pipeline.model, "num_labels", None)
+        preprocessor, num_labels = pipeline.preprocessor, pipeline.model.num_labels
         weights = None if class_weight is None else class_weights(class_weight, pipeline, train)
         if not isinstance(preprocessor, DocumentPreprocessor):
             batches |= {"num_labels": num_labels, "weights": weights}
@@ -83,7 +93,7 @@ class TextTask(Task):
                 self.metrics,
                 batch_size=batch_size,
                 static=static,
-                thresholds=getattr(pipeline.answers, "thresholds", None),
+                thresholds=pipeline.answers.thresholds,
             )
         return Evaluation(scores, predictions, show=lambda: self._views(pipeline, examples, predictions))
 

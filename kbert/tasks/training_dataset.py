@@ -9,9 +9,9 @@ import tensorflow as tf
 from kbert.checks import check_bool
 from kbert.models.class_weights import class_factors
 from kbert.preprocessing.buckets import trim_padding
-from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.labels import check_label_numbers
 from kbert.tasks.epoch_permutation import row_batches
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.labels import check_label_numbers
 
 
 def training_dataset(
@@ -67,7 +67,7 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
     Raises:
         ValueError: a model without labels, or what `class_factors` refuses.
     """
-    labels, ids = getattr(pipeline.answers, "labels", None), examples.labels
+    labels, ids = pipeline.answers.labels, examples.labels
     if not labels:
         raise ValueError(f"finetune: `class_weight` is for models with labels. Received: {class_weight!r}")
     return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.tasks.classification.labels import label_ids, label_scores, label_sets, shown_labels
 from kbert.tasks.examples import Examples
+from kbert.tasks.labels import label_ids, label_scores, label_sets, shown_labels
 from kbert.tasks.table import Table, check_texts
 
 

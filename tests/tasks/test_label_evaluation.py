@@ -9,8 +9,8 @@ from helpers.tiny_directory import VOCABULARY, sentences
 
 from kbert import BertClassifier, BertRegressor, BertTokenizer
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
-from kbert.tasks.classification.evaluation import compare, evaluate
-from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.label_evaluation import compare, evaluate
+from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.predict_scores import predict_scores
 
 CONFIG = tiny_config(vocabulary_size=len(VOCABULARY), num_layers=1, max_sequence_length=16, initializer_stddev=0.3)

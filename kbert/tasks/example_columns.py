@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kbert.inspection.markdown import escape
-from kbert.tasks.classification.labelled_text import LabelledText
+from kbert.tasks.labelled_text import LabelledText
 
 _MOST_CHARACTERS = 300
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kbert.preprocessing.buckets import longest_first, text_sizes
-from kbert.tasks.classification.evaluation import compare
-from kbert.tasks.classification.labelled_text import LabelledText
-from kbert.tasks.classification.labels import check_label_numbers
+from kbert.tasks.label_evaluation import compare
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.labels import check_label_numbers
 from kbert.tasks.predict_scores import check_scores
 from kbert.tasks.window_store import WindowStore
 from kbert.training.progress import PredictionProgress
@@ -25,7 +25,7 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
 
     Returns:
         (`WindowStore`, {"logits": int32 [W], of several labels a text [W, N]} or, for regression, {"score": float32
-        [W]}), for `kbert.tasks.span.dataset.window_dataset`.
+        [W]}), for `kbert.tasks.window_dataset.window_dataset`.
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
@@ -43,4 +43,4 @@ def evaluate_documents(
     answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
     scores = np.asarray(answers["score" if examples.regression else "probabilities"], "float64")[place]
     check_scores(scores)
-    return compare(examples, scores, metrics, getattr(pipeline.answers, "thresholds", None)), scores
+    return compare(examples, scores, metrics, pipeline.answers.thresholds), scores

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kbert.tasks.classification.labelled_text import LabelledText, from_table
+from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.table import Table
 
 EXAMPLES = LabelledText([f"t{n}" for n in range(17)], np.arange(17, dtype="int32"), [f"p{n}" for n in range(17)])

@@ -38,7 +38,7 @@ def make_model(name, scale=0.3, **fields):
 
 def save(model, directory, format, **arguments):
     """Saves with the tiny tokenizer and settings that are not the defaults."""
-    labels = [f"label {i}" for i in range(model.num_labels)] if hasattr(model, "num_labels") else None
+    labels = [f"label {i}" for i in range(model.num_labels)] if model.num_labels else None
     settings = ModelSettings(sequence_length=17, pair=True, labels=labels)
     kbert.save_pretrained(model, directory, format=format, tokenizer=tiny_tokenizer(), settings=settings, **arguments)
 
@@ -74,5 +74,5 @@ def assert_same_model(loaded, model):
     assert loaded.pretrained.tokenizer.vocabulary == tiny_tokenizer().vocabulary
     settings = loaded.pretrained.settings
     assert (settings.task, settings.sequence_length, settings.pair) == (model.task, 17, True)
-    if hasattr(model, "num_labels"):
+    if model.num_labels:
         assert settings.labels == [f"label {i}" for i in range(model.num_labels)]

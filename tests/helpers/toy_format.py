@@ -102,7 +102,7 @@ class ToyFormat(Format):
         tensors = export_tensors(NAMES, model)
         check_head(self.name, model)
         check_pooler(self.name, model, needed=True, reason="a toy has one")
-        content |= {"num_labels": model.num_labels} if hasattr(model, "num_labels") else {}
+        content |= {"num_labels": model.num_labels} if model.num_labels else {}
         write_json(directory / CONFIG, content)
         write_kbert_settings(directory, settings)
         if vocabulary is not None:

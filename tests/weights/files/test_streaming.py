@@ -56,9 +56,8 @@ class Sink:
 def test_loading_holds_one_tensor_beside_the_model(larger, format):
     stored, model = open_checkpoint(larger / format), make_model("encoder", **SIZES)
     sinks = [Sink(variable) for variable in model.weights]
-    stand_in = types.SimpleNamespace(
-        weights=sinks, encoder=types.SimpleNamespace(weights=sinks), config=model.config, task="encoder"
-    )
+    whole = {"config": model.config, "task": "encoder", "num_labels": None}
+    stand_in = types.SimpleNamespace(weights=sinks, encoder=types.SimpleNamespace(weights=sinks), **whole)
     watched = Watched(stored.tensors)
     dataclasses.replace(stored, tensors=watched).load_into(stand_in)
     assert len(watched.held) == len(sinks) and max(watched.held) == 0

@@ -62,13 +62,14 @@ def _aims(results):
                 ahead.append(gain)
             else:
                 others.append(f"{gain} ({one['word']})")
-        scores = [_reached(row["pretrained"][score], aim) for score, aim in aims.items()]
+        scores = [_reached(read_json(results / f"held-out-{name}.json")[score], aim) for score, aim in aims.items()]
         gains = [", ".join(each) or "–" for each in (ahead, others, missing)]
         lines.append("| " + " | ".join([name, *scores, *gains]) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _reached(value, aim):
+    value = round(value, 3)  # as it is shown
     return f"{100 * value:.1f} % ({'aim' if value >= aim else 'missed the aim'}: {100 * aim:.0f} %)"
 
 

@@ -14,8 +14,8 @@ FIGURES = {  # page → what it says, in any number of lines
     "README.md": (
         "reaches a Spearman correlation of {tiny[scores][STS-B]:.1f} on STS-B (random weights of its architecture: "
         "{tiny[random][STS-B]:.1f}) and an F1 of {tiny[scores][NER]:.1f} on named entities ({tiny[random][NER]:.1f})",
-        "in {mini[hours]:.0f} further hours, and predicts {mini[mlm_accuracy]:.1f} % of held-out masked tokens "
-        "(kbert-tiny: {tiny[mlm_accuracy]:.1f} %)",
+        "in {mini[hours]:.0f} further hours, and predicts {all_mini[mlm_accuracy]:.1f} % of held-out masked tokens "
+        "(kbert-tiny: {all_tiny[mlm_accuracy]:.1f} %)",
     ),
     "docs/experiments.md": (
         "{mini[hours]:.0f} further hours for [kbert-mini]",
@@ -23,13 +23,14 @@ FIGURES = {  # page → what it says, in any number of lines
         "the share of the more frequent label ({tiny[constant][MRPC]:.1f} % of the dev examples",
         "kbert-mini's {mini[all_steps]:,} steps are {tiny[all_steps]:,} of kbert-tiny, from which it was grown, and "
         "{mini[steps]:,} of its own",
-        "**Next sentences, kbert-tiny** ({tiny[nsp_accuracy]:.1f} %, 715 of 835 pairs): "
-        "{before_last[nsp_accuracy]:.1f} % after {first[steps]:,} steps at a constant rate, "
+        "**Next sentences, kbert-tiny** ({all_tiny[nsp_accuracy]:.1f} %): on the sample that is scored in training "
+        "(835 pairs) it reached {before_last[nsp_accuracy]:.1f} % after {first[steps]:,} steps at a constant rate, and "
         "{last_8000[val_nsp_accuracy]:.1f} % and {tiny[nsp_accuracy]:.1f} % after 8,000 and {last[steps]:,} more",
-        "**Next sentences, kbert-mini** ({mini[nsp_accuracy]:.1f} %, ",
-        "({sample[nsp_accuracy]:.1f} to {grown[nsp_accuracy]:.1f} %); from step 16,000 "
+        "**Masked words, kbert-mini** ({all_mini[mlm_accuracy]:.1f} %; exactly {all_mini[mlm_accuracy]:.4f} % of "
+        "{all_mini[masks]:,}, with a standard error of {all_mini[standard_error]:.2f} points: at the aim rather "
+        "than above it; {mini[mlm_accuracy]:.1f} % of its sample)",
+        "({sample[nsp_accuracy]:.1f} to {grown[nsp_accuracy]:.1f} % on its sample); from step 16,000 "
         "({mini_16000[val_nsp_accuracy]:.1f} %)",
-        "**Masked words, kbert-mini** ({mini[mlm_accuracy]:.1f} %)",
         "it reached {mini_16000[val_mlm_accuracy]:.1f} % at step 16,000 and {mini_20000[val_mlm_accuracy]:.1f} % at "
         "step 20,000, after {mini_epochs:.2f} epochs",
         "**MRPC, kbert-tiny** ({tiny[scores][MRPC]:.1f} ± {tiny[deviations][MRPC]:.1f} % against "
@@ -79,8 +80,14 @@ FIGURES = {  # page → what it says, in any number of lines
         "{mini[tokens]:.0f} million tokens are {mini_epochs:.2f} epochs of its corpus",
     ),
     "saved_models/kbert-tiny/README.md": (
+        "On all held-out documents: {all_tiny[mlm_accuracy]:.1f} % of {all_tiny[masks]:,} masked tokens, loss "
+        "{all_tiny[mlm_cross_entropy]:.2f}; {all_tiny[nsp_accuracy]:.1f} % of {all_tiny[pairs]:,} next sentences.",
         "on training text the loss was {plateau[mlm_cross_entropy]:.1f}, and the plateau ended at step "
         "{plateau[step]:,} ({plateau[tokens]:.0f} million tokens)",
+    ),
+    "saved_models/kbert-mini/README.md": (
+        "On all held-out documents: {all_mini[mlm_accuracy]:.1f} % of {all_mini[masks]:,} masked tokens, loss "
+        "{all_mini[mlm_cross_entropy]:.2f}; {all_mini[nsp_accuracy]:.1f} % of {all_mini[pairs]:,} next sentences.",
     ),
 }
 
@@ -147,7 +154,9 @@ def values():
     passed = [one["hours"] for one in curves["mini"] if 100 * one.get("val_mlm_accuracy", 0) > sample["mlm_accuracy"]]
     [shards] = read_json(ROOT / "results" / "pretraining-shards-of-250000.json")["runs"]
     corpus = read_json(ROOT / "results" / "records-8m.json")
+    every = {name: read_json(ROOT / "results" / f"held-out-kbert-{name}.json") for name in ("tiny", "mini")}
     return runs | {
+        **{f"all_{n}": percent(one) | {"standard_error": 100 * one["mlm_standard_error"]} for n, one in every.items()},
         "tiny": runs["last"] | finetuning("kbert-tiny") | {"tokens": sum(runs[n]["tokens"] for n in ("first", "last"))},
         "mini": runs["mini"] | finetuning("kbert-mini"),
         "before_last": percent(last["metrics"]["before"]),

@@ -13,6 +13,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "SpanExtraction": "span.task",
         "Tagging": "tagging.task",
         "Task": "task",
+        "evaluate_pretraining": "pretraining.evaluate_pretraining",
         "glue": "glue_benchmark.task",
         "predict_file": "predict_file",
         "predict_file_with_beam": "predict_file_with_beam",

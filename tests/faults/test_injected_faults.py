@@ -77,7 +77,7 @@ def test_a_hundred_random_faults(home, references, tmp_path):
         print(number, recipe, fault, outcome, flush=True)
         found[fault.kind, outcome] += 1
 
-    with RecipeProcesses(tmp_path / "one") as one, RecipeProcesses(tmp_path / "two") as two:
+    with RecipeProcesses(tmp_path / "one", quick=True) as one, RecipeProcesses(tmp_path / "two", quick=True) as two:
         idle.put(one)
         idle.put(two)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -27,6 +27,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "convert_triviaqa": ("--questions", "<questions.json>", "--evidence", "<evidence>", "--output", "<new.json>"),
     "embed_sentences": ("--model", "<init>", "--input", "<texts.txt>", "--output", "<new>"),
     "evaluate": ("--model", "<classifier>", "--data", "<dev.csv>", *COLUMNS, "--output", "<new>"),
+    "evaluate_pretraining": ("--model", "<init>", "--records", "<records>", "--output", "<new.json>"),
     "export": ("--model", "<classifier>", "--output", "<new>"),
     "extract_features": ("--model", "<init>", "--input", "<texts.txt>", "--layers", -1, "--output", "<new.jsonl>"),
     "feature_based_ner": (*as_flags(train="<tags.conll>", dev="<tags.conll>", init="<init>", output="<new>"), *SHORT),
@@ -68,6 +69,7 @@ MORE = {  # other flags that take a path
             *as_flags(steps=1, output="<new>"),
         )
     ],
+    "evaluate_pretraining": [("--model", "<init>", "--corpus", "<corpus.txt>", "--held-out", 0.2)],
     "pretrain": [("--records", "<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
     "query_server": [("--input", "<rows.jsonl>", "--model", "reviews")],
     "embed_sentences": [("--model", "<init>", "--sts-b", "<glue>", "--output", "<new>")],

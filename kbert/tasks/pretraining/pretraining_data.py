@@ -12,11 +12,11 @@ from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.known_names import known_names
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
+from kbert.tasks.pretraining.evaluate_pretraining import BASELINE_TOKENS, next_sentence_labels
 from kbert.tasks.pretraining.plan import first_row
 
 _LOGGER = logging.getLogger("kbert")
 _STATISTICS_BATCHES = 20
-_BASELINE_TOKENS = 2_000_000
 
 
 def make_dataset(settings, tokenizer, stage=None, **which):
@@ -91,13 +91,14 @@ def describe_data(settings, tokenizer, evaluation):
         batches = make_dataset(settings, tokenizer, stage)
         statistics.append(dataset_statistics(batches, tokenizer, _STATISTICS_BATCHES, bool(settings.left_to_right)))
         _LOGGER.info("%s", format_report(statistics[-1]))
-    counts = token_counts(settings.source, tokenizer, _BASELINE_TOKENS, held_out=settings.held_out)
+    counts = token_counts(settings.source, tokenizer, BASELINE_TOKENS, held_out=settings.held_out)
     unigram = unigram_baseline(counts, evaluation)
     _LOGGER.info(
         "token frequencies alone: loss %.3f, accuracy %.1f%%", unigram["cross_entropy"], 100 * unigram["accuracy"]
     )
     if settings.next_sentence:
-        unigram["nsp_accuracy"] = _most_frequent_share(evaluation)
+        labels = next_sentence_labels(evaluation)
+        unigram["nsp_accuracy"] = float(labels.max() / labels.sum())
         _LOGGER.info("always the more frequent next sentence label: accuracy %.1f%%", 100 * unigram["nsp_accuracy"])
     return statistics, unigram, _corpus_tokens(settings, counts)
 
@@ -118,12 +119,4 @@ def _corpus_tokens(settings, counts):
     if settings.reads_records:
         return sum(shard["tokens"] for shard in Records(settings.source).training)
     total = int(counts.sum())
-    return total if total < _BASELINE_TOKENS else None
-
-
-def _most_frequent_share(evaluation):
-    """Accuracy of saying for every pair of the evaluation what most of them are."""
-    counts = np.zeros(2)
-    for _, labels, weights in evaluation.as_numpy_iterator():
-        np.add.at(counts, labels["nsp_logits"], weights["nsp_logits"])
-    return float(counts.max() / counts.sum())
+    return total if total < BASELINE_TOKENS else None

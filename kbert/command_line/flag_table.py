@@ -197,6 +197,7 @@ FLAGS = {
         *("linear", "stable", "constant"),
     ),
     "layer-decay": _number("ratio of a layer's learning rate to that of the layer above it", positive_float, "X"),
+    "lora-rank": _number("train LoRA's matrices of rank N and the head, instead of all weights"),
     "seed": _number("determines new weights, dropout and the order of the examples", int, default=0),
     "restarts": _number("number of seeds of each fine-tuning", default=3),
     "evaluate-every": _number("steps between evaluations, or epoch", epoch_or_int, default="epoch"),

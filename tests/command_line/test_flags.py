@@ -50,6 +50,18 @@ def test_what_is_wrong_is_said_before_anything_else(capsys, flag, value, message
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_factors_of_labels(capsys):
+    parser = _parser("class-weight")
+    parsed = [parser.parse_args(["--class-weight", *words]).class_weight for words in (["balanced"], ["a=b=2", "c=.5"])]
+    assert parsed == ["balanced", {"a=b": 2.0, "c": 0.5}]
+    assert parser.parse_args([]).class_weight is None
+    for words in (["balance"], ["balanced", "a=2"], ["a=x"], ["a=-1"], ["a=inf"], ["=2"], ["a=1", "a=2"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--class-weight", *words])
+        expected = "expected balanced, or different LABEL=X with numbers of at least 0. Received: " + " ".join(words)
+        assert expected in capsys.readouterr().err
+
+
 def test_a_recipe_output_stands_for_the_model_in_it(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")

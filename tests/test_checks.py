@@ -171,6 +171,52 @@ def test_paths():
             check_path(value, "f: `x`")
 
 
+def test_a_directory_is_no_file_and_not_below_one(tmp_path):
+    file, encoder = tmp_path / "file", kbert.BertEncoder(ONE)
+    file.write_text("precious")
+    pipeline, made = kbert.build_pipeline(encoder, tiny_tokenizer()), [["a"], ["b"]]
+    task, row = kbert.tasks.Regression(), [("a", 1.0)]
+    for call, name in [
+        (lambda place: kbert.save_pretrained(pipeline, place), "save_pretrained: `directory`"),
+        (lambda place: kbert.export(pipeline, place), "export: `directory`"),
+        (lambda place: kbert.finetune(pipeline, task, row, output=place), "finetune: `output`"),
+        (lambda place: kbert.finetune(pipeline, task, row, log_dir=place), "finetune: `log_dir`"),
+        (lambda place: kbert.pretrain(made, vocabulary=tiny_tokenizer(), steps=1, output=place), "pretrain: `output`"),
+        (lambda place: kbert.inspect(pipeline, directory=place), "inspect: `directory`"),
+        (lambda place: kbert.inspect(pipeline, log_dir=place), "inspect: `log_dir`"),
+        (lambda place: write_records(made, tiny_tokenizer(), place), "write_records: `directory`"),
+        (lambda place: open_run(place, {}), "`output`"),
+        (lambda place: TensorBoard(place), "TensorBoard: `log_dir`"),
+        (lambda place: kbert.inspection.DevExamples(dict, place), "`log_dir`"),
+    ]:
+        with pytest.raises(NotADirectoryError, match=f"^{name} must be a directory.*{file}, which is a file"):
+            call(file)
+        with pytest.raises(NotADirectoryError, match=f"^{name} must be .*: {file}/a/b, but {file} is a file"):
+            call(file / "a" / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"] and file.read_text() == "precious"
+
+
+def test_numbers_of_callbacks():
+    for wrong in (0, "x", True):
+        with pytest.raises(ValueError, match="^DevExamples: `every` must be a positive integer. Received: "):
+            kbert.inspection.DevExamples(dict, "logs", every=wrong)
+        for name in ("every", "examples"):
+            with pytest.raises(ValueError, match=f"^MaskedExamples: `{name}` must be a positive integer. Received: "):
+                kbert.inspection.MaskedExamples([], ({}, {}, {}), "logs", **{name: wrong})
+    for wrong in (True, 0, "5:2"):
+        with pytest.raises(ValueError, match="`profile` must be steps to profile"):
+            TensorBoard("logs", profile=wrong)
+
+
+@pytest.mark.parametrize("part", ["preprocessor", "model", "answers"])
+def test_parts_of_a_pipeline(part):
+    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+    parts = {name: getattr(pipeline, name) for name in ("preprocessor", "model", "answers")}
+    for wrong in (None, pipeline, type(parts[part])):
+        with pytest.raises(TypeError, match=f"^Pipeline: `{part}` must be a .*Received: "):
+            kbert.Pipeline(**parts | {part: wrong})
+
+
 def test_a_path_that_is_none_names_its_argument():
     encoder = kbert.BertEncoder(ONE)
     pipeline = kbert.build_pipeline(encoder, tiny_tokenizer())

@@ -106,6 +106,7 @@ def finetune(
     Raises:
         TypeError: `task` is no task object, `source` no model, or `callbacks` no callbacks.
         FileNotFoundError: no such file or model.
+        NotADirectoryError: `output` or `log_dir` is a file, or below one.
         FileExistsError: `output` holds other files or another run; the message says what was found.
         ValueError: incompatible examples, settings or model; a batch that does not fit into memory.
         FloatingPointError: the training diverged; the message names the step.

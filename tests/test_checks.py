@@ -196,6 +196,40 @@ def test_a_directory_is_no_file_and_not_below_one(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and file.read_text() == "precious"
 
 
+def test_numbers_are_named():
+    pipeline = kbert.build_pipeline(kbert.BertRegressor(ONE), tiny_tokenizer())
+    task, row = kbert.tasks.Regression(), [("a", 1.0), ("b", 2.0)]
+    examples, pretrainer = task.examples(row), kbert.BertPretrainer(ONE)
+    for call, name in [
+        (lambda wrong: kbert.corpus.frequent_names([["A B"]], min_count=wrong), "frequent_names: `min_count`"),
+        (lambda wrong: kbert.corpus.frequent_names([["A B"]], max_names=wrong), "frequent_names: `max_names`"),
+        (lambda wrong: kbert.pretraining.token_counts("x", tiny_tokenizer(), wrong), "token_counts: `max_tokens`"),
+        (lambda wrong: kbert.evaluate(pipeline, task, row, batch_size=wrong), "evaluate: `batch_size`"),
+        (lambda wrong: predict_file(pipeline, __file__, "a.jsonl", batch_size=wrong), "predict_file: `batch_size`"),
+        (lambda wrong: kbert.training.choose_hardware(threads=wrong), "choose_hardware: `threads`"),
+        (lambda wrong: kbert.training.choose_hardware(logical_cpus=wrong), "choose_hardware: `logical_cpus`"),
+        (lambda wrong: kbert.training.DevEvaluation(dict, [], "x", patience=wrong), "DevEvaluation: `patience`"),
+    ]:
+        for wrong in ("x", 0, True):
+            with pytest.raises(ValueError, match=f"^{name} must be a positive integer. Received: {wrong!r}"):
+                call(wrong)
+    for call, name in [
+        (lambda wrong: examples.split(0.5, seed=wrong), "split: `seed`"),
+        (
+            lambda wrong: kbert.models.grow_model(pretrainer, tiny_config(num_layers=2), seed=wrong),
+            "grow_model: `seed`",
+        ),
+        (lambda wrong: kbert.optim.WarmupLinearDecay(wrong, 1, 2), "WarmupLinearDecay: `peak`"),
+        (lambda wrong: kbert.optim.WarmupLinearDecay(1.0, wrong, 2), "WarmupLinearDecay: `warmup_steps`"),
+        (lambda wrong: kbert.optim.WarmupStableDecay(1.0, wrong, 2), "WarmupStableDecay: `warmup_steps`"),
+        (lambda wrong: kbert.optim.WarmupStableDecay(1.0, 1, wrong), "WarmupStableDecay: `total_steps`"),
+        (lambda wrong: examples.split(wrong), "split: `held_out`"),
+    ]:
+        for wrong in ("x", True):
+            with pytest.raises(ValueError, match=f"^{name} must be .*Received: {wrong!r}"):
+                call(wrong)
+
+
 def test_numbers_of_callbacks():
     for wrong in (0, "x", True):
         with pytest.raises(ValueError, match="^DevExamples: `every` must be a positive integer. Received: "):
@@ -219,7 +253,8 @@ def test_parts_of_a_pipeline(part):
 
 def test_a_path_that_is_none_names_its_argument():
     encoder = kbert.BertEncoder(ONE)
-    pipeline = kbert.build_pipeline(encoder, tiny_tokenizer())
+    pipeline, adapted = kbert.build_pipeline(encoder, tiny_tokenizer()), kbert.BertEncoder(ONE)
+    adapted.enable_lora(2)
     task, row = kbert.tasks.Regression(), [("a", 1.0)]
     for call, name in [
         (lambda wrong: kbert.load_pretrained(wrong), "source"),
@@ -247,6 +282,14 @@ def test_a_path_that_is_none_names_its_argument():
         (lambda wrong: kbert.tasks.Tagging().read(wrong), "path"),
         (lambda wrong: kbert.tasks.MultipleChoice().read(wrong), "path"),
         (lambda wrong: kbert.tasks.glue("SST-2").read(wrong), "path"),
+        (lambda wrong: kbert.tasks.glue("SST-2").dev_sets(wrong), "path"),
+        (lambda wrong: kbert.tasks.predict_file(pipeline, wrong, "a.jsonl"), "source"),
+        (lambda wrong: kbert.tasks.predict_file(pipeline, "a", wrong), "output"),
+        (lambda wrong: kbert.tasks.read_rows(pipeline, wrong, {}), "path"),
+        (lambda wrong: kbert.serving.trained_options(wrong), "source"),
+        (lambda wrong: kbert.weights.load_slots(kbert.AdamW(1e-3), encoder, wrong), "source"),
+        (lambda wrong: encoder.load_adapter(wrong), "path"),
+        (lambda wrong: adapted.save_adapter(wrong), "path"),
     ]:
         for wrong in (None, 3):
             with pytest.raises(TypeError, match=f"`{name}` must be .*Received: {type(wrong).__name__}"):

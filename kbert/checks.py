@@ -70,6 +70,17 @@ def check_path(value, name: str, expected: str = "a path") -> pathlib.Path:
     return pathlib.Path(value)
 
 
+def check_directory(value, name: str) -> pathlib.Path:
+    """The value as a path to write to, as `check_path`; NotADirectoryError if it, or a parent of it, is a file."""
+    path = check_path(value, name)
+    here = path.absolute()
+    there = next(place for place in (here, *here.parents) if place.exists())
+    if not there.is_dir():
+        file = "which is a file" if there == here else f"but {there} is a file"
+        raise NotADirectoryError(f"{name} must be a directory. Received: {path}, {file}")
+    return path
+
+
 def check_labels(labels, owner: str) -> list[str]:
     """The labels as a list; ValueError unless they are a list, tuple or array of different strings, at least one."""
     import numpy as np  # as in `check_bool`

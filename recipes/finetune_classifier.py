@@ -8,12 +8,12 @@ trained, with one new layer on [CLS]; the learning rate rises over the first ten
 
 The table is a .csv, .tsv (without quoting) or .jsonl file. With --regression, labels are numbers. With
 --label-separator '|', a text can have any number of labels, such as funny|sad. With --window-pooling, long texts are
-split into windows, and the answers to the windows of a text are averaged (or the highest is taken). After each epoch
-the model is evaluated on --dev, and the weights that are best by the first of its metrics (--metrics) are kept. The
-paper chooses on dev among batches of 16 and 32, learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed
-run resumes when the same command is given again. In --output there are model/ (a kbert directory, for predict.py,
-evaluate.py and export.py), metrics.json, settings.json, inputs.json (hashes of what was read), history.jsonl,
-evaluations.jsonl and logs/ (TensorBoard).
+split into windows, and the answers to the windows of a text are averaged (or the highest is taken). With --class-weight
+balanced, rare labels count as much as frequent ones. After each epoch the model is evaluated on --dev, and the weights
+that are best by the first of its metrics (--metrics) are kept. The paper chooses on dev among batches of 16 and 32,
+learning rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. A killed run resumes when the same command is given again.
+In --output there are model/ (a kbert directory, for predict.py, evaluate.py and export.py), metrics.json,
+settings.json, inputs.json (hashes of what was read), history.jsonl, evaluations.jsonl and logs/ (TensorBoard).
 """
 
 from kbert import command_line as cli
@@ -27,7 +27,7 @@ def parse_arguments(argv):
     cli.add_flags(
         parser,
         *("text-column", "text-pair-column", "label-column", "label-separator"),
-        *("metrics", "window-pooling", "doc-stride"),
+        *("metrics", "class-weight", "window-pooling", "doc-stride"),
         text_column=needed,
         label_column=needed,
         window_pooling={"choices": ("mean", "max"), "help": f"{pooling} (default: truncate long texts)"},

@@ -171,9 +171,90 @@ def test_paths():
             check_path(value, "f: `x`")
 
 
+def test_a_directory_is_no_file_and_not_below_one(tmp_path):
+    file, encoder = tmp_path / "file", kbert.BertEncoder(ONE)
+    file.write_text("precious")
+    pipeline, made = kbert.build_pipeline(encoder, tiny_tokenizer()), [["a"], ["b"]]
+    task, row = kbert.tasks.Regression(), [("a", 1.0)]
+    for call, name in [
+        (lambda place: kbert.save_pretrained(pipeline, place), "save_pretrained: `directory`"),
+        (lambda place: kbert.export(pipeline, place), "export: `directory`"),
+        (lambda place: kbert.finetune(pipeline, task, row, output=place), "finetune: `output`"),
+        (lambda place: kbert.finetune(pipeline, task, row, log_dir=place), "finetune: `log_dir`"),
+        (lambda place: kbert.pretrain(made, vocabulary=tiny_tokenizer(), steps=1, output=place), "pretrain: `output`"),
+        (lambda place: kbert.inspect(pipeline, directory=place), "inspect: `directory`"),
+        (lambda place: kbert.inspect(pipeline, log_dir=place), "inspect: `log_dir`"),
+        (lambda place: write_records(made, tiny_tokenizer(), place), "write_records: `directory`"),
+        (lambda place: open_run(place, {}), "`output`"),
+        (lambda place: TensorBoard(place), "TensorBoard: `log_dir`"),
+        (lambda place: kbert.inspection.DevExamples(dict, place), "`log_dir`"),
+    ]:
+        with pytest.raises(NotADirectoryError, match=f"^{name} must be a directory.*{file}, which is a file"):
+            call(file)
+        with pytest.raises(NotADirectoryError, match=f"^{name} must be .*: {file}/a/b, but {file} is a file"):
+            call(file / "a" / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"] and file.read_text() == "precious"
+
+
+def test_numbers_are_named():
+    pipeline = kbert.build_pipeline(kbert.BertRegressor(ONE), tiny_tokenizer())
+    task, row = kbert.tasks.Regression(), [("a", 1.0), ("b", 2.0)]
+    examples, pretrainer = task.examples(row), kbert.BertPretrainer(ONE)
+    for call, name in [
+        (lambda wrong: kbert.corpus.frequent_names([["A B"]], min_count=wrong), "frequent_names: `min_count`"),
+        (lambda wrong: kbert.corpus.frequent_names([["A B"]], max_names=wrong), "frequent_names: `max_names`"),
+        (lambda wrong: kbert.pretraining.token_counts("x", tiny_tokenizer(), wrong), "token_counts: `max_tokens`"),
+        (lambda wrong: kbert.evaluate(pipeline, task, row, batch_size=wrong), "evaluate: `batch_size`"),
+        (lambda wrong: predict_file(pipeline, __file__, "a.jsonl", batch_size=wrong), "predict_file: `batch_size`"),
+        (lambda wrong: kbert.training.choose_hardware(threads=wrong), "choose_hardware: `threads`"),
+        (lambda wrong: kbert.training.choose_hardware(logical_cpus=wrong), "choose_hardware: `logical_cpus`"),
+        (lambda wrong: kbert.training.DevEvaluation(dict, [], "x", patience=wrong), "DevEvaluation: `patience`"),
+    ]:
+        for wrong in ("x", 0, True):
+            with pytest.raises(ValueError, match=f"^{name} must be a positive integer. Received: {wrong!r}"):
+                call(wrong)
+    for call, name in [
+        (lambda wrong: examples.split(0.5, seed=wrong), "split: `seed`"),
+        (
+            lambda wrong: kbert.models.grow_model(pretrainer, tiny_config(num_layers=2), seed=wrong),
+            "grow_model: `seed`",
+        ),
+        (lambda wrong: kbert.optim.WarmupLinearDecay(wrong, 1, 2), "WarmupLinearDecay: `peak`"),
+        (lambda wrong: kbert.optim.WarmupLinearDecay(1.0, wrong, 2), "WarmupLinearDecay: `warmup_steps`"),
+        (lambda wrong: kbert.optim.WarmupStableDecay(1.0, wrong, 2), "WarmupStableDecay: `warmup_steps`"),
+        (lambda wrong: kbert.optim.WarmupStableDecay(1.0, 1, wrong), "WarmupStableDecay: `total_steps`"),
+        (lambda wrong: examples.split(wrong), "split: `held_out`"),
+    ]:
+        for wrong in ("x", True):
+            with pytest.raises(ValueError, match=f"^{name} must be .*Received: {wrong!r}"):
+                call(wrong)
+
+
+def test_numbers_of_callbacks():
+    for wrong in (0, "x", True):
+        with pytest.raises(ValueError, match="^DevExamples: `every` must be a positive integer. Received: "):
+            kbert.inspection.DevExamples(dict, "logs", every=wrong)
+        for name in ("every", "examples"):
+            with pytest.raises(ValueError, match=f"^MaskedExamples: `{name}` must be a positive integer. Received: "):
+                kbert.inspection.MaskedExamples([], ({}, {}, {}), "logs", **{name: wrong})
+    for wrong in (True, 0, "5:2"):
+        with pytest.raises(ValueError, match="`profile` must be steps to profile"):
+            TensorBoard("logs", profile=wrong)
+
+
+@pytest.mark.parametrize("part", ["preprocessor", "model", "answers"])
+def test_parts_of_a_pipeline(part):
+    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+    parts = {name: getattr(pipeline, name) for name in ("preprocessor", "model", "answers")}
+    for wrong in (None, pipeline, type(parts[part])):
+        with pytest.raises(TypeError, match=f"^Pipeline: `{part}` must be a .*Received: "):
+            kbert.Pipeline(**parts | {part: wrong})
+
+
 def test_a_path_that_is_none_names_its_argument():
     encoder = kbert.BertEncoder(ONE)
-    pipeline = kbert.build_pipeline(encoder, tiny_tokenizer())
+    pipeline, adapted = kbert.build_pipeline(encoder, tiny_tokenizer()), kbert.BertEncoder(ONE)
+    adapted.enable_lora(2)
     task, row = kbert.tasks.Regression(), [("a", 1.0)]
     for call, name in [
         (lambda wrong: kbert.load_pretrained(wrong), "source"),
@@ -201,6 +282,14 @@ def test_a_path_that_is_none_names_its_argument():
         (lambda wrong: kbert.tasks.Tagging().read(wrong), "path"),
         (lambda wrong: kbert.tasks.MultipleChoice().read(wrong), "path"),
         (lambda wrong: kbert.tasks.glue("SST-2").read(wrong), "path"),
+        (lambda wrong: kbert.tasks.glue("SST-2").dev_sets(wrong), "path"),
+        (lambda wrong: kbert.tasks.predict_file(pipeline, wrong, "a.jsonl"), "source"),
+        (lambda wrong: kbert.tasks.predict_file(pipeline, "a", wrong), "output"),
+        (lambda wrong: kbert.tasks.read_rows(pipeline, wrong, {}), "path"),
+        (lambda wrong: kbert.serving.trained_options(wrong), "source"),
+        (lambda wrong: kbert.weights.load_slots(kbert.AdamW(1e-3), encoder, wrong), "source"),
+        (lambda wrong: encoder.load_adapter(wrong), "path"),
+        (lambda wrong: adapted.save_adapter(wrong), "path"),
     ]:
         for wrong in (None, 3):
             with pytest.raises(TypeError, match=f"`{name}` must be .*Received: {type(wrong).__name__}"):

@@ -73,6 +73,20 @@ def steps_to_profile(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+class ClassWeight(argparse.Action):
+    """The word balanced, or different LABEL=X, as `kbert.finetune` takes `class_weight`: a string or a dict."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        pairs = [value.rpartition("=") for value in values]
+        factors = {}
+        with contextlib.suppress(ValueError):
+            factors = {label: float(factor) for label, _, factor in pairs if label and 0 <= float(factor) < math.inf}
+        if values != ["balanced"] and len(factors) < len(values):
+            expected = "expected balanced, or different LABEL=X with numbers of at least 0"
+            raise argparse.ArgumentError(self, f"{expected}. Received: {' '.join(values)}")
+        setattr(namespace, self.dest, factors or "balanced")
+
+
 def rates(text: str) -> list[float]:
     """Numbers above 0 with commas between them, all different."""
     values = [positive_float(part) for part in text.split(",")]

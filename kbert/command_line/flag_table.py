@@ -4,6 +4,7 @@ import argparse
 import pathlib
 
 from kbert.command_line.argument_types import (
+    ClassWeight,
     epoch_or_int,
     existing_directory,
     existing_file,
@@ -197,11 +198,18 @@ FLAGS = {
         *("linear", "stable", "constant"),
     ),
     "layer-decay": _number("ratio of a layer's learning rate to that of the layer above it", positive_float, "X"),
+    "lora-rank": _number("train LoRA's matrices of rank N and the head, instead of all weights"),
     "seed": _number("determines new weights, dropout and the order of the examples", int, default=0),
     "restarts": _number("number of seeds of each fine-tuning", default=3),
     "evaluate-every": _number("steps between evaluations, or epoch", epoch_or_int, default="epoch"),
     "patience": _number("stop after N evaluations without improvement"),
     "keep": _choice("which weights to keep: those that score best on dev, or the last", "best", "last", default="best"),
+    "class-weight": _name(
+        "factors of labels in the loss; balanced: every label has the same total weight (default: 1 for all)",
+        *("LABEL=X",),
+        nargs="+",
+        action=ClassWeight,
+    ),
     "bias-correction": _switch("use Adam's bias correction, which BERT's optimizer lacks"),
     "group-by-length": _switch("put texts of similar length into one batch: faster, but batches are less random"),
     "bilstm": _switch("put a new BiLSTM under the head, as section 5.1 does for a left-to-right model"),

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from kbert.checks import check_positive
 from kbert.files import atomic_file
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*\.?|\d+|\S")
@@ -52,6 +53,7 @@ def frequent_names(documents: Iterable[Iterable[str]], min_count: int = 5, max_n
     Raises:
         ValueError: no name occurs so often, as in text without capitals.
     """
+    min_count, max_names = check_positive("frequent_names", min_count=min_count, max_names=max_names).values()
     counts = Counter(name for document in documents for sentence in document for name in sentence_names(sentence))
     frequent = (name for name, count in counts.items() if count >= min_count)
     names = sorted(frequent, key=lambda name: (-counts[name], name))

@@ -1,11 +1,10 @@
 """A records directory while it is written: its settings, its shards one after the other, its manifest."""
 
 import json
-import pathlib
 import platform
 
 from kbert.beam import delete_shared
-from kbert.checks import check_bool, check_integers, check_numbers, check_positive, differing
+from kbert.checks import check_bool, check_directory, check_integers, check_numbers, check_positive, differing
 from kbert.corpus.records import vocabulary_hash
 from kbert.corpus.records_manifest import (
     FORMAT,
@@ -46,7 +45,7 @@ class RecordsWriter:
 
     def __init__(self, directory, tokenizer, *, shard_tokens, shuffle_shards, held_out, seed, settings):
         division = checked_division("write_records", shard_tokens, shuffle_shards, held_out, seed)
-        self.directory, self.tokenizer = pathlib.Path(directory), tokenizer
+        self.directory, self.tokenizer = check_directory(directory, "write_records: `directory`"), tokenizer
         self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = division.values()
         self.token_type = token_type(tokenizer.vocabulary_size)
         self.made_by = {

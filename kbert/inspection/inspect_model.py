@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kbert.checks import check_integers, check_path, check_positive
+from kbert.checks import check_directory, check_integers, check_positive
 from kbert.inspection.analysis.attention_statistics import mean_statistics
 from kbert.inspection.analysis.attribution_targets import ATTRIBUTED
 from kbert.inspection.analysis.probes import probe_layers
@@ -19,7 +19,7 @@ from kbert.inspection.analysis.text_states import text_states
 from kbert.inspection.analysis.token_attributions import BASELINES, token_attributions
 from kbert.inspection.analysis.word_states import mean_states, word_states
 from kbert.inspection.embeddings import labelled_vectors, word_embeddings
-from kbert.inspection.findings.files import check_output, check_place, write_files
+from kbert.inspection.findings.files import check_output, write_files
 from kbert.inspection.findings.inspection import Inspection
 from kbert.inspection.findings.tensorboard_data import write_tensorboard
 from kbert.inspection.findings.views import pictures
@@ -96,9 +96,9 @@ def inspect(
         found.attributions[0].attributions
     """
     if directory is not None:
-        check_output(check_path(directory, "inspect: `directory`"), overwrite)
+        check_output(check_directory(directory, "inspect: `directory`"), overwrite)
     if log_dir is not None:
-        check_place(check_path(log_dir, "inspect: `log_dir`"))
+        check_directory(log_dir, "inspect: `log_dir`")
     counted = check_positive("inspect", sequence_length=sequence_length, max_words=max_words, max_vectors=max_vectors)
     sequence_length, max_words, max_vectors = counted.values()
     (seed,) = check_integers("inspect", 0, seed=seed).values()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kbert.checks import check_path
+from kbert.checks import check_directory
 from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.board.summaries import image, scalar, text
 from kbert.inspection.view import View
@@ -14,7 +14,7 @@ class ViewWriter:
     """Writes views to one run of a TensorBoard directory, to one file until it is closed."""
 
     def __init__(self, log_dir, run):
-        self._directory = check_path(log_dir, "`log_dir`") / run
+        self._directory = check_directory(log_dir, "`log_dir`") / run
         self._file = None
 
     def write(self, step: int, views: Iterable[View]) -> None:

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import pathlib
 import zipfile
 
 import keras
 import numpy as np
 
+from kbert.checks import check_path
 from kbert.files import atomic_file, parse_json
 from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layers
 
@@ -19,6 +19,7 @@ def save_adapter(model, path) -> None:
     lora = lora_layers(model)
     if not lora:
         raise ValueError(f"{type(model).__name__}.save_adapter: a model without LoRA. Call `enable_lora(rank)` first.")
+    path = check_path(path, f"{type(model).__name__}.save_adapter: `path`")
     description = {"model": type(model).__name__, "lora_layers": lora, "base": _base_hash(model)}
     arrays = {name: keras.ops.convert_to_numpy(v.value) for name, v in _learnt(model).items()}
     with atomic_file(path, "wb") as file:
@@ -27,7 +28,7 @@ def save_adapter(model, path) -> None:
 
 def load_adapter(model, path) -> None:
     """`BertModel.load_adapter`."""
-    path = pathlib.Path(path)
+    path = check_path(path, f"{type(model).__name__}.load_adapter: `path`")
     if not path.is_file():
         raise FileNotFoundError(f"Expected an adapter, a file that `save_adapter` wrote. Received: {str(path)!r}")
     description, arrays = _read(path)

@@ -9,6 +9,7 @@ import re
 import keras
 import numpy as np
 
+from kbert.checks import check_integers
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 
@@ -44,6 +45,7 @@ def grow_model(model, size, *, seed=0):
     factor = config.hidden_dim // model.config.hidden_dim
     repeats = config.num_layers // model.config.num_layers
     old = {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}
+    (seed,) = check_integers("grow_model", 0, seed=seed).values()
     generator = np.random.default_rng(seed)
     for weight in grown.weights:
         block = re.match(r"encoder_block_(\d+)/", weight.path)

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from kbert.checks import check_numbers
+
 
 @keras.saving.register_keras_serializable("kbert")
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -26,7 +28,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     Outputs: float32 [].
 
     Raises:
-        ValueError: a negative number, or `total_steps` below 1 or `warmup_steps`.
+        ValueError: what is no number or negative, or `total_steps` below 1 or `warmup_steps`.
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
 
@@ -37,8 +39,8 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak, warmup_steps, total_steps, name="warmup_linear_decay"):
         super().__init__()
-        if not peak >= 0.0:
-            raise ValueError(f"WarmupLinearDecay: `peak` must not be negative. Received: {peak!r}")
+        numbers = {"peak": peak, "warmup_steps": warmup_steps, "total_steps": total_steps}
+        check_numbers("WarmupLinearDecay", "[0, inf)", **numbers)
         if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 "WarmupLinearDecay: expected 0 <= warmup_steps <= total_steps and total_steps >= 1. "

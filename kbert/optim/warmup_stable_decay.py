@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from kbert.checks import check_numbers
+
 
 @keras.saving.register_keras_serializable("kbert")
 class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -21,7 +23,8 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     Outputs: float32 of its shape.
 
     Raises:
-        ValueError: a negative number, a decay without `total_steps`, or a run shorter than its warm-up and decay.
+        ValueError: what is no number or negative, a decay without `total_steps`, or a run shorter than its warm-up and
+            decay.
 
     Source: Hu et al. 2024, MiniCPM, section 4 ("warmup-stable-decay").
 
@@ -32,11 +35,9 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak, warmup_steps, total_steps=None, decay_steps=0, name="warmup_stable_decay"):
         super().__init__()
-        if not peak >= 0.0 or warmup_steps < 0 or decay_steps < 0:
-            raise ValueError(
-                "WarmupStableDecay: `peak`, `warmup_steps` and `decay_steps` must not be negative. "
-                f"Received: peak={peak!r}, warmup_steps={warmup_steps!r}, decay_steps={decay_steps!r}"
-            )
+        numbers = {"peak": peak, "warmup_steps": warmup_steps, "decay_steps": decay_steps}
+        numbers |= {} if total_steps is None else {"total_steps": total_steps}
+        check_numbers("WarmupStableDecay", "[0, inf)", **numbers)
         if decay_steps and (total_steps is None or total_steps < warmup_steps + decay_steps):
             raise ValueError(
                 "WarmupStableDecay: expected `total_steps` of at least warmup_steps + decay_steps. "

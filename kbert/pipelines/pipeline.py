@@ -9,8 +9,10 @@ import json
 import keras
 import tensorflow as tf
 
+from kbert.answers.answers import Answers
 from kbert.checks import check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
+from kbert.models.bert_model import BertModel
 from kbert.models.lora import merged
 from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
@@ -20,7 +22,10 @@ from kbert.pipelines.registry import register_classes, task_pipeline
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.pipelines.window_labels import split_texts, values_of_windows
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import as_text, check_batches, string_columns
+
+_NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset"
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -63,6 +68,8 @@ class Pipeline(keras.Model):
 
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
+        TypeError: a part of another kind.
+        ValueError: on `predict`, a source without a batch.
 
     Example::
 
@@ -78,6 +85,14 @@ class Pipeline(keras.Model):
                 "kbert.save_pretrained(model, directory, tokenizer=tokenizer), and load it with "
                 "KERAS_BACKEND=tensorflow to predict and to export."
             )
+        parts = {
+            "preprocessor": (preprocessor, Preprocessor),
+            "model": (model, BertModel),
+            "answers": (answers, Answers),
+        }
+        for part_name, (part, kind) in parts.items():
+            if not isinstance(part, kind):
+                raise TypeError(f"Pipeline: `{part_name}` must be a {kind.__name__}. Received: {part!r:.100}")
         lists = preprocessor.list_columns
         shapes = {name: (None,) if name in lists else () for name in preprocessor.input_names}
         inputs = {name: keras.Input(shape, dtype="string", name=name) for name, shape in shapes.items()}
@@ -243,7 +258,10 @@ class Pipeline(keras.Model):
             if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict an empty batch
                 return self.predict_on_batch(x)
         if not self.answers.pad_values:
-            answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
+            try:
+                answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)
+            except UnboundLocalError as error:  # Keras 3.15 has no outputs to join
+                raise ValueError(_NO_BATCH) from error
             return {name: as_text(answer) for name, answer in answers.items()}
         # Answers as wide as their batch's longest text: Keras could not put them together.
         some = {"x": x, "batch_size": batch_size or 32, "steps": steps}
@@ -259,6 +277,8 @@ class Pipeline(keras.Model):
             if self.stop_predicting:
                 break
         callbacks.on_predict_end()
+        if not answers:
+            raise ValueError(_NO_BATCH)
         return join_padded(answers, self.answers.pad_values)
 
     def predict_on_batch(self, x):

@@ -24,7 +24,7 @@ from kbert.pretraining.next_tokens import NextTokens
 from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, row_of_pairs
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
 from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
-from kbert.pretraining.sources import held_out_shares, record_pools, resolve_held_out, text_documents
+from kbert.pretraining.sources import check_reading, held_out_shares, record_pools, resolve_held_out, text_documents
 from kbert.stateless_random import fold_in, permutation
 
 _ORDER, _ROWS, _FURTHER = 3, 4, 5  # keep these draws independent of other uses of the same seed
@@ -107,9 +107,9 @@ def pretraining_dataset(
             after it, `whole_word` and `entity_ids` are not used.
         dupe_factor: int, after how many epochs the same pairs and masks are repeated, as in the original's files, which
             hold each document 10 times; None: never.
-        format, language: of a text corpus.
-        pool_sentences: how many sentences of text are held in memory, to draw random next sentences from and to
-            shuffle.
+        format, language: of files of text, as `kbert.corpus.read_documents` takes them.
+        pool_sentences: how many sentences of text, in files or in memory, are a pool, from which random next sentences
+            are drawn, and which is shuffled.
         data_service: "host:port" of a `kbert.pretraining.DataService` that makes the training batches, of
             records that it sees under the same path.
 
@@ -122,9 +122,9 @@ def pretraining_dataset(
 
     Raises:
         ValueError: before any long work: no or empty files, documents without a token, damaged records or records of
-            another vocabulary, a sequence length that is too short, no held-out documents, `held_out` of records.
-            Damage found later ends the iteration with a `tf.errors.OpError`, which `kbert.corpus.reading_errors` turns
-            into a ValueError that names the file.
+            another vocabulary, a sequence length that is too short, no held-out documents, an option of text that is
+            given for records. Damage found later ends the iteration with a `tf.errors.OpError`, which
+            `kbert.corpus.reading_errors` turns into a ValueError that names the file.
 
     Source: Devlin et al. 2018, sections 3.1 and A.2; google-research/bert create_pretraining_data.py.
 
@@ -144,6 +144,7 @@ def pretraining_dataset(
     rates = {"short_sequence_rate": short_sequence_rate, "random_next_rate": random_next_rate}
     short_sequence_rate, random_next_rate = check_numbers(owner, "[0, 1]", **rates).values()
     held_out = resolve_held_out(owner, source, held_out)
+    check_reading(owner, source, format=format, language=language, pool_sentences=pool_sentences)
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if num_parts is not None and not packed:
         raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")

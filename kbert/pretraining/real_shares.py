@@ -20,12 +20,12 @@ from kbert.pretraining.sources import resolve_held_out, text_documents
 _SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
 
 
-def first_pool(source, tokenizer, seed=0, held_out=None, format="auto", language="en"):
+def first_pool(source, tokenizer, seed=0, held_out=None):
     """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
     held_out = resolve_held_out("real_shares", source, held_out)
     if is_records(source):
         return Records(source).index(0)
-    documents = text_documents(source, tokenizer, format, language, seed, 1, False, held_out)
+    documents = text_documents(source, tokenizer, "auto", "en", seed, 1, False, held_out)
     with reading_errors():
         [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
     return pool
@@ -44,15 +44,13 @@ def real_shares(
     random_next_rate=0.5,
     mask_rate=0.15,
     left_to_right=False,
-    format="auto",
-    language="en",
     filled=True,
 ) -> dict[str, float]:
     """The share of tokens that are not padding, from the lengths of the pairs of the first pool.
 
     Args:
         source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, random_next_rate,
-            mask_rate, left_to_right, format, language: see `kbert.pretraining.pretraining_dataset`.
+            mask_rate, left_to_right: see `kbert.pretraining.pretraining_dataset`.
         filled: bool, whether filled rows are measured, too.
 
     Returns:
@@ -63,7 +61,7 @@ def real_shares(
         ValueError: as `pretraining_dataset` of the same source.
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
-    pool = first_pool(source, tokenizer, seed, held_out, format, language)
+    pool = first_pool(source, tokenizer, seed, held_out)
     draw_pairs = shared_pairs(max_tokens, _SHORT_SEQUENCE_RATE, random_next_rate, next_sentence)
     table = draw_pairs(pool, seed, tf.constant(0, tf.int64))
     if left_to_right:

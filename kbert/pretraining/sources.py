@@ -12,13 +12,14 @@ from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.documents import iterate_documents
-from kbert.corpus.pool import held_out_rank, is_held_out, sufficient_share, text_pools
+from kbert.corpus.pool import POOL_SENTENCES, held_out_rank, is_held_out, sufficient_share, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.stateless_random import fold_in, permutation
 
 HELD_OUT = 0.01  # of the documents of text, where nothing is given
+_READING = {"format": "auto", "language": "en", "pool_sentences": POOL_SENTENCES}  # where nothing is given
 _SHARDS = 2  # keeps this draw independent of other uses of the same seed
 _FOREVER = 2**62
 _KINDS = {True: "held out", False: "for training"}  # by `evaluation`
@@ -46,6 +47,20 @@ def resolve_held_out(owner, source, held_out) -> float | None:
             f"Received: held_out={held_out}"
         )
     return None
+
+
+def check_reading(owner, source, **options):
+    """Raises ValueError for options on how text is read that would be ignored, unless they are the defaults.
+
+    Args:
+        owner, source: as of `resolve_held_out`.
+        **options: some of ``format, language, pool_sentences``; documents in memory take the last.
+    """
+    kind = "records" if is_records(source) else "documents in memory" if isinstance(source, DocumentList) else None
+    for name, value in options.items():
+        is_used = kind is None or (kind != "records" and name == "pool_sentences")
+        if not is_used and value != _READING[name]:
+            raise ValueError(f"{owner}: {kind} are no files of text and take no `{name}`. Received: {name}={value!r}")
 
 
 def check_held_out(source, held_out, format="auto", language="en"):

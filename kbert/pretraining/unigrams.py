@@ -5,6 +5,7 @@ Shapes: V vocabulary.
 
 import numpy as np
 
+from kbert.checks import check_positive
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
@@ -23,10 +24,10 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
         NumPy int64 [V].
 
     Raises:
-        ValueError: `max_tokens` below 1; as `pretraining_dataset` of the same source.
+        ValueError: `max_tokens` is not a positive integer; as `pretraining_dataset` of the same source.
     """
-    if max_tokens is not None and max_tokens < 1:
-        raise ValueError(f"`max_tokens` must be at least 1, or None. Received: {max_tokens!r}")
+    if max_tokens is not None:
+        (max_tokens,) = check_positive("token_counts", max_tokens=max_tokens).values()
     held_out = resolve_held_out("token_counts", source, held_out)
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():

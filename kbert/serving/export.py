@@ -3,7 +3,7 @@
 import errno
 import os
 
-from kbert.checks import check_bool, check_path
+from kbert.checks import check_bool, check_directory
 from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.serving.audit import audit
@@ -76,6 +76,7 @@ def export(
             an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
             server would not run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
+        NotADirectoryError: `directory` is a file, or below one.
         OSError: the disk is full; the incomplete version is deleted.
 
     Source: TensorFlow Serving's convention for model directories.
@@ -85,7 +86,7 @@ def export(
         path = kbert.export("runs/sentiment", "saved_models/sentiment")
         tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(["A charming journey."]))
     """
-    directory = check_path(directory, "export: `directory`")
+    directory = check_directory(directory, "export: `directory`")
     frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
     check_json("export", metrics=metrics, made_by=made_by)
     pipeline = resolve_pipeline("export: `pipeline`", pipeline)
@@ -139,8 +140,6 @@ def _appears(partial, target):
 
 
 def _target(directory, version):
-    if directory.exists() and not directory.is_dir():
-        raise FileExistsError(f"export: expected a directory of versions. Received: {directory}, which is a file")
     if directory.is_symlink() and not directory.exists():
         raise FileExistsError(f"export: {directory} is a link to {os.readlink(directory)}, which does not exist")
     names = [entry.name for entry in directory.iterdir()] if directory.exists() else []

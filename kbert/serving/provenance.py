@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kbert.checks import check_path
 from kbert.files import read_json
 from kbert.serving.saved_model_file import find_export
 from kbert.training.made_by import describe_maker
@@ -40,6 +41,7 @@ def trained_options(source) -> dict[str, Any]:
     Returns:
         Field of the task object, of those on columns and formats → value.
     """
+    check_path(source, "trained_options: `source`")
     if (export := find_export(source)) is not None:
         card = export / "card.json"
         run = read_json(card).get("made_by", {}).get("run") if card.is_file() else None

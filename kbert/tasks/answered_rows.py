@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_positive
 
 FORMATS = (".jsonl", ".csv")
 
@@ -31,6 +31,7 @@ def check_output(pipeline, output, overwrite: bool) -> None:
 
 def rows_at_once(pipeline, batch_size: int) -> int:
     """The rows of a batch: `batch_size`, of an export at most what it answers at once."""
+    (batch_size,) = check_positive("predict_file", batch_size=batch_size).values()
     return min(batch_size, getattr(pipeline, "max_rows", batch_size))
 
 

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from kbert.checks import check_bool
+from kbert.checks import check_bool, check_positive
 from kbert.models.average import average_models
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
@@ -33,7 +33,8 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
 
     Raises:
         TypeError: `task` is no task object, `pipeline` no pipeline and no source.
-        ValueError: a pipeline of another task, a label that it does not know, incompatible models.
+        ValueError: a pipeline of another task, a label that it does not know, incompatible models; a `batch_size`
+            that is not a positive integer.
         FloatingPointError: scores that are infinite or NaN, as of a model with damaged weights.
 
     Example::
@@ -46,6 +47,7 @@ def evaluate(pipeline, task: Task, examples, batch_size: int = 32, *, return_pre
             f"Received: {task!r}"
         )
     check_bool(return_predictions, "evaluate: `return_predictions`")
+    (batch_size,) = check_positive("evaluate", batch_size=batch_size).values()
     pipeline = pipeline if isinstance(pipeline, Pipeline) else load_ensemble(pipeline)
     result = evaluate_pipeline(pipeline, task, task.examples(examples, dev=True), batch_size)
     return (result.scores, result) if return_predictions else result.scores

@@ -4,11 +4,14 @@ import abc
 import dataclasses
 import hashlib
 import json
+import numbers
 import os
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import numpy as np
+
+from kbert.checks import check_integers
 
 
 class Examples(abc.ABC):
@@ -69,8 +72,11 @@ class Examples(abc.ABC):
                 questions by contexts.
 
         Raises:
-            ValueError: a share or number that leaves one side empty.
+            ValueError: a share or number that leaves one side empty; an invalid seed.
         """
+        (seed,) = check_integers("split", 0, seed=seed).values()
+        if isinstance(held_out, bool) or not isinstance(held_out, numbers.Real):
+            raise ValueError(f"split: `held_out` must be a share or a number. Received: {held_out!r}")
         groups = self._groups()
         share = isinstance(held_out, float)
         count = max(1, round(held_out * len(groups))) if share else held_out

@@ -27,6 +27,7 @@ def finetune(
     dropout: float | None = None,
     bias_correction: bool = False,
     layer_decay: float | None = None,
+    lora_rank: int | None = None,
     bilstm: bool = False,
     accumulate: int = 1,
     group_by_length: bool = False,
@@ -49,10 +50,10 @@ def finetune(
     """Fine-tunes a pre-trained model on a task, with a new last layer unless it has one for the same labels.
 
     A model of the task with the same labels keeps its head and their order; so does one that has only default names of
-    labels (``LABEL_0`` …, ``0`` …) and as many. All weights are trained. The learning rate rises over the first tenth
-    of the steps and falls linearly to 0. After each epoch the model is evaluated on `dev`, and the best weights are
-    kept, as the paper chooses the number of epochs on dev. Progress is logged (logger "kbert"; `kbert.log_to_console`
-    shows it); nothing is printed.
+    labels (``LABEL_0`` …, ``0`` …) and as many. All weights are trained, unless `lora_rank` is given. The
+    learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the model is
+    evaluated on `dev`, and the best weights are kept, as the paper chooses the number of epochs on dev. Progress is
+    logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
 
     Args:
         source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or a recipe's output;
@@ -74,6 +75,9 @@ def finetune(
         dropout: instead of the model's own dropout rates.
         bias_correction: Adam as published, with bias correction; BERT was trained without.
         layer_decay: the ratio of a layer's learning rate to that of the layer above; None: the same rate for all.
+        lora_rank: instead of all weights, train the head and, for the encoder, LoRA's matrices of this rank
+            (`enable_lora`). They are merged in the model that is stored; ``adapter.npz`` beside it has them and the
+            head alone, for `load_adapter`.
         bilstm: whether a new BiLSTM stands between encoder and head: section 5.1's "+ BiLSTM" on a left-to-right model.
         accumulate: the number of micro-batches into which a replica divides its share of an update: less memory, the
             same update.
@@ -102,6 +106,7 @@ def finetune(
     Raises:
         TypeError: `task` is no task object, `source` no model, or `callbacks` no callbacks.
         FileNotFoundError: no such file or model.
+        NotADirectoryError: `output` or `log_dir` is a file, or below one.
         FileExistsError: `output` holds other files or another run; the message says what was found.
         ValueError: incompatible examples, settings or model; a batch that does not fit into memory.
         FloatingPointError: the training diverged; the message names the step.

@@ -13,6 +13,7 @@ from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.bert_model import BertModel
 from kbert.models.copy_model import copy_model
+from kbert.models.lora import lora_layers
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -114,6 +115,8 @@ class Finetuning:
         with self.hardware.scope():
             self.pipeline = starting_pipeline(source, self.task, settings, self.options)
         check_not_quantized(self.pipeline.model)
+        if self.options.lora_rank and lora_layers(self.pipeline.model):
+            raise ValueError("finetune: `lora_rank` needs a model without LoRA. Call its `merge_lora()` first.")
         self._init = identify_model(source)  # now: a model that is given is trained itself
         settings = self.pipeline.settings()  # with labels in the order of a head that is trained further
         self.train = self.task.for_model(self.train, settings)
@@ -249,6 +252,9 @@ class Finetuning:
         schedule = WarmupLinearDecay(given.learning_rate, int(given.warmup_share * steps), steps)
         options = {name: getattr(given, name) for name in ("weight_decay", "bias_correction", "layer_decay")}
         with self.hardware.scope():
+            if given.lora_rank:  # not before: a model that is given stays as it is until its training begins
+                keras.utils.set_random_seed(given.seed)
+                model.enable_lora(given.lora_rank)
             model.compile(
                 AdamW(schedule, **options),
                 micro_batches=self.options.accumulate,
@@ -291,6 +297,8 @@ class Finetuning:
     def _save(self, run, result, metrics):
         def save(path, made_by):
             save_pretrained(self.pipeline, path, made_by=made_by, overwrite=True)
+            if self.options.lora_rank:
+                self.pipeline.model.save_adapter(run.path / "adapter.npz")
             if result is not None and result.write is not None:
                 result.write(run.path)
 

@@ -9,6 +9,7 @@ from kbert.training.dev_evaluation import evaluation_steps
 
 _FLAGS = ("bias_correction", "bilstm", "group_by_length", "random_weights")
 _COUNTS = ("steps", "batch_size", "sequence_length", "logical_cpus", "patience", "checkpoint_every", "accumulate")
+_COUNTS += ("lora_rank",)
 _INTERVALS = {
     "(0, inf)": ("epochs",),
     "(0, 1]": ("layer_decay",),
@@ -36,6 +37,7 @@ class FinetuningOptions:
     dropout: float | None = None
     bias_correction: bool = False
     layer_decay: float | None = None
+    lora_rank: int | None = None
     bilstm: bool = False
     accumulate: int = 1
     group_by_length: bool = False

@@ -4,10 +4,10 @@ import contextlib
 import json
 import logging
 import os
-import pathlib
 import time
 from collections.abc import Mapping, Sequence
 
+from kbert.checks import check_path
 from kbert.files import explain_full_disk, flush, read_json, sha256, write_json
 from kbert.tasks.answered_rows import answered_rows, check_output, rows_at_once, write_answers
 from kbert.tasks.prediction_rows import rows_to_answer
@@ -55,7 +55,8 @@ def predict_file(
         ValueError: no rows; columns that are missing or have the names of answers; answers that do not fit a table.
         OSError: the disk is full; the same call resumes.
     """
-    source, output = pathlib.Path(source), pathlib.Path(output)
+    source = check_path(source, "predict_file: `source`")
+    output = check_path(output, "predict_file: `output`")
     check_output(pipeline, output, overwrite)
     columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
     batch_size = rows_at_once(pipeline, batch_size)

@@ -16,6 +16,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
+from kbert.checks import check_path
 from kbert.files import atomic_file, sha256
 from kbert.tasks.answered_rows import answered_rows, check_output, rows_at_once, write_answers
 from kbert.tasks.prediction_rows import rows_to_answer
@@ -64,7 +65,8 @@ def predict_file_with_beam(
             failed.
     """
     import_beam()
-    source, output, pipeline = pathlib.Path(source), pathlib.Path(output), load()
+    source = check_path(source, "predict_file_with_beam: `source`")
+    output, pipeline = check_path(output, "predict_file_with_beam: `output`"), load()
     check_output(pipeline, output, overwrite)
     columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
     batch_size = rows_at_once(pipeline, batch_size)

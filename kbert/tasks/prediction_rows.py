@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kbert.checks import check_path
 from kbert.pipelines.registry import task_pipeline
 from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table, table_columns
 from kbert.tasks.text_files import iterate_lines
@@ -121,7 +122,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     Raises:
         ValueError: missing columns, or columns to keep from a file without columns.
     """
-    path = pathlib.Path(path)
+    path = check_path(path, "read_rows: `path`")
     is_table = path.suffix.lower() in TABLES
     if keep and not is_table:
         raise ValueError(f"Expected a table, as columns are to be kept. Received: {path}")

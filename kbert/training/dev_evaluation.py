@@ -3,13 +3,13 @@
 import logging
 import math
 import numbers
-import pathlib
 import re
 import time
 
 import keras
 import numpy as np
 
+from kbert.checks import check_path, check_positive
 from kbert.files import atomic_file, explain_full_disk
 from kbert.keras_compat import strategy_scope
 from kbert.training.history import History
@@ -39,7 +39,8 @@ class DevEvaluation(keras.callbacks.Callback):
         last: what `evaluate` gave last in this process, with the step; (0, None) before.
 
     Raises:
-        ValueError: a `keep` that is neither of the two.
+        ValueError: a `keep` that is neither of the two, a `patience` that is not a positive integer.
+        TypeError: a `directory` that is no path.
 
     Example::
 
@@ -52,8 +53,10 @@ class DevEvaluation(keras.callbacks.Callback):
         super().__init__()
         if keep not in ("best", "last"):
             raise ValueError(f'DevEvaluation: `keep` must be "best" or "last". Received: {keep!r}')
+        if patience is not None:
+            (patience,) = check_positive("DevEvaluation", patience=patience).values()
         self.evaluate, self.steps, self.metric = evaluate, frozenset(steps), metric
-        self.directory = None if directory is None else pathlib.Path(directory)
+        self.directory = None if directory is None else check_path(directory, "DevEvaluation: `directory`")
         self.keep, self.patience, self.lower_is_better = keep, patience, lower_is_better
         self.last = (0, None)
         self._weights = {}  # step -> weights, of a run without a directory

@@ -45,6 +45,7 @@ def estimate_training(model, dataset, steps) -> dict:
     with memory_errors(measured * rows // examples, length):
         seconds = seconds_per_step(model, batch, measured) * examples / measured
     trainable = sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    frozen = model.count_params() - trainable
     return {
         "parameters": model.count_params(),
         "trainable_parameters": trainable,
@@ -52,7 +53,7 @@ def estimate_training(model, dataset, steps) -> dict:
         "sequence_length": length,
         "steps": steps,
         "tokens": steps * rows * length,
-        "memory_bytes": BYTES_PER_PARAMETER * trainable + activation_bytes(model, rows, length),
+        "memory_bytes": BYTES_PER_PARAMETER * trainable + 4 * frozen + activation_bytes(model, rows, length),
         "seconds_per_step": seconds,
         "seconds": seconds * steps,
     }

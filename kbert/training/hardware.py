@@ -6,6 +6,7 @@ import os
 
 import keras
 
+from kbert.checks import check_positive
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.strategies import make_strategy
@@ -108,8 +109,8 @@ def choose_hardware(
         `Hardware`; print its `.describe()`.
 
     Raises:
-        ValueError: an unknown choice, choices that cannot be combined, another `precision` than that of the `source`,
-            an invalid TF_CONFIG.
+        ValueError: an unknown choice, a number that is not a positive integer, choices that cannot be combined, another
+            `precision` than that of the `source`, an invalid TF_CONFIG.
         RuntimeError: the requested hardware does not exist, or TensorFlow has already been initialised.
 
     Example::
@@ -127,6 +128,8 @@ def choose_hardware(
     ):
         if value not in allowed:
             raise ValueError(f"choose_hardware: `{name}` must be one of {allowed}. Received: {value!r}")
+    given = {"logical_cpus": logical_cpus, "threads": threads}
+    check_positive("choose_hardware", **{name: value for name, value in given.items() if value is not None})
     if keras.backend.backend() != "tensorflow":
         return _on_jax(strategy, precision, xla, logical_cpus, source)
     _prepare_devices(logical_cpus, threads)
@@ -161,7 +164,7 @@ def _on_jax(strategy, precision, xla, logical_cpus, source):
 def _prepare_devices(logical_cpus, threads):
     import tensorflow as tf
 
-    logical_cpus = int(logical_cpus or 0)
+    logical_cpus = logical_cpus or 0
     try:
         if threads and tf.config.threading.get_intra_op_parallelism_threads() != threads:
             tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -4,7 +4,7 @@ import logging
 
 import keras
 
-from kbert.checks import check_path
+from kbert.checks import check_directory
 from kbert.corpus.reading_errors import reading_errors
 from kbert.keras_compat import base_optimizer
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
@@ -111,7 +111,7 @@ def fit_steps(
     callbacks = callback_list("fit_steps", callbacks, has_own_rate=budget is not None)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:
-        output = check_path(output, "fit_steps: `output`")
+        output = check_directory(output, "fit_steps: `output`")
         output.mkdir(parents=True, exist_ok=True)
         checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every)
         step = checkpoints.restore()

@@ -8,7 +8,7 @@ import math
 import pathlib
 import shutil
 
-from kbert.checks import check_bool, differing
+from kbert.checks import check_bool, check_directory, differing
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
@@ -114,12 +114,13 @@ def open_run(
     Raises:
         FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
             what `--overwrite` would delete, and which settings differ.
+        NotADirectoryError: `output` is a file, or below one.
         BlockingIOError: another process has locked the directory.
         ValueError: inputs that have changed since the run was started; `overwrite` of a directory with more than a run
             in it (a home directory, a checkout).
     """
     check_bool(overwrite, "`overwrite`")
-    path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
+    path, settings = check_directory(output, "`output`"), json.loads(json.dumps(settings))
     inputs, examples = inputs or {}, examples or {}
     if hardware is None:
         return _open(path, settings, overwrite, inputs, recipe, schedule, examples)
@@ -145,16 +146,10 @@ def check_output(output, settings, schedule=None, undecided=()) -> None:
         output, settings, schedule: as of `open_run`.
         undecided: names of settings that that work decides: they may be those of the run in the directory.
     """
-    path, settings = pathlib.Path(output), json.loads(json.dumps(settings))
-    _check_directory(path)
+    path, settings = check_directory(output, "`output`"), json.loads(json.dumps(settings))
     if path.exists() and _is_occupied(path):
         found = read_settings(path) or {}
         check_resumable(path, settings | {name: found[name] for name in undecided if name in found}, schedule)
-
-
-def _check_directory(path):
-    if path.exists() and not path.is_dir():
-        raise FileExistsError(f"Expected a directory as output. Received: {path}, which is a file.")
 
 
 def _is_occupied(path):
@@ -162,7 +157,6 @@ def _is_occupied(path):
 
 
 def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
-    _check_directory(path)
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)

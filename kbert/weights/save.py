@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from kbert.checks import check_path
+from kbert.checks import check_directory
 from kbert.files import check_directory_is_free, check_json, write_directory
 from kbert.models.lora import merged
 from kbert.pipelines.registry import task_pipeline
@@ -50,6 +50,7 @@ def save_pretrained(
     Raises:
         TypeError: neither a kbert model nor a pipeline; `directory` is no path, `tokenizer` no `kbert.BertTokenizer`.
         FileExistsError: the directory holds something else, or a model without `overwrite`.
+        NotADirectoryError: it, or a part of its path, is a file.
         ValueError: an unknown format, no tokenizer, a vocabulary or labels that do not fit the model, a
             `made_by` that is not a dict that JSON holds, a model that the format cannot hold (the message says why).
 
@@ -59,7 +60,7 @@ def save_pretrained(
     """
     if format not in format_names():
         raise ValueError(f"save_pretrained: `format` must be one of {format_names()}. Received: {format!r}")
-    path = check_path(directory, "save_pretrained: `directory`")
+    path = check_directory(directory, "save_pretrained: `directory`")
     check_json("save_pretrained", made_by=made_by)
     form = get_format(format)
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)

@@ -97,6 +97,11 @@ def open_step_checkpoint(path) -> StepCheckpoint:
     """
     path = pathlib.Path(path)
     beside = path.parent / DESCRIPTION
+    if not beside.is_dir():
+        raise FileNotFoundError(
+            f"{path}: expected {DESCRIPTION}/ beside a checkpoint, as kbert.pretrain and kbert.finetune write it. "
+            "Received: none, as of a run with LoRA; finish the run and load its model"
+        )
     description, settings = read_kbert_config(beside / CONFIG)
     vocabulary = read_kbert_vocabulary(beside, description.config)
     return StepCheckpoint(

@@ -1,6 +1,8 @@
 """The flags, errors and records that programs share."""
 
 import argparse
+import dataclasses
+import inspect
 import os
 import pathlib
 import re
@@ -9,7 +11,19 @@ import sys
 import pytest
 import tensorflow as tf
 
-from kbert.command_line import add_flags, inputs_of, make_parser, model_source, plain_errors, run_program, settings_of
+import kbert
+from kbert.command_line import (
+    add_finetuning_flags,
+    add_flags,
+    inputs_of,
+    make_parser,
+    model_source,
+    plain_errors,
+    run_program,
+    settings_of,
+)
+from kbert.tasks.finetuning import Finetuning
+from kbert.tasks.finetuning_options import FinetuningOptions
 
 
 def _parser(*names, **overrides):
@@ -48,6 +62,35 @@ def test_what_is_wrong_is_said_before_anything_else(capsys, flag, value, message
     with pytest.raises(SystemExit):
         _parser(flag).parse_args([f"--{flag}", value])
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_defaults_of_fine_tuning_are_the_same_everywhere():
+    """Of `kbert.finetune`, whose signature shows them, of its options, and of the flags, for help without Keras."""
+    parameters = inspect.signature(kbert.finetune).parameters.values()
+    defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+    options = {field.name: field.default for field in dataclasses.fields(FinetuningOptions)}
+    others = inspect.signature(Finetuning).parameters.values()
+    own = {one.name: one.default for one in others if one.name in defaults}
+    assert defaults == options | own and not options.keys() & own.keys()
+    parser = argparse.ArgumentParser()
+    add_finetuning_flags(parser)
+    arguments = vars(parser.parse_args(["--init", "owner/bert", "--output", "out"]))
+    assert {name for name in defaults if name not in arguments} == {"class_weight", "callbacks", "more_dev"}
+    flags = {name: value for name, value in arguments.items() if name in defaults}
+    assert flags.pop("sequence_length") == 128  # of the model if not given in Python
+    assert flags == {name: defaults[name] for name in flags}
+
+
+def test_factors_of_labels(capsys):
+    parser = _parser("class-weight")
+    parsed = [parser.parse_args(["--class-weight", *words]).class_weight for words in (["balanced"], ["a=b=2", "c=.5"])]
+    assert parsed == ["balanced", {"a=b": 2.0, "c": 0.5}]
+    assert parser.parse_args([]).class_weight is None
+    for words in (["balance"], ["balanced", "a=2"], ["a=x"], ["a=-1"], ["a=inf"], ["=2"], ["a=1", "a=2"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--class-weight", *words])
+        expected = "expected balanced, or different LABEL=X with numbers of at least 0. Received: " + " ".join(words)
+        assert expected in capsys.readouterr().err
 
 
 def test_a_recipe_output_stands_for_the_model_in_it(tmp_path):

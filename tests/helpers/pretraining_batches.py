@@ -19,9 +19,9 @@ def write_corpus(directory):
 
 
 def dataset_of(source, tokenizer, **arguments):
-    defaults = {"batch_size": B, "sequence_length": S, "max_predictions": P, "pool_sentences": 50}
+    defaults = {"batch_size": B, "sequence_length": S, "max_predictions": P}
     if not is_records(source):
-        defaults["held_out"] = HELD_OUT
+        defaults |= {"held_out": HELD_OUT, "pool_sentences": 50}
     return pretraining_dataset(source, tokenizer, **defaults | arguments)
 
 

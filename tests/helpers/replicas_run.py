@@ -141,7 +141,7 @@ def main(strategy, output, part=""):
         curves_alone()
     if strategy == "one":  # what the others are compared with: op by op takes less time than tracing
         tf.config.run_functions_eagerly(True)
-    hardware = choose_hardware(strategy, logical_cpus=0 if strategy == "multiworker" else 2)
+    hardware = choose_hardware(strategy, logical_cpus=None if strategy == "multiworker" else 2)
     result = {"description": hardware.describe(), "replicas": hardware.replicas}
     if part == "classification":
         result["classification"] = classify(hardware)

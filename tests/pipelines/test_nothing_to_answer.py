@@ -1,5 +1,6 @@
 """Where there is nothing to choose from, the answer says so: in Python and in the graph that is exported alike."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -59,6 +60,27 @@ def test_no_context(threshold):
 def test_no_words(answer):
     answers = answers_of(pipeline_of(kbert.BertTagger(ONE, 3), labels=TAGS, tagging_output=answer), {"text": BLANKS})
     assert answers["count"].tolist() == [0] * len(BLANKS) and answers["scores"].shape == (len(BLANKS), 0)
+
+
+class Without(keras.utils.PyDataset):
+    """No batches."""
+
+    def __len__(self):
+        return 0
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("model", [kbert.BertClassifier(ONE), kbert.BertTagger(ONE, 3)], ids=lambda model: model.task)
+def test_no_batch(model):
+    """Of a source whose size is not known before it is read."""
+    pipeline = pipeline_of(model)
+    none = tf.data.Dataset.from_tensors(["a film"]).filter(lambda _: False)
+    for source in (none, none.apply(tf.data.experimental.assert_cardinality(0))):
+        with pytest.raises(ValueError, match="Pipeline: expected a dataset of batches. Received: an empty dataset"):
+            pipeline.predict(source, verbose=0)
+    for source in ((batch for batch in ()), Without()):  # some of which Keras refuses
+        with pytest.raises(ValueError, match="empty (dataset|generator)|has length 0"):
+            pipeline.predict(source, verbose=0)
 
 
 def test_no_mask():

@@ -134,6 +134,7 @@ def test_batch_size_changes_no_row(source, tokenizer, straight):
     assert rows(batches(dataset_of(source, tokenizer, batch_size=2 * B), 20)) == rows(straight[:40])
 
 
+TEXT = {"held_out": HELD_OUT, "pool_sentences": 50}
 PRINT_HASHES = """
 import hashlib, json, pathlib, sys
 import tensorflow as tf
@@ -142,10 +143,10 @@ tf.config.set_logical_device_configuration(
 from helpers.tiny_corpus import make_tokenizer
 from kbert.pretraining.dataset import pretraining_dataset
 
-source, batch_size, sequence_length, predictions, held_out, start_step = json.loads(sys.argv[1])
+source, batch_size, sequence_length, predictions, options, start_step = json.loads(sys.argv[1])
 dataset = pretraining_dataset(
     source, make_tokenizer(), batch_size=batch_size, sequence_length=sequence_length, max_predictions=predictions,
-    held_out=held_out, pool_sentences=50, start_step=start_step).take(3)
+    start_step=start_step, **options).take(3)
 hashes = [
     [hashlib.sha256(part[name].tobytes()).hexdigest() for part in batch for name in sorted(part)]
     for batch in dataset.as_numpy_iterator()]
@@ -163,7 +164,7 @@ def test_same_batches_in_another_process_and_on_two_replicas(source, records, st
     backend = "jax" if source == records and importlib.util.find_spec("jax") else "tensorflow"
     found = run_python(
         PRINT_HASHES,
-        json.dumps([str(source), B, S, P, None if source == records else HELD_OUT, 11]),
+        json.dumps([str(source), B, S, P, {} if source == records else TEXT, 11]),
         backend=backend,
         forked=True,
     )

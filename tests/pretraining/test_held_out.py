@@ -43,6 +43,18 @@ def test_records_have_held_out_documents_of_their_own(records, tokenizer):
             function(held_out="0.2")
 
 
+@pytest.mark.parametrize("option", [{"format": "lines"}, {"language": "de"}, {"pool_sentences": 9}])
+def test_how_text_is_read_is_for_text(records, tokenizer, option):
+    (name,) = option
+    made = DocumentList(make_documents(4))
+    in_memory = [] if name == "pool_sentences" else [(made, "documents in memory")]
+    for source, what in [(records, "records"), *in_memory]:
+        message = f"{what} are no files of text and take no `{name}`. Received: {name}={option[name]!r}"
+        with pytest.raises(ValueError, match=f"^pretraining_dataset: {message}"):
+            pretraining_dataset(source, tokenizer, batch_size=1, **option)
+    pretraining_dataset(records, tokenizer, batch_size=1, format="auto", language="en")
+
+
 def test_pretraining_says_so_before_it_makes_a_model(monkeypatch):
     monkeypatch.setattr(run_pretraining, "starting_model", lambda *_: pytest.fail("the check comes first"))
     with pytest.raises(ValueError, match="None of 4 documents is held out"):

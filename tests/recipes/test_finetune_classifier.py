@@ -170,6 +170,22 @@ def test_other_settings_do_not_resume(home, run, tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_factors_of_labels(home, tmp_path):
+    run_recipe(
+        "finetune_classifier",
+        *_arguments(home, tmp_path / "run", "--steps", 1, "--class-weight", "good=2", "bad=0.5"),
+    )
+    assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"bad": 0.5, "good": 2.0}
+    for flags, message in (
+        (("fine=2",), r"for the labels \['bad', 'good'\].*Received: 'fine'"),
+        (("balanced", "--label-separator", "|"), "`class_weight` is for texts with one label each"),
+    ):
+        with pytest.raises(SystemExit, match=f"error: .*{message}"):
+            run_recipe("finetune_classifier", *_arguments(home, tmp_path / "other", "--class-weight", *flags))
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_writes_nothing(home, tmp_path, capsys):
     run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", "--dry-run"))
     printed = capsys.readouterr().out

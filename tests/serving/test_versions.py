@@ -44,7 +44,7 @@ def test_versions(tmp_path, monkeypatch):
     with pytest.raises(TypeError, match="build_pipeline"):
         kbert.export(pipeline.model, tmp_path / "other")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(FileExistsError, match="which is a file"):
+    with pytest.raises(NotADirectoryError, match="which is a file"):
         kbert.export(pipeline, tmp_path / "file")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "models", "thesis"]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
+from helpers.run_recipe import read_json
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, same
 
 import kbert
@@ -36,6 +37,13 @@ class Scripted(kbert.tasks.Classification):
 @pytest.fixture(scope="module")
 def run(init, tmp_path_factory):
     return kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path_factory.mktemp("runs") / "run", **QUICK)
+
+
+def test_metrics_are_those_of_the_file(run):
+    assert read_json(run.path / "metrics.json") == run.metrics
+    assert (
+        set(run.metrics["dev"]) == {"accuracy"} and run.metrics["constant_answer"].keys() >= run.metrics["dev"].keys()
+    )
 
 
 def test_the_best_weights_are_kept(init, run):

@@ -82,7 +82,7 @@ def test_other_files_are_an_error(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(FileExistsError, match=r"other files than a run's.*thesis\.tex"):
         open_run(tmp_path, SETTINGS)
-    with pytest.raises(FileExistsError, match="which is a file"):
+    with pytest.raises(NotADirectoryError, match="which is a file"):
         open_run(tmp_path / "thesis.tex", SETTINGS)
     assert (tmp_path / "thesis.tex").exists()
 
@@ -101,7 +101,7 @@ def test_what_would_refuse_a_run_is_found_before_it_is_opened(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(FileExistsError, match="other files than a run's"):
         check_output(tmp_path, SETTINGS)
-    with pytest.raises(FileExistsError, match="which is a file"):
+    with pytest.raises(NotADirectoryError, match="which is a file"):
         check_output(tmp_path / "thesis.tex", SETTINGS)
 
 

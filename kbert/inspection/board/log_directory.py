@@ -2,7 +2,7 @@
 
 import pathlib
 
-from kbert.checks import check_path
+from kbert.checks import check_directory
 
 
 def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
@@ -14,11 +14,12 @@ def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path 
 
     Raises:
         TypeError: a `log_dir` or `output` that is no path.
+        NotADirectoryError: one that is a file, or below one.
         ValueError: a `profile` that could be written nowhere.
     """
-    output = None if output is None else check_path(output, f"{function}: `output`")
+    output = None if output is None else check_directory(output, f"{function}: `output`")
     if log_dir:
-        return check_path(log_dir, f"{function}: `log_dir`")
+        return check_directory(log_dir, f"{function}: `log_dir`")
     if output is not None:
         return output / "logs"
     if profile is not None:

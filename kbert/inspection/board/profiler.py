@@ -15,7 +15,7 @@ def profiled_steps(steps) -> tuple[int, int]:
         profiled_steps("20:25")  # (20, 25)
     """
     try:
-        parts = steps.split(":") if isinstance(steps, str) else [steps] if isinstance(steps, int) else list(steps)
+        parts = steps.split(":") if isinstance(steps, str) else [steps] if type(steps) is int else list(steps)
         first, last = int(parts[0]), int(parts[-1])
         if len(parts) > 2 or not 1 <= first <= last:
             raise ValueError

@@ -2,7 +2,7 @@
 
 import keras
 
-from kbert.checks import check_bool, check_path
+from kbert.checks import check_bool, check_directory
 from kbert.inspection.board.attention_entropy import AttentionEntropy
 from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
 from kbert.inspection.board.layer_norms import layer_norms
@@ -55,11 +55,12 @@ class TensorBoard(keras.callbacks.Callback):
             entropy of attention. None: that is not shown.
         graph: bool, whether the graphs are written.
         share: float, the share of the training time that samples may take.
-        profile: steps to profile, as "20:25", or None.
+        profile: steps to profile, as "20:25" or one number, or None.
         wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
         TypeError: a `log_dir` that is no path.
+        NotADirectoryError: it is a file, or below one.
         ValueError: a `share`, `profile` or flag that is not one.
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
 
@@ -81,7 +82,7 @@ class TensorBoard(keras.callbacks.Callback):
         wait_for_finish=False,
     ):
         super().__init__()
-        self.log_dir = check_path(log_dir, "TensorBoard: `log_dir`")
+        self.log_dir = check_directory(log_dir, "TensorBoard: `log_dir`")
         self.settings, self.baseline, self.batch = settings, baseline or {}, batch
         self.graph = check_bool(graph, "TensorBoard: `graph`")
         self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")

@@ -4,6 +4,7 @@ import time
 
 import keras
 
+from kbert.checks import check_positive
 from kbert.inspection.view_writer import ViewWriter
 from kbert.training.dev_evaluation import DevEvaluation
 from kbert.training.training_state import is_chief, updates_done
@@ -23,7 +24,8 @@ class DevExamples(keras.callbacks.Callback):
         every: int, epochs from one call of a function to the next.
 
     Raises:
-        TypeError: a `source` that is neither.
+        TypeError: a `source` that is neither, a `log_dir` that is no path.
+        ValueError: `every` is not a positive integer.
 
     Example::
 
@@ -39,7 +41,7 @@ class DevExamples(keras.callbacks.Callback):
                 "DevExamples: expected `source` as a DevEvaluation or a function that returns an Evaluation. "
                 f"Received: {source!r}"
             )
-        self.source, self.every = source, max(1, every)
+        self.source, (self.every,) = source, check_positive("DevExamples", every=every).values()
         self._writer = ViewWriter(log_dir, "examples")
         self._shown = 0
 

@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, P predictions, V vocabulary.
 import keras
 import numpy as np
 
+from kbert.checks import check_positive
 from kbert.inspection.examples.next_sentence_table import next_sentence_table
 from kbert.inspection.markdown import escape, percent
 from kbert.inspection.view import View
@@ -28,6 +29,9 @@ class MaskedExamples(keras.callbacks.Callback):
         examples: int, the number of rows of the batch to show.
         every: int, in epochs of `fit` (windows of `fit_steps`).
 
+    Raises:
+        ValueError: `examples` or `every` is not a positive integer.
+
     Example::
 
         batch = next(iter(validation_data))
@@ -36,10 +40,10 @@ class MaskedExamples(keras.callbacks.Callback):
 
     def __init__(self, vocabulary, batch, log_dir, examples=4, every=1):
         super().__init__()
+        examples, self.every = check_positive("MaskedExamples", examples=examples, every=every).values()
         inputs, labels, weights = ({k: np.asarray(v)[:examples] for k, v in part.items()} for part in batch)
         self.inputs, self.labels, self.weights = inputs, labels, weights
         self.vocabulary = vocabulary
-        self.every = max(1, every)
         self._writer = ViewWriter(log_dir, "examples")
 
     def on_epoch_end(self, epoch, logs=None):

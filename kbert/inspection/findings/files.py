@@ -16,16 +16,7 @@ FIGURES, REPORT, PICTURES = "figures.json", "report.html", "pictures"
 
 def check_output(directory, overwrite: bool = False) -> None:
     """Raises FileExistsError if there is something that `write_files` may not replace; call it before long work."""
-    check_place(directory)
     check_directory_is_free(directory, (FIGURES, REPORT, PICTURES), overwrite)
-
-
-def check_place(directory) -> None:
-    """Raises NotADirectoryError if a directory cannot be made at a path, because a part of it is a file."""
-    path = pathlib.Path(directory).absolute()
-    there = next(place for place in (path, *path.parents) if place.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(f"Expected a directory. Received: {directory}, but {there} is a file.")
 
 
 def write_files(

@@ -1,7 +1,5 @@
 """The tasks of GLUE as task objects."""
 
-import pathlib
-
 from kbert.checks import check_path
 from kbert.tasks.classification.task import Classification
 from kbert.tasks.glue_benchmark.submission import check_pipeline
@@ -33,7 +31,7 @@ class _Glue:
     def dev_sets(self, path):
         """As of `Task`: of a directory the dev set, and for MNLI the mismatched one, whose suffix is "_mm"."""
         splits = GLUE_TASKS[self.glue_name].dev_splits
-        splits = splits[:1] if pathlib.Path(path).is_file() else splits
+        splits = splits[:1] if check_path(path, "read: `path`").is_file() else splits
         return {split.removeprefix("dev"): self.read(path, split) for split in splits}
 
     def check_pipeline(self, pipeline):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import ops
 
+from kbert.checks import check_path
 from kbert.keras_compat import adam_moments, base_optimizer
 from kbert.optim.adamw import AdamW
 from kbert.weights.formats.export_tensors import tensor_names
@@ -37,7 +38,7 @@ def load_slots(optimizer, model, source) -> int:
         load_slots(model.optimizer, model, "pretraining_output/model.ckpt-20000")
     """
     adamw = _adamw(optimizer)
-    checkpoint = read_google_checkpoint(source)
+    checkpoint = read_google_checkpoint(check_path(source, "load_slots: `source`"))
     tensors, stored = checkpoint.tensors, tensor_names(NAMES, model)
     variables = model.trainable_variables
     names = {f"{stored[v.path].name}/{slot}" for v in variables for slot in SLOTS} | {GLOBAL_STEP}

@@ -254,8 +254,9 @@ def test_what_is_there_is_respected(pretrained, tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/thesis.tex").write_text("precious")
     (tmp_path / "file").write_text("x")
-    for target in (tmp_path / "notes", tmp_path / "file", path.parent, tmp_path / "theirs"):
-        with pytest.raises(FileExistsError):
+    errors = {tmp_path / "notes": FileExistsError, path.parent: FileExistsError, tmp_path / "theirs": FileExistsError}
+    for target, error in (errors | {tmp_path / "file": NotADirectoryError}).items():
+        with pytest.raises(error):
             kbert.save_pretrained(model, target, overwrite=True)
     assert {name: content for name, content in snapshot(tmp_path).items() if name in before} == before
 

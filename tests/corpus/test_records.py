@@ -107,11 +107,7 @@ _SLOW = pytest.mark.slow  # the same at another moment, or of another file
 
 @pytest.mark.parametrize(
     "moment",
-    [
-        pytest.param("before a shard", marks=_SLOW),
-        "before the state",
-        pytest.param("before the manifest", marks=_SLOW),
-    ],
+    [pytest.param("before a shard", marks=_SLOW), "before the state", pytest.param("before the manifest", marks=_SLOW)],
 )
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, monkeypatch, moment):
     documents = make_documents(150, seed=3)

@@ -86,10 +86,7 @@ FILES = {  # fault → (the file that the error names, what is done to the direc
     ),
     "one number of an index": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(4, 3))),
     "two numbers of an index": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", move_one)),
-    "an index zeroed": (
-        f"{SHARD}.index",
-        lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(slice(None), 0)),
-    ),
+    "an index zeroed": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(slice(None), 0))),
     "an index of no sentences": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(0, 0))),
     "an index of many": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(0, 2**31 - 1))),
     "negative lengths": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(4, -1))),

@@ -43,10 +43,6 @@ def test_span_extractors_and_regressors_by_their_scores():
 def test_one_model_is_its_own_mean_and_others_must_be_alike():
     model = kbert.BertClassifier(ONE, num_labels=3)
     assert average_models([model]) is model
-    for models in (
-        [],
-        [model, kbert.BertClassifier(ONE, num_labels=2)],
-        [model, kbert.BertRegressor(ONE)],
-    ):
+    for models in ([], [model, kbert.BertClassifier(ONE, num_labels=2)], [model, kbert.BertRegressor(ONE)]):
         with pytest.raises(ValueError, match="expected models of one task, inputs and outputs"):
             average_models(models)

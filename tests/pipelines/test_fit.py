@@ -197,10 +197,7 @@ def test_wrong_labels_of_a_multi_label_model(y, message):
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        (
-            {"y": ["good", "nice", "bad", "bad"]},
-            "row 1: expected one of the labels .*'good'.*: 'nice'",
-        ),
+        ({"y": ["good", "nice", "bad", "bad"]}, "row 1: expected one of the labels .*'good'.*: 'nice'"),
         ({"y": ["good", None, "bad", "bad"]}, "row 1: expected one of the labels .* Received: None"),
         ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, "`class_weight` for the labels .* Received: 'fine'"),
         (

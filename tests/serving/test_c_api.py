@@ -24,10 +24,7 @@ def inputs_for(name, signature, columns):
         return {"inputs": np.array([encode_example(dict(zip(columns, row, strict=True))) for row in rows], object)}
     if set(signature.inputs) == set(columns):
         return columns
-    return {
-        "text": columns["text"],
-        "text_pair": columns["text"][::-1],
-    }  # next_sentence beside fill_mask
+    return {"text": columns["text"], "text_pair": columns["text"][::-1]}  # next_sentence beside fill_mask
 
 
 def assert_equal(found, expected):

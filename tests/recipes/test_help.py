@@ -44,6 +44,10 @@ def helps(tmp_path_factory):
 def test_help_needs_no_tensorflow_and_has_an_example(helps):
     for recipe in RECIPES:
         assert f"python recipes/{recipe}" in helps[recipe] and helps[recipe].strip().endswith("status 0")
+        assert "usage: " in helps[recipe]
+    assert "[UNK] 100" in helps["learn_vocabulary.py"]
+    assert all(f"--{name}" in helps["learn_vocabulary.py"] for name in "corpus size output cased overwrite".split())
+    assert "Tokenise a corpus once" in helps["prepare_records.py"] and "--held-out SHARE" in helps["prepare_records.py"]
 
 
 def test_help_fits_in_120_columns(helps):

@@ -19,16 +19,9 @@ PIECES = [
     "paris",
     "is",
     "the ",
-    "capital",
-    "\U0001f600",
-    "中",
-    "中文",
+    *"capital \U0001f600 中 中文".split(),
     " ",
-    "films",
-    "É",
-    "e\u0301",
-    ".",
-    "!",
+    *"films É e\u0301 . !".split(),
     "\n",
 ]
 

@@ -11,23 +11,7 @@ from helpers.reference_tokenizer import SPECIAL_TOKENS
 import kbert
 from kbert.text.tokenizer import BertTokenizer
 
-VOCABULARY = [
-    *SPECIAL_TOKENS,
-    "hello",
-    "world",
-    "##s",
-    ",",
-    "!",
-    "naive",
-    "Hello",
-    "中",
-    "[",
-    "]",
-    "mask",
-    "i",
-    "ς",
-    "##σ",
-]
+VOCABULARY = [*SPECIAL_TOKENS, *"hello world ##s , ! naive Hello 中 [ ] mask i ς ##σ".split()]
 # What a stock TensorFlow Serving 2.12 registers, beside TensorFlow's own ops.
 TEXT_OPS = {"NormalizeUTF8", "FastWordpieceTokenizeWithOffsets"}
 TABLE_OPS = ("Table", "Hash", "Lookup", "PyFunc", "VarHandle")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.compare import softmax
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -14,11 +15,6 @@ BATCH = {k: v.numpy() for k, v in TextPreprocessor(tiny_tokenizer(), 19)(TEXTS).
 
 def outputs(model):
     return {name: np.asarray(value) for name, value in model(BATCH).items()}
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.batches import BATCH, CHOICES, LENGTH, choice_batch, config, plain_batch, pretraining_batch
+from helpers.compare import assert_arrays_equal
 from helpers.slow_but import slow_but
 
 from kbert.models.classifier import BertClassifier
@@ -133,8 +134,7 @@ def test_arrays(case):
             assert f"Received: {value}" in str(error.value) and f"in row {BATCH - 1}" in str(error.value)
         with pytest.raises(ValueError, match=message):
             model.fit(batch, labels_of(model, output, sound), validation_data=(batch, labels), verbose=0)
-    for a, b in zip(before, model.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_arrays_equal(before, model.get_weights())
     loss = model.train_on_batch(batch, labels_of(model, output, sound), return_dict=True)["loss"]
     assert np.isfinite(loss)
 

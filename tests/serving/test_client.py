@@ -51,10 +51,6 @@ def url(request, server):
     return getattr(server, request.param)
 
 
-def as_lists(answers):
-    return {name: np.asarray(value).tolist() for name, value in answers.items()}
-
-
 def test_answers_equal_those_of_python(server, url, served_models):
     texts = {
         "fill_mask": ["a [MASK] film", "[MASK] [MASK]", "none"],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.compare import assert_same_answers
-from helpers.served_models import fed, make_pipeline
+from helpers.served_models import SIGNATURES, fed, make_pipeline
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
@@ -21,18 +21,6 @@ from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.signatures import signatures
 from kbert.serving.warmup import read_warmup
 from kbert.text.vocabulary import write_vocabulary
-
-SIGNATURES = {
-    "single": {"classify"},
-    "pair": {"classify"},
-    "regression": {"regress"},
-    "fill_mask": {"fill_mask", "next_sentence"},
-    "next_sentence": {"next_sentence"},
-    "encoder": {"embed", "tokenize", "features"},
-    "span": {"answer"},
-    "tagging": {"tag", "entities"},
-    "multiple_choice": {"choose"},
-}
 
 
 def test_the_signatures(served):

@@ -5,59 +5,19 @@ import.
 """
 
 import ast
+import functools
 import inspect
 import re
 
-import pytest
 from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
 
 ROOMS = (
-    "lazy",
-    "saved_classes",
-    "versions",
-    "checks",
-    "files",
-    "locks",
-    "beam",
-    "stateless_random",
-    "keras_compat",
-    "xla",
-    "config",
-    "text",
-    "corpus",
-    "pretraining",
-    "preprocessing",
-    "layers",
-    "optim",
-    "models",
-    "answers",
-    "pipelines",
-    "weights",
-    "training",
-    "inspection",
-    "tasks",
-    "serving",
-    "experiments",
-    "quickstart",
-    "benchmarks",
-    "command_line",
-    "inspection.playground",
-)
-BACKEND_NEUTRAL = (
-    "lazy",
-    "saved_classes",
-    "versions",
-    "checks",
-    "files",
-    "locks",
-    "keras_compat",
-    "xla",
-    "config",
-    "layers",
-    "optim",
-    "models",
-)
+    "lazy saved_classes versions checks files locks beam stateless_random keras_compat xla config text corpus "
+    "pretraining preprocessing layers optim models answers pipelines weights training inspection tasks serving "
+    "experiments quickstart benchmarks command_line inspection.playground"
+).split()
+BACKEND_NEUTRAL = "lazy saved_classes versions checks files locks keras_compat xla config layers optim models".split()
 
 
 # Which rooms of tasks use those of others; all else that several tasks use stands in kbert/tasks/ itself, beside them.
@@ -69,8 +29,12 @@ TASK_ROOMS = {
 }
 
 
-def _files():
-    return sorted(p for p in (ROOT / "kbert").rglob("*.py") if p != ROOT / "kbert/__init__.py")
+FILES = sorted(p for p in (ROOT / "kbert").rglob("*.py") if p != ROOT / "kbert/__init__.py")
+
+
+@functools.cache
+def _tree(path):
+    return ast.parse(path.read_text())
 
 
 def _room(path):
@@ -85,7 +49,7 @@ def _room_of(parts):
 
 def _imports(path):
     """Yields (names of the path below kbert, line) of every import of kbert; of `import kbert` no names."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_tree(path)):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -110,13 +74,13 @@ def test_every_folder_and_module_is_a_room():
     assert all((ROOT / "kbert" / room.replace(".", "/")).is_dir() for room in ROOMS if "." in room)
 
 
-@pytest.mark.parametrize("path", _files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_upwards(path):
-    for room, line in _imported_rooms(path):
-        assert room in ROOMS, f"{path.name}:{line} imports kbert.{room}, which is not a room"
-        assert ROOMS.index(room) <= ROOMS.index(_room(path)), (
-            f"{path.relative_to(ROOT)}:{line} ({_room(path)}) imports {room}, which comes after it"
-        )
+def test_imports_point_upwards():
+    for path in FILES:
+        for room, line in _imported_rooms(path):
+            assert room in ROOMS, f"{path.name}:{line} imports kbert.{room}, which is not a room"
+            assert ROOMS.index(room) <= ROOMS.index(_room(path)), (
+                f"{path.relative_to(ROOT)}:{line} ({_room(path)}) imports {room}, which comes after it"
+            )
 
 
 def test_a_task_imports_from_no_other_task_but_those_with_a_reason():
@@ -131,17 +95,17 @@ def test_a_task_imports_from_no_other_task_but_those_with_a_reason():
     assert found == TASK_ROOMS
 
 
-@pytest.mark.parametrize("path", [p for p in _files() if _room(p) in BACKEND_NEUTRAL], ids=lambda p: p.name)
-def test_the_model_side_imports_tensorflow_only_inside_functions(path):
-    for node in ast.parse(path.read_text()).body:
-        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        modules += [node.module] if isinstance(node, ast.ImportFrom) else []
-        assert not any(m.split(".")[0].startswith("tensorflow") for m in modules), f"{path.name}:{node.lineno}"
+def test_the_model_side_imports_tensorflow_only_inside_functions():
+    for path in (path for path in FILES if _room(path) in BACKEND_NEUTRAL):
+        for node in _tree(path).body:
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert not any(m.split(".")[0].startswith("tensorflow") for m in modules), f"{path.name}:{node.lineno}"
 
 
 def test_what_a_base_class_declares_is_read_and_not_asked_for():
     asked = re.compile(r'(?:getattr|hasattr)\([^"\n]*"(multi_label|num_labels|pair|thresholds|preprocessor)"')
-    for path in _files():
+    for path in FILES:
         found = asked.search(path.read_text())
         assert not found, f"{path.relative_to(ROOT)}: {found[0]}; models, answers and preprocessors all have it"
 

@@ -4,7 +4,6 @@ import ast
 import gc
 import re
 
-import pytest
 from helpers.paths import ROOT
 
 from kbert.keras_compat import without_collections
@@ -19,17 +18,17 @@ LOOKED_UP = re.compile(r"inner_optimizer|(?<!_)distribute_strategy")  # by `base
 OWN = {f"kbert/optim/{name}.py": {"_get_variable_index"} for name in ("adamw", "lamb")}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "kbert").rglob("*.py")), ids=lambda path: path.name)
-def test_private_api_is_used_in_keras_compat_only(path):
-    name = str(path.relative_to(ROOT))
-    if name == "kbert/keras_compat.py":
-        return
-    assert not LOOKED_UP.search(path.read_text()), name
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr):
-            assert node.attr in OWN.get(name, ()), f"{name}:{node.lineno} uses {node.attr}"
-        module = getattr(node, "module", None) or ""
-        assert not module.startswith(("keras.src", "tensorflow.python")), f"{name}:{node.lineno} imports {module}"
+def test_private_api_is_used_in_keras_compat_only():
+    for path in (ROOT / "kbert").rglob("*.py"):
+        source, name = path.read_text(), str(path.relative_to(ROOT))
+        if name == "kbert/keras_compat.py":
+            continue
+        assert not LOOKED_UP.search(source), name
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr):
+                assert node.attr in OWN.get(name, ()), f"{name}:{node.lineno} uses {node.attr}"
+            module = getattr(node, "module", None) or ""
+            assert not module.startswith(("keras.src", "tensorflow.python")), f"{name}:{node.lineno} imports {module}"
 
 
 def test_contexts_that_overlap_as_those_of_threads_do_leave_collections_as_they_were(monkeypatch):

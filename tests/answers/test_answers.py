@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.compare import softmax
 from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
 
 from kbert.answers.classification import ClassificationAnswers
@@ -11,11 +12,6 @@ from kbert.answers.fill_mask import FillMaskAnswers
 from kbert.answers.regression import RegressionAnswers
 
 LOGITS = np.random.default_rng(0).normal(0, 3, [7, 3]).astype("float32")
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def test_classification():

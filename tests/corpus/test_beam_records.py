@@ -4,7 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
-from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+from helpers.tiny_corpus import make_documents, write_lines
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
@@ -22,11 +22,6 @@ TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processi
 
 def contents(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer()
 
 
 @pytest.fixture(scope="module")

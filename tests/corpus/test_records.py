@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
+from helpers.compare import assert_arrays_equal
+from helpers.tiny_corpus import VOCABULARY, make_documents
 
 from kbert.corpus import records_writer as writer_module
 from kbert.corpus.pool import is_held_out
@@ -17,11 +18,6 @@ from kbert.text.tokenizer import BertTokenizer
 
 module = importlib.import_module("kbert.corpus.write_records")  # its name means the function
 ARGUMENTS = {"shard_tokens": 300, "shuffle_shards": 3, "held_out": 0.1}
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer()
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +72,7 @@ def test_index_has_no_tokens(tokenizer, tmp_path):
     records = write_records(make_documents(20), tokenizer, tmp_path / "r", **ARGUMENTS)
     pool, index = records.pool(0), records.index(0)
     assert index.token_ids.shape == (0,)
-    for whole, part in zip(pool[1:], index[1:], strict=True):
-        np.testing.assert_array_equal(whole, part)
+    assert_arrays_equal(pool[1:], index[1:])
 
 
 def test_types(tokenizer, tmp_path):
@@ -107,11 +102,7 @@ _SLOW = pytest.mark.slow  # the same at another moment, or of another file
 
 @pytest.mark.parametrize(
     "moment",
-    [
-        pytest.param("before a shard", marks=_SLOW),
-        "before the state",
-        pytest.param("before the manifest", marks=_SLOW),
-    ],
+    [pytest.param("before a shard", marks=_SLOW), "before the state", pytest.param("before the manifest", marks=_SLOW)],
 )
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, monkeypatch, moment):
     documents = make_documents(150, seed=3)

@@ -8,7 +8,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import write_toy_glue
-from helpers.toy_tags import tagged_sentences, write_conll
+from helpers.toy_tags import write_ner
 
 from kbert.experiments import cells as cells_module
 from kbert.experiments.cells import Cells, model_name
@@ -25,9 +25,7 @@ def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_tiny_directory(path / "toy")
     write_toy_glue(path / "glue", train=24, dev=8)
-    (path / "ner").mkdir()
-    for name, start in (("train", 0), ("testa", 12)):
-        write_conll(path / "ner" / f"eng.{name}", tagged_sentences(12, start=start))
+    write_ner(path / "ner")
     return path
 
 

@@ -195,12 +195,7 @@ FIRST, SECOND, THIRD = ([f"The text of document {n} is here."] for n in (1, 2, 3
         ("{1}</doc>\n{2}{3}</doc>\n", [FIRST, SECOND, THIRD], 10, "a <doc>, but the one of line 6 is not closed"),
         ("{1}</doc>\n{2}", [FIRST, SECOND], 6, "a <doc> that is not closed at the end of the file"),
         ("{1}</doc>\n</doc>\n{2}</doc>\n", [FIRST, SECOND], 6, "a </doc> without its <doc>"),
-        (
-            "{1}{2}</doc>\nThis is more of it.\n</doc>\n",
-            [FIRST, SECOND, ["This is more of it."]],
-            5,
-            "a <doc>, but",
-        ),
+        ("{1}{2}</doc>\nThis is more of it.\n</doc>\n", [FIRST, SECOND, ["This is more of it."]], 5, "a <doc>, but"),
         (
             "{1}</doc>\nIt is outside of all.\n{2}</doc>\n",
             [FIRST, ["It is outside of all."], SECOND],

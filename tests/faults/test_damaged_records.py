@@ -68,50 +68,46 @@ def to_directory(path):
     path.mkdir()
 
 
-FILES = {  # fault → (the file that the error names, what is done to the directory)
-    "a bit of a token": (f"{SHARD}.tokens", lambda d: edit_numbers(d, f"{SHARD}.tokens", "<u2", set_item(5, 7))),
-    "a token beyond the vocabulary": (
-        f"{SHARD}.tokens",
-        lambda d: edit_numbers(d, f"{SHARD}.tokens", "<u2", set_item(5, 60_000)),
-    ),
-    "tokens zeroed": (f"{SHARD}.tokens", lambda d: edit_numbers(d, f"{SHARD}.tokens", "<u2", set_item(slice(None), 0))),
-    "tokens cut short": (f"{SHARD}.tokens", lambda d: (d / f"{SHARD}.tokens").write_bytes(b"\x00\x00")),
-    "tokens empty": (f"{SHARD}.tokens", lambda d: (d / f"{SHARD}.tokens").write_bytes(b"")),
-    "tokens missing": (f"{SHARD}.tokens", lambda d: (d / f"{SHARD}.tokens").unlink()),
-    "tokens are a directory": (f"{SHARD}.tokens", lambda d: to_directory(d / f"{SHARD}.tokens")),
-    "tokens of another shard": (f"{SHARD}.tokens", lambda d: swap(d, f"{SHARD}.tokens", "train-00001.tokens")),
-    "held-out tokens": (
-        "held-out-00000.tokens",
-        lambda d: edit_numbers(d, "held-out-00000.tokens", "<u2", set_item(3, 9)),
-    ),
-    "one number of an index": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(4, 3))),
-    "two numbers of an index": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", move_one)),
-    "an index zeroed": (
-        f"{SHARD}.index",
-        lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(slice(None), 0)),
-    ),
-    "an index of no sentences": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(0, 0))),
-    "an index of many": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(0, 2**31 - 1))),
-    "negative lengths": (f"{SHARD}.index", lambda d: edit_numbers(d, f"{SHARD}.index", "<i4", set_item(4, -1))),
-    "an index cut short": (f"{SHARD}.index", lambda d: (d / f"{SHARD}.index").write_bytes(b"\x00" * 7)),
-    "an index missing": (f"{SHARD}.index", lambda d: (d / f"{SHARD}.index").unlink()),
-    "a held-out index": ("held-out-00000.index", lambda d: (d / "held-out-00000.index").write_bytes(b"")),
-    "another vocabulary": (
-        "vocab.txt",
-        lambda d: (d / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"),
-    ),
+TOKENS, INDEX, HELD_OUT = f"{SHARD}.tokens", f"{SHARD}.index", "held-out-00000"
+VOCABULARY, MANIFEST_FILE = "vocab.txt", "manifest.json"
+NUMBERS = {  # fault → the file, the type of its numbers, how they are changed
+    "a bit of a token": (TOKENS, "<u2", set_item(5, 7)),
+    "a token beyond the vocabulary": (TOKENS, "<u2", set_item(5, 60_000)),
+    "tokens zeroed": (TOKENS, "<u2", set_item(slice(None), 0)),
+    "held-out tokens": (f"{HELD_OUT}.tokens", "<u2", set_item(3, 9)),
+    "one number of an index": (INDEX, "<i4", set_item(4, 3)),
+    "two numbers of an index": (INDEX, "<i4", move_one),
+    "an index zeroed": (INDEX, "<i4", set_item(slice(None), 0)),
+    "an index of no sentences": (INDEX, "<i4", set_item(0, 0)),
+    "an index of many": (INDEX, "<i4", set_item(0, 2**31 - 1)),
+    "negative lengths": (INDEX, "<i4", set_item(4, -1)),
+}
+CONTENTS = {  # fault → the file, what it holds instead
+    "tokens cut short": (TOKENS, b"\x00\x00"),
+    "tokens empty": (TOKENS, b""),
+    "an index cut short": (INDEX, b"\x00" * 7),
+    "a held-out index": (f"{HELD_OUT}.index", b""),
+    "another vocabulary": (VOCABULARY, b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"),
+    "a vocabulary that is no text": (VOCABULARY, b"\xff\xfe\x00"),
+    "an empty manifest": (MANIFEST_FILE, b""),
+    "a manifest cut short": (MANIFEST_FILE, b'{"format": "kbert'),
+    "a nested manifest": (MANIFEST_FILE, b"[" * 100_000),
+    "a manifest that is a list": (MANIFEST_FILE, b"[]"),
+    "a manifest that is no text": (MANIFEST_FILE, b"\xff\xfe{}"),
+}
+FILES = {  # fault → the file that the error names, what is done to the directory
+    **{fault: (edit[0], lambda d, edit=edit: edit_numbers(d, *edit)) for fault, edit in NUMBERS.items()},
+    **{
+        fault: (name, lambda d, n=name, c=content: (d / n).write_bytes(c))
+        for fault, (name, content) in CONTENTS.items()
+    },
+    **{f"no {n}": (n, lambda d, n=n: (d / n).unlink()) for n in (TOKENS, INDEX, VOCABULARY, MANIFEST_FILE)},
+    "tokens are a directory": (TOKENS, lambda d: to_directory(d / TOKENS)),
+    "tokens of another shard": (TOKENS, lambda d: swap(d, TOKENS, "train-00001.tokens")),
     "a token of the vocabulary": (
-        "vocab.txt",
-        lambda d: (d / "vocab.txt").write_bytes((d / "vocab.txt").read_bytes().replace(b"\nq\n", b"\nqq\n")),
+        VOCABULARY,
+        lambda d: (d / VOCABULARY).write_bytes((d / VOCABULARY).read_bytes().replace(b"\nq\n", b"\nqq\n")),
     ),
-    "no vocabulary": ("vocab.txt", lambda d: (d / "vocab.txt").unlink()),
-    "a vocabulary that is no text": ("vocab.txt", lambda d: (d / "vocab.txt").write_bytes(b"\xff\xfe\x00")),
-    "no manifest": ("manifest.json", lambda d: (d / "manifest.json").unlink()),
-    "an empty manifest": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"")),
-    "a manifest cut short": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b'{"format": "kbert')),
-    "a nested manifest": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"[" * 100_000)),
-    "a manifest that is a list": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"[]")),
-    "a manifest that is no text": ("manifest.json", lambda d: (d / "manifest.json").write_bytes(b"\xff\xfe{}")),
 }
 
 

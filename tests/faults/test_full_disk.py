@@ -4,10 +4,10 @@ import errno
 import os
 import subprocess
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.compare import assert_arrays_equal
 from helpers.stored_models import make_model, save
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
@@ -30,11 +30,6 @@ def _full(*args, **kwargs):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _same(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("call", [1, 5, 12])
 def test_wherever_the_disk_is_full_the_run_resumes_to_the_same_weights(tmp_path, monkeypatch, weights, call):
     """Each flush to the disk fails in turn: of history's lines, checkpoints' values, manifests and directories."""
@@ -49,7 +44,7 @@ def test_wherever_the_disk_is_full_the_run_resumes_to_the_same_weights(tmp_path,
         with pytest.raises(FullDisk, match=r"(history.jsonl|step-\d+): not written, no space left") as error:
             tiny.run(tmp_path)
     assert "\n" not in str(error.value) and not list(tmp_path.rglob(".*"))
-    _same(tiny.run(tmp_path)[1], weights)
+    assert_arrays_equal(tiny.run(tmp_path)[1], weights)
 
 
 def test_a_disk_that_fails_is_one_sentence(tmp_path):
@@ -114,6 +109,6 @@ def test_a_disk_that_is_really_full(tmp_path, weights):
         filler.unlink()
         model = tiny.model()
         fit_steps(model, tiny.make_dataset, tiny.STEPS, mount, **fit)
-        _same([variable.numpy() for variable in model.variables], weights)
+        assert_arrays_equal([variable.numpy() for variable in model.variables], weights)
     finally:
         subprocess.run(["umount", mount], check=True)

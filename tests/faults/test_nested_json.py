@@ -40,18 +40,10 @@ def test_kbert(name, saved, tmp_path):
         open_checkpoint(tmp_path / "it")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "config.json",
-        "tokenizer_config.json",
-        "tokenizer.json",
-        "added_tokens.json",
-        "kbert_settings.json",
-        "sentence_bert_config.json",
-        "1_Pooling/config.json",
-    ],
-)
+HUGGINGFACE = "config tokenizer_config tokenizer added_tokens kbert_settings sentence_bert_config 1_Pooling/config"
+
+
+@pytest.mark.parametrize("name", [f"{name}.json" for name in HUGGINGFACE.split()])
 def test_huggingface(name, tmp_path):
     path = copy_golden("safetensors", tmp_path / "it")
     (path / name).parent.mkdir(exist_ok=True)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.run_recipe import RECIPES, as_flags, import_recipe, run_recipe
+from helpers.run_recipe import RECIPES, as_flags, run_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
@@ -190,11 +190,3 @@ def check(home, recipe, command, place, other, capsys, monkeypatch):
 
 def test_every_recipe_is_tried():
     assert {path.stem for path in RECIPES.glob("*.py")} == COMMANDS.keys() | NO_PATHS
-
-
-@pytest.mark.parametrize("recipe", COMMANDS)
-def test_help(recipe, capsys):
-    with pytest.raises(SystemExit) as ended:
-        import_recipe(recipe).main(["--help"])
-    assert ended.value.code == 0
-    assert "usage: " in capsys.readouterr().out

@@ -12,34 +12,15 @@ from helpers.curves_alone import curves_alone
 from helpers.fork_server import redirect, serve
 
 MODULES = (
-    "tensorflow_text",
-    "tensorboard.compat.tensorflow_stub.io.gfile",
-    "tensorboard.plugins.text.metadata",
-    "kbert",
-    "kbert.pretraining.dataset",
-    "kbert.corpus.records",
-    "kbert.pretraining.dataset_statistics",
-    "kbert.pretraining.unigrams",
-    "kbert.inspection.examples.masked_examples",
-    "kbert.models.classifier",
-    "kbert.models.pretrainer",
-    "kbert.optim.losses",
-    "kbert.optim.metrics",
-    "kbert.weights.build_pipeline",
-    "kbert.tasks.labelled_documents",
-    "kbert.tasks.label_evaluation",
-    "kbert.tasks.training_dataset",
-    "kbert.tasks.classification.task",
-    "kbert.tasks.finetune",
-    "kbert.tasks.pretraining.pretrain",
-    "kbert.inspection.examples.dev_examples",
-    "kbert.training.callbacks",
-    "kbert.training.hardware",
-    "kbert.training.resume",
-    "kbert.training.run_directory",
-    "kbert.weights.load",
-    "kbert.weights.save",
-)
+    "tensorflow_text tensorboard.compat.tensorflow_stub.io.gfile tensorboard.plugins.text.metadata kbert "
+    "kbert.pretraining.dataset kbert.corpus.records kbert.pretraining.dataset_statistics "
+    "kbert.pretraining.unigrams kbert.inspection.examples.masked_examples kbert.models.classifier "
+    "kbert.models.pretrainer kbert.optim.losses kbert.optim.metrics kbert.weights.build_pipeline "
+    "kbert.tasks.labelled_documents kbert.tasks.label_evaluation kbert.tasks.training_dataset "
+    "kbert.tasks.classification.task kbert.tasks.finetune kbert.tasks.pretraining.pretrain "
+    "kbert.inspection.examples.dev_examples kbert.training.callbacks kbert.training.hardware kbert.training.resume "
+    "kbert.training.run_directory kbert.weights.load kbert.weights.save"
+).split()
 ACTIONS = {None: 0, "kill": 1, "full": 2, "fail": 3, "signal": 4}  # as in file_faults.c
 
 

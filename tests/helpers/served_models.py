@@ -48,6 +48,17 @@ KINDS = {
 
 
 _LIKE_OTHERS = ("pair", "regression", "next_sentence")  # columns as span's, signatures as single's and fill_mask's
+SIGNATURES = {  # of each kind, beside serving_default
+    "single": {"classify"},
+    "pair": {"classify"},
+    "regression": {"regress"},
+    "fill_mask": {"fill_mask", "next_sentence"},
+    "next_sentence": {"next_sentence"},
+    "encoder": {"embed", "tokenize", "features"},
+    "span": {"answer"},
+    "tagging": {"tag", "entities"},
+    "multiple_choice": {"choose"},
+}
 EXPORTED = [  # columns and signatures of every sort: of pairs regression's, next sentence fill_mask's
     pytest.param(kind, marks=pytest.mark.slow if kind in ("pair", "next_sentence") else ()) for kind in KINDS
 ]

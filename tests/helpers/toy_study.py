@@ -7,7 +7,7 @@ from helpers.run_recipe import as_flags
 from helpers.tiny_corpus import write_lines
 from helpers.tiny_directory import BAD, GOOD, NOUNS
 from helpers.toy_glue import write_toy_glue
-from helpers.toy_tags import tagged_sentences, write_conll
+from helpers.toy_tags import write_ner
 from kbert.corpus.write_records import write_records
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -27,9 +27,7 @@ def write_study_home(path):
     write_records(documents, kbert.BertTokenizer(VOCABULARY), path / "records", held_out=0.2)
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     write_toy_glue(path / "glue")
-    (path / "ner").mkdir()
-    for name, start in (("train", 0), ("testa", 12)):
-        write_conll(path / "ner" / f"eng.{name}", tagged_sentences(12, start=start))
+    write_ner(path / "ner")
     return path
 
 

@@ -14,6 +14,14 @@ def tagged_sentences(count, start=0):
     return rows
 
 
+def write_ner(path):
+    """The files of CoNLL-2003, twelve sentences each, in a new directory; returns the path."""
+    path.mkdir()
+    for name, start in (("train", 0), ("testa", 12)):
+        write_conll(path / f"eng.{name}", tagged_sentences(12, start=start))
+    return path
+
+
 def write_conll(path, rows, document=3):
     """Writes IOB1 columns, a document for every `document` sentences; returns the path."""
     lines = []

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.compare import softmax
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -14,11 +15,6 @@ BATCH = {k: v.numpy() for k, v in TextPreprocessor(tiny_tokenizer(), 19)(TEXTS).
 
 def outputs(model):
     return {name: np.asarray(value) for name, value in model(BATCH).items()}
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -43,10 +39,6 @@ def test_span_extractors_and_regressors_by_their_scores():
 def test_one_model_is_its_own_mean_and_others_must_be_alike():
     model = kbert.BertClassifier(ONE, num_labels=3)
     assert average_models([model]) is model
-    for models in (
-        [],
-        [model, kbert.BertClassifier(ONE, num_labels=2)],
-        [model, kbert.BertRegressor(ONE)],
-    ):
+    for models in ([], [model, kbert.BertClassifier(ONE, num_labels=2)], [model, kbert.BertRegressor(ONE)]):
         with pytest.raises(ValueError, match="expected models of one task, inputs and outputs"):
             average_models(models)

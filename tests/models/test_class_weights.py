@@ -37,6 +37,7 @@ def test_strings_are_labels_and_integers_are_classes(class_weight, labels, expec
         ({"a": 5.0, 0: 2.0}, ["a", "b", "c"], "one `class_weight` for class 0"),
         ({"1": "5"}, STARS, "of at least 0 for '1'. Received: '5'"),
         ({"1": float("inf")}, STARS, "of at least 0 for '1'. Received: inf"),
+        ({1: -1.0}, ["a", "b", "c"], "of at least 0 for 1. Received: -1.0"),
         ([1.0, 2.0, 3.0], STARS, r"as \{label: factor\} or \"balanced\". Received: \[1.0, 2.0, 3.0\]"),
         (
             "balanced",

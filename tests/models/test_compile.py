@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.batches import BATCH, LENGTH, config, labels_of, plain_batch
+from helpers.compare import assert_arrays_equal
 
 from kbert.models.classifier import BertClassifier
 from kbert.models.encoder import BertEncoder
@@ -58,8 +59,7 @@ def test_a_name_trains_as_the_loss_that_reads_logits(labels, loss, explicit):
         _TRAINED[id(explicit)] = trained(classifier(), labels, explicit)
     expected, expected_history = _TRAINED[id(explicit)]
     assert history["loss"] == expected_history["loss"] and history["loss"][-1] < history["loss"][0]
-    for a, b in zip(model.get_weights(), expected.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_arrays_equal(model.get_weights(), expected.get_weights())
 
 
 SPANS = {"start_logits": LABELS, "end_logits": LABELS}

@@ -11,7 +11,6 @@ import kbert
 from kbert.answers.multi_label import MultiLabelAnswers
 from kbert.models.average import average_models
 from kbert.optim import MultiLabelAccuracy, MultiLabelLoss
-from kbert.pipelines.settings import ModelSettings
 
 LABELS = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 0, 0]])
 LOGITS = np.random.default_rng(0).normal(0, 4, (BATCH, 3)).astype("float32")
@@ -81,12 +80,6 @@ def test_an_ensemble_takes_the_mean_of_the_probabilities():
 
 
 def test_what_is_refused():
-    single = kbert.BertClassifier(tiny_config(num_layers=1), 2)
-    with pytest.raises(ValueError, match="`thresholds` are a multi-label classifier's"):
-        kbert.build_pipeline(single, tiny_tokenizer(), thresholds=[0.5, 0.5])
     for thresholds in ([0.5], [0.5, 1.0]):
         with pytest.raises(ValueError, match=r"`thresholds` must be 2 numbers in \(0, 1\)"):
             MultiLabelAnswers(["a", "b"], thresholds)
-    for thresholds in ("x", [True], [0], ["a"]):
-        with pytest.raises(ValueError, match="ModelSettings: `thresholds`"):
-            ModelSettings(thresholds=thresholds)

@@ -61,8 +61,7 @@ def train(**arguments):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{"micro_batches": 3}, pytest.param({"micro_batches": 2, "jit_compile": True}, marks=pytest.mark.slow)],
+    "arguments", [{"micro_batches": 3}, pytest.param({"micro_batches": 2, "jit_compile": True}, marks=pytest.mark.slow)]
 )
 def test_micro_batches_are_the_whole_batch(whole, arguments):
     """Their numbers of predictions differ, so that the mean of their means would be another loss."""

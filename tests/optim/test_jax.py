@@ -1,14 +1,8 @@
 """The same optimizer and losses on Keras' JAX backend, in a process of its own."""
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
-from helpers.paths import ROOT
+from helpers.run_python import run_python
 
 SCRIPT = """
 import json
@@ -65,12 +59,7 @@ print(json.dumps({"backend": keras.backend.backend(), "error": error, "logits": 
 @pytest.mark.parity
 def test_on_jax():
     pytest.importorskip("jax")
-    environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)], env=environment, capture_output=True, text=True, timeout=600
-    )
-    assert run.returncode == 0, run.stderr
-    result = json.loads(run.stdout.splitlines()[-1])
+    result = run_python(SCRIPT, backend="jax")
     assert result["backend"] == "jax"
     assert result["error"] < 2e-6
     np.testing.assert_allclose(np.divide(result["moved"], result["moved"][2]), [0.25, 0.5, 1.0], rtol=1e-5)

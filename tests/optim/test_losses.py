@@ -7,13 +7,7 @@ import tensorflow as tf
 
 from kbert.optim import cross_entropy as cross_entropy_module
 from kbert.optim.cross_entropy import check_labels, cross_entropy
-from kbert.optim.losses import (
-    ClassificationLoss,
-    MaskedLanguageModelLoss,
-    NextSentenceLoss,
-    RegressionLoss,
-    SpanLoss,
-)
+from kbert.optim.losses import ClassificationLoss, MaskedLanguageModelLoss, NextSentenceLoss, RegressionLoss, SpanLoss
 from kbert.optim.metrics import CrossEntropy, Perplexity, SpanAccuracy, WeightedAccuracy
 
 B, P, V = 5, 3, 11

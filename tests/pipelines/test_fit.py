@@ -104,12 +104,6 @@ def test_balanced_class_weights_are_those_of_the_labels_that_are_learned():
         make().model.fit(batch, np.array(IDS), class_weight="balanced")
 
 
-def test_a_number_that_may_be_a_label_is_no_key_of_class_weights():
-    stars = kbert.build_pipeline(make().model, tiny_tokenizer(), labels=["1", "2"], sequence_length=7)
-    with pytest.raises(ValueError, match="Pipeline: expected strings as keys of `class_weight`.*the label '1'"):
-        stars.fit(TEXTS, [str(n + 1) for n in IDS], class_weight={1: 5.0})
-
-
 def test_a_number_that_may_be_a_label_is_no_label():
     stars = kbert.build_pipeline(make().model, tiny_tokenizer(), labels=["1", "3"], sequence_length=7)
     for call in (stars.fit, stars.evaluate, stars.train_on_batch, stars.test_on_batch):
@@ -197,21 +191,13 @@ def test_wrong_labels_of_a_multi_label_model(y, message):
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        (
-            {"y": ["good", "nice", "bad", "bad"]},
-            "row 1: expected one of the labels .*'good'.*: 'nice'",
-        ),
+        ({"y": ["good", "nice", "bad", "bad"]}, "row 1: expected one of the labels .*'good'.*: 'nice'"),
         ({"y": ["good", None, "bad", "bad"]}, "row 1: expected one of the labels .* Received: None"),
         ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, "`class_weight` for the labels .* Received: 'fine'"),
-        (
-            {"y": IDS[:4], "class_weight": {2: 1.0}},
-            "`class_weight` for the labels .* or the classes 0 to 1. Received: 2",
-        ),
         (
             {"y": np.eye(4, 2), "class_weight": {1: 2.0}},
             r"`class_weight` is for texts with one label each.*shape \(4, 2\)",
         ),
-        ({"y": IDS[:4], "class_weight": {1: -1.0}}, "`class_weight` of at least 0 for 1. Received: -1.0"),
     ],
 )
 def test_wrong_labels_and_weights_are_named(arguments, message):
@@ -273,8 +259,11 @@ def test_windows_are_learned_with_the_label_and_weight_of_their_text():
 
 
 def test_numbers_that_are_no_class_hint_at_the_labels():
-    with pytest.raises(ValueError, match="classes, 0 to 1, or of a pipeline its label strings. Received: 5 in row 3"):
-        make().evaluate(TEXTS[:4], [1, 0, 1, 5])
+    for call in (make().fit, make().evaluate):
+        with pytest.raises(
+            ValueError, match="classes, 0 to 1, or of a pipeline its label strings. Received: 5 in row 3"
+        ):
+            call(TEXTS[:4], [1, 0, 1, 5])
 
 
 def test_pairs_as_tuples():

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
@@ -51,13 +50,3 @@ def test_stored_and_read_again(pipeline, answers, tmp_path):
     pipeline.save(tmp_path / "p.keras")
     received = keras.models.load_model(tmp_path / "p.keras").predict({"prompt": PROMPTS, "choices": CHOICES}, verbose=0)
     np.testing.assert_allclose(received["probabilities"], answers["probabilities"], atol=1e-6)
-
-
-@pytest.mark.slow  # by kbert.export: tests/serving
-def test_exported(pipeline, answers, tmp_path):
-    pipeline.export(tmp_path / "saved", verbose=False)
-    served = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
-    padded = [[*row, *[""] * (4 - len(row))] for row in CHOICES]
-    received = served(prompt=tf.constant(PROMPTS), choices=tf.constant(padded))
-    assert received["choice"].numpy().tolist() == answers["choice"].tolist()
-    np.testing.assert_allclose(received["probabilities"], answers["probabilities"], atol=1e-5)

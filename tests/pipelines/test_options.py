@@ -119,8 +119,6 @@ def test_options_that_contradict_each_other(models):
         for more in ({}, {"window_pooling": None}):
             with pytest.raises(ValueError, match="`doc_stride` goes with `window_pooling`.*doc_stride=9"):
                 kbert.build_pipeline(models[task], tiny_tokenizer(), doc_stride=9, **more)
-    with pytest.raises(ValueError, match="reads pairs of texts. Received: pair=False"):
-        kbert.build_pipeline(models["next_sentence"], tiny_tokenizer(), pair=False)
     with pytest.raises(ValueError, match=r"\['null_threshold'\]"):  # None is a value of its own
         kbert.build_pipeline(models["classification"], tiny_tokenizer(), null_threshold=None)
 

@@ -52,6 +52,8 @@ def test_round_trip():
         ({"labels": np.array("a")}, "list of strings"),
         ({"thresholds": "0.5"}, r"`thresholds` must be numbers in \(0, 1\). Received: '0.5'"),
         ({"thresholds": [0.5, True]}, "`thresholds` must be numbers"),
+        ({"thresholds": [0]}, "`thresholds` must be numbers"),
+        ({"thresholds": ["a"]}, "ModelSettings: `thresholds` must be numbers"),
         ({"pooling": "medoid"}, "`pooling` must be one of .*Received: 'medoid'"),
         ({"null_threshold": "1"}, "`null_threshold` must be a finite number. Received: '1'"),
         ({"preprocessing": {"sequence_length": 0}}, "sequence_length.*Received: 0"),

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.compare import assert_same_answers
 from helpers.run_eagerly import run_eagerly
 from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
@@ -38,16 +39,6 @@ def answers(pipelines):
         return {name: pipeline.predict(TEXTS, verbose=0) for name, pipeline in pipelines.items()}
 
 
-def same(got, expected):
-    assert got.keys() == expected.keys()
-    for name, value in expected.items():
-        assert got[name].shape == value.shape
-        if value.dtype == object:
-            assert got[name].tolist() == value.tolist()
-        else:
-            np.testing.assert_allclose(got[name], value, atol=1e-5)
-
-
 def test_tags_and_entities_agree(answers):
     tags, entities = answers["tags"], answers["entities"]
     assert list(tags) == ["words", "tags", "scores", "count"]
@@ -67,12 +58,12 @@ def test_tags_and_entities_agree(answers):
 @pytest.mark.usefixtures("eagerly")
 def test_answers_do_not_depend_on_the_batches(name, pipelines, answers):
     pipeline, expected = pipelines[name], answers[name]
-    same(pipeline.predict({"text": TEXTS}, batch_size=1, verbose=0), expected)
+    assert_same_answers(pipeline.predict({"text": TEXTS}, batch_size=1, verbose=0), expected)
     dataset = tf.data.Dataset.from_tensor_slices({"text": TEXTS}).batch(3)
-    same(pipeline.predict(dataset.map(lambda x: (x, 0))), expected)
+    assert_same_answers(pipeline.predict(dataset.map(lambda x: (x, 0))), expected)
     first = pipeline.predict(dataset, steps=1)
     assert len(first["count"]) == 3
-    same(pipeline.predict_on_batch(TEXTS), expected)
+    assert_same_answers(pipeline.predict_on_batch(TEXTS), expected)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -129,7 +120,7 @@ def test_rows(pipelines, answers):
 def test_saving_and_exporting(pipelines, answers, tmp_path):
     pipeline = pipelines["entities"]
     pipeline.save(tmp_path / "pipeline.keras")
-    same(keras.saving.load_model(tmp_path / "pipeline.keras").predict(TEXTS), answers["entities"])
+    assert_same_answers(keras.saving.load_model(tmp_path / "pipeline.keras").predict(TEXTS), answers["entities"])
     pipeline.export(tmp_path / "exported", verbose=False)
     loaded = tf.saved_model.load(tmp_path / "exported")
     served = loaded.signatures["serving_default"](text=tf.constant(TEXTS))

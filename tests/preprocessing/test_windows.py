@@ -53,12 +53,7 @@ def everything(lengths, limits, stride, width):
 def test_windows_and_contexts_are_the_originals(compute, cases):
     run = tf.function(everything) if compute == "graph" else everything
     for lengths, limits, stride in random_cases(compute, cases):
-        arguments = (
-            np.array(lengths, "int32"),
-            np.array(limits, "int32"),
-            stride,
-            tf.constant(max(limits)),
-        )
+        arguments = (np.array(lengths, "int32"), np.array(limits, "int32"), stride, tf.constant(max(limits)))
         row, start, length, is_max, tokens = (x.numpy() for x in run(*arguments))
         expected = [(b, *span) for b in range(len(lengths)) for span in original_windows(lengths[b], limits[b], stride)]
         assert list(zip(row, start, length, strict=True)) == expected

@@ -15,10 +15,7 @@ SETTINGS = {"batch_size": 4, "sequence_length": 24, "max_predictions": 4, "seed"
 
 @pytest.mark.parametrize(
     "rows, start_step",
-    [
-        pytest.param({}, 0, marks=pytest.mark.slow),
-        ({"packed": True, "sequence_length": 64, "max_predictions": 10}, 30),
-    ],
+    [pytest.param({}, 0, marks=pytest.mark.slow), ({"packed": True, "sequence_length": 64, "max_predictions": 10}, 30)],
 )
 def test_the_batches_of_a_service_are_the_trainers_own(records, tokenizer, rows, start_step):
     service = DataService(host="localhost")

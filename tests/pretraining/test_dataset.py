@@ -8,17 +8,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import (
-    HELD_OUT,
-    B,
-    P,
-    S,
-    assert_equal,
-    batches,
-    dataset_of,
-    originals,
-    rows,
-)
+from helpers.pretraining_batches import HELD_OUT, B, P, S, assert_equal, batches, dataset_of, originals, rows
 from helpers.run_python import run_python
 from helpers.tiny_corpus import VOCABULARY, write_lines
 

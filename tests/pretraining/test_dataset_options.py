@@ -5,14 +5,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import (
-    B,
-    S,
-    assert_equal,
-    batches,
-    dataset_of,
-    originals,
-)
+from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals
 from helpers.tiny_bert import tiny_config
 from helpers.tiny_corpus import VOCABULARY, write_lines
 
@@ -134,10 +127,7 @@ def test_bad_arguments(corpus, records, tokenizer, tmp_path):
         ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\)"),
         ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\]. Received: '0.1'"),
         ({"held_out": 0.0, "evaluation": True}, "held_out=0"),
-        (
-            {"held_out": 1e-9, "evaluation": True},
-            "None of .* documents is held out .* such as 0",
-        ),
+        ({"held_out": 1e-9, "evaluation": True}, "None of .* documents is held out .* such as 0"),
         ({"mask_rate": 0.0}, "mask_rate"),
         ({"format": "csv"}, "Received: 'csv'"),
     ]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
+from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 
 from kbert.corpus.documents import read_documents
 from kbert.corpus.pool import is_held_out
@@ -13,11 +13,6 @@ from kbert.pretraining.dataset_statistics import dataset_statistics, format_repo
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
 
 PAD, UNK, CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer()
 
 
 def two_batches(next_sentence=True):

@@ -9,6 +9,7 @@ import random
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.compare import assert_arrays_equal
 from helpers.reference_pairs import KeyedDraws, SequentialDraws, make_pairs
 
 from kbert.corpus.pool import TokenPool
@@ -285,8 +286,7 @@ def test_seed_and_epoch_change_everything_and_the_same_ones_nothing():
     pool = make_pool(make_documents(30))
     tables = [sentence_pairs(pool, seed, epoch, 29) for seed, epoch in ((1, 0), (1, 1), (2, 0))]
     compiled = tf.function(lambda: sentence_pairs(pool, 1, tf.constant(0, tf.int64), 29))()
-    for column, again in zip(tables[0], compiled, strict=True):
-        np.testing.assert_array_equal(column, again)
+    assert_arrays_equal(tables[0], compiled)
     keys = [set(table.keys.numpy().tolist()) for table in tables]
     assert not (keys[0] & keys[1] or keys[0] & keys[2] or keys[1] & keys[2])
     assert all(len(key) == len(table.keys) for key, table in zip(keys, tables, strict=True))

@@ -1,12 +1,12 @@
 """evaluate.py --model A --model B, which differ: the answers are those of their mean."""
 
-import csv
-
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.compare import softmax
 from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
+from helpers.tiny_directory import write_table
 
 import kbert
 from kbert.answers.spans import SpanAnswers
@@ -36,19 +36,9 @@ def evaluate(path, flags, *more):
     return read_json(path / "out" / "metrics.json")
 
 
-def write_table(path, columns, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([columns, *rows])
-    return path
-
-
-def softmax(logits):
-    return np.asarray(tf.nn.softmax(logits))
-
-
 def test_classifiers(tmp_path):
     pipelines, flags = make(tmp_path, kbert.BertClassifier, 3, labels=LABELS, pair=True)
-    data = write_table(tmp_path / "t.csv", ("a", "b", "y"), [(text, pair, LABELS[n % 3]) for text, pair, n in ROWS])
+    data = write_table(tmp_path / "t.csv", [(text, pair, LABELS[n % 3]) for text, pair, n in ROWS], ("a", "b", "y"))
     columns = ("--text-column", "a", "--text-pair-column", "b", "--label-column", "y")
     scores = evaluate(tmp_path, flags, "--data", data, *columns)
     texts = {"text": [text for text, _, _ in ROWS], "text_pair": [pair for _, pair, _ in ROWS]}
@@ -73,7 +63,7 @@ def test_span_extractors_and_their_thresholds(tmp_path):
 
     _, flags = make(tmp_path, kbert.BertSpanExtractor, **settings, null_threshold=(threshold - 50, threshold + 50))
     rows = [("was it good", context, "capital" if n % 2 else "", n) for n, context in enumerate(contexts)]
-    data = write_table(tmp_path / "q.csv", ("question", "context", "answer", "id"), rows)
+    data = write_table(tmp_path / "q.csv", rows, ("question", "context", "answer", "id"))
     evaluate(tmp_path, flags, "--data", data)
     assert list(read_json(tmp_path / "out" / "null_odds.json").values()) == pytest.approx(odds.tolist(), abs=1e-4)
     expected = ["" if o > threshold else a.decode() for o, a in zip(odds, always["answer"].numpy(), strict=True)]

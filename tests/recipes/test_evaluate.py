@@ -104,10 +104,7 @@ def test_what_is_wrong_is_named(home, tmp_path, flags, message):
 
 @pytest.mark.parametrize(
     "flags, message",
-    [
-        (("--text-column", "text"), "reads the files of GLUE"),
-        (("--version", "2.0"), "reads the files of GLUE"),
-    ],
+    [(("--text-column", "text"), "reads the files of GLUE"), (("--version", "2.0"), "reads the files of GLUE")],
 )
 def test_a_glue_task_knows_its_files(home, capsys, flags, message):
     with pytest.raises(SystemExit):

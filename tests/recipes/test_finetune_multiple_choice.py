@@ -1,11 +1,10 @@
 """Multiple choice: what is learnt, taken up again, answered and scored, in every format."""
 
-import csv
 import json
 
 import pytest
 from helpers.run_recipe import as_flags, read_json, run_recipe
-from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
+from helpers.tiny_directory import BAD, GOOD, NOUNS, write_table, write_tiny_directory
 
 import kbert
 
@@ -23,14 +22,9 @@ def _questions(count, start=0):
     return rows
 
 
-def _write_csv(path, header, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
-
-
 def _write_table(path, rows):
     header = ("question", "a", "b", "c", "d", "right")
-    _write_csv(path, header, [(p, *[*c, "", ""][:4], y) for p, c, y in rows])
+    write_table(path, [(p, *[*c, "", ""][:4], y) for p, c, y in rows], header)
 
 
 def read_rows(path):
@@ -98,19 +92,11 @@ def test_predict_and_evaluate(run, home, tmp_path, capsys):
 
 @pytest.mark.usefixtures("eagerly")
 def test_swag_and_its_rows(home, tmp_path, capsys):
-    header = (
-        "video-id",
-        "fold-ind",
-        "startphrase",
-        "sent1",
-        "sent2",
-        "gold-source",
-        *(f"ending{i}" for i in range(4)),
-        "label",
-    )
+    endings = [f"ending{i}" for i in range(4)]
+    header = (*"video-id fold-ind startphrase sent1 sent2 gold-source".split(), *endings, "label")
     four = [(p, [*c, "very bad .", "un dull ."][:4], y) for p, c, y in _questions(30)]
     rows = [("v", n, "s", p, "a film", "gold", *c, y) for n, (p, c, y) in enumerate(four)]
-    _write_csv(tmp_path / "train.csv", header, rows)
+    write_table(tmp_path / "train.csv", rows, header)
     flags = ("--format", "swag", "--train", tmp_path / "train.csv", "--init", home / "init", *QUICK, "--steps", 1)
     run_recipe("finetune_multiple_choice", *flags, "--output", tmp_path / "run")
     printed = capsys.readouterr()

@@ -100,11 +100,3 @@ def test_bad_input(corpus):
     fails(corpus, "is a directory", "--corpus", corpus / "a.txt", "--output", corpus)
     fails(corpus, "is the vocabulary, and a .json", "--corpus", corpus / "a.txt", "--output", corpus / "vocab.json")
     fails(corpus, "not a directory", "--corpus", corpus / "a.txt", "--output", corpus / "a.txt" / "vocab.txt")
-
-
-def test_help_explains(capsys):
-    with pytest.raises(SystemExit):
-        run_recipe("learn_vocabulary", "--help")
-    text = capsys.readouterr().out
-    assert all(f"--{name}" in text for name in ("corpus", "size", "output", "cased", "overwrite"))
-    assert "[UNK] 100" in text

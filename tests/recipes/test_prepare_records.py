@@ -82,13 +82,6 @@ def test_a_length_that_is_too_short_is_refused_before_the_work(arguments, tmp_pa
     assert not (tmp_path / "records").exists()
 
 
-def test_help_explains(capsys):
-    with pytest.raises(SystemExit):
-        run_recipe("prepare_records", "--help")
-    printed = capsys.readouterr().out
-    assert "Tokenise a corpus once" in printed and "--held-out SHARE" in printed
-
-
 @pytest.mark.parity
 @pytest.mark.usefixtures("apache_beam")
 def test_a_runner_prepares_the_same_records(arguments, tmp_path):

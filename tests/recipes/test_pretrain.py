@@ -91,14 +91,6 @@ def without_evaluations(monkeypatch):
     monkeypatch.setattr(run_pretraining, "make_evaluations", lambda *arguments: None)
 
 
-@pytest.mark.usefixtures("without_evaluations")
-def test_a_second_run_says_what_is_there(home, run):
-    before = (run / "metrics.json").read_bytes()
-    with pytest.raises(SystemExit, match="finished run.*--overwrite"):
-        run_recipe("pretrain", *_arguments(home, run, *RUN, steps=160))
-    assert (run / "metrics.json").read_bytes() == before
-
-
 @pytest.mark.slow  # what a run goes on from: pretrain_on_batches and tasks/pretraining, what the flags mean: below
 @pytest.mark.usefixtures("eagerly")
 def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(home, run, tmp_path):
@@ -218,10 +210,6 @@ def test_bad_input_is_named_before_training_and_leaves_nothing(home, tmp_path, m
         (("--vocab", __file__, "--warmup-steps", 21), "`warmup_steps` must be at most `steps`. Received: 21 of 20"),
         (("--init", "model", "--cased"), "`lowercase` goes with a `vocabulary` file"),
         (("--init", "model", "--vocab", __file__), "`init` has a vocabulary of its own"),
-        (
-            ("--init", "model", "--position-embedding", "sinusoidal"),
-            "`init` has an architecture and weights of its own",
-        ),
         ((), "a corpus of text needs `vocabulary`"),
     ],
 )

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 from helpers.c_api import ask, compile_program, op_libraries
+from helpers.compare import assert_same_answers
 from helpers.served_models import KINDS
 
 from kbert.serving.messages import encode_example
@@ -24,21 +25,7 @@ def inputs_for(name, signature, columns):
         return {"inputs": np.array([encode_example(dict(zip(columns, row, strict=True))) for row in rows], object)}
     if set(signature.inputs) == set(columns):
         return columns
-    return {
-        "text": columns["text"],
-        "text_pair": columns["text"][::-1],
-    }  # next_sentence beside fill_mask
-
-
-def assert_equal(found, expected):
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        value = np.asarray(value)
-        assert found[name].shape == value.shape, name
-        if value.dtype == object:
-            np.testing.assert_array_equal(found[name], value, err_msg=name)
-        else:
-            np.testing.assert_allclose(found[name], value, atol=1e-5, rtol=0, err_msg=name)
+    return {"text": columns["text"], "text_pair": columns["text"][::-1]}  # next_sentence beside fill_mask
 
 
 # The other kinds' answers out of their SavedModels: test_exported_pipeline.py; their operations: test_audit.py.
@@ -57,14 +44,14 @@ def test_answers_of_every_signature_equal_those_of_python(served, program):
     *answers, of_one, of_none = ask(program, served.path, [*requests.items(), *more])
     for (name, inputs), answer in zip(requests.items(), answers, strict=True):
         assert not isinstance(answer, str), f"{name}: {answer}"
-        assert_equal(answer, wanted[name].function(*inputs.values()))
+        assert_same_answers(answer, wanted[name].function(*inputs.values()))
     expected = {name: np.asarray(value) for name, value in served.pipeline(columns).items()}
     for answer, rows in ((answers[0], slice(None)), (of_one, slice(1, 2)), (of_none, slice(0, 0))):
         some = {name: value[rows] for name, value in expected.items()}
         if served.kind == "tagging":  # as wide as the longest text asked
             width = answer["tags"].shape[1]
             some = {name: value[:, :width] if value.ndim == 2 else value for name, value in some.items()}
-        assert_equal(answer, some)
+        assert_same_answers(answer, some)
 
 
 def test_what_is_no_example_is_an_error_and_the_next_request_is_answered(served_models, program):
@@ -95,4 +82,4 @@ def test_the_oldest_server(served, tmp_path):
     program = compile_program(tmp_path, f"{home}/tensorflow")
     libraries = op_libraries(home=f"{home}/tensorflow_text")
     [answers] = ask(program, served.path, [("serving_default", rows_of(served.columns))], libraries)
-    assert_equal(answers, served.pipeline(served.columns))
+    assert_same_answers(answers, served.pipeline(served.columns))

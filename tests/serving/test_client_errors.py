@@ -29,8 +29,8 @@ def _read_request(connection):
 
 
 @contextlib.contextmanager
-def bytes_server(answer):
-    """Sends the same bytes to whoever connects, then hangs up; gives its address."""
+def server(respond):
+    """Calls `respond` with each connection once its request is read, then hangs up; gives its address."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -39,11 +39,15 @@ def bytes_server(answer):
                 connection, _ = listener.accept()
                 with connection, contextlib.suppress(OSError):
                     _read_request(connection)
-                    connection.sendall(answer)
+                    respond(connection)
 
     threading.Thread(target=serve, daemon=True).start()
     with listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def bytes_server(answer):
+    return server(lambda connection: connection.sendall(answer))
 
 
 @pytest.mark.parametrize(
@@ -90,22 +94,22 @@ def test_huge_answers_are_not_read(monkeypatch):
     assert not raised.value.may_retry
 
 
-def test_an_answer_without_end_is_a_slow_server():
-    listener = socket.create_server(("127.0.0.1", 0))
+def answer_without_end(connection):
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    for _ in range(6000):
+        connection.sendall(b" ")
+        time.sleep(0.05)
 
-    def serve():
-        connection, _ = listener.accept()
-        with connection, contextlib.suppress(OSError):
-            _read_request(connection)
-            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-            for _ in range(6000):
-                connection.sendall(b" ")
-                time.sleep(0.05)
 
-    threading.Thread(target=serve, daemon=True).start()
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with listener, pytest.raises(ServingError, match=r"did not answer within 0\.5 s"):
-        ServingClient(address, "m", timeout=0.5).predict({"text": ["a"]})
+def error_that_stalls(connection):
+    connection.sendall(b"HTTP/1.1 400 Bad\r\nContent-Length: 99\r\n\r\n{")
+    connection.recv(1)  # until the client gives up
+
+
+@pytest.mark.parametrize("respond, seconds", [(answer_without_end, 0.5), (error_that_stalls, 0.2)])
+def test_what_does_not_end_is_a_slow_server(respond, seconds):
+    with server(respond) as address, pytest.raises(ServingError, match=f"did not answer within {seconds} s"):
+        ServingClient(address, "m", timeout=seconds).predict({"text": ["a"]})
 
 
 @pytest.mark.parametrize("count", ["1", -1, None, [1]])
@@ -121,21 +125,6 @@ def test_a_port_that_is_no_number():
             ValueError, match="expected http://host:8501.* Received: '(http|grpc)://localhost:http' .*[Pp]ort"
         ):
             ServingClient(f"{scheme}://localhost:http", "m")
-
-
-def test_an_error_that_stalls_is_a_slow_server():
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve():
-        connection, _ = listener.accept()
-        _read_request(connection)
-        connection.sendall(b"HTTP/1.1 400 Bad\r\nContent-Length: 99\r\n\r\n{")
-        connection.recv(1)  # until the client gives up
-
-    threading.Thread(target=serve, daemon=True).start()
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with listener, pytest.raises(ServingError, match=r"did not answer within 0\.2 s"):
-        ServingClient(address, "m", timeout=0.2).predict({"text": ["a"]})
 
 
 @pytest.mark.parametrize("content", [{"outputs": None}, {"outputs": ["a"]}, {"outputs": {"x": 7, "y": [1, 2]}}, [], 5])

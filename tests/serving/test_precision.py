@@ -13,10 +13,7 @@ from kbert.models.precision import in_precision
 from kbert.serving.saved_model_file import SavedModelFile
 
 
-@pytest.mark.parametrize(
-    "kind",
-    slow_but(("single",), ("single", "fill_mask", "multiple_choice")),
-)
+@pytest.mark.parametrize("kind", slow_but(("single",), ("single", "fill_mask", "multiple_choice")))
 def test_answers_in_bfloat16_are_close_to_those_in_float32(served_models, kind, tmp_path):
     served = served_models[kind]
     path = kbert.export(served.pipeline, tmp_path / "half", precision="bfloat16")

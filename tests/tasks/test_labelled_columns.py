@@ -66,11 +66,7 @@ def test_tables_of_texts(tmp_path):
         (CONLL, {"pos": 4}, "line 3: expected 'pos' in column 4 .* Received: 4 columns"),
         (CONLL, {"tags": 1}, "expected O or a tag like B-PER .*; give other labels another name than 'tags'"),
         ("a B-X\nb E-X\nc I-X\n", {"tags": 1}, "line 3: BIOES allows I-X only after .* Received: I-X after E-X"),
-        (
-            "a 1\nb 3\n",
-            {"heads": 1},
-            r"line 2: expected .* a word's head, from 0 \(the root\) to 2. Received: '3'",
-        ),
+        ("a 1\nb 3\n", {"heads": 1}, r"line 2: expected .* a word's head, from 0 \(the root\) to 2. Received: '3'"),
         ("a x\n", {"heads": 1}, "line 1: .* Received: 'x'"),
         ("\n-DOCSTART- O\n", {"tags": 1}, "expected words in columns"),
     ],

@@ -30,9 +30,13 @@ def source(tmp_path):
     return path
 
 
-def stop_after(pipeline, monkeypatch, batches, error):
-    """Lets the pipeline answer so many batches, then raises."""
-    answer, left = pipeline.predict_on_batch, [batches]
+def run(pipeline, source, output, **arguments):
+    return predict_file(pipeline, source, output, **{"keep": ["id"], "batch_size": 5, **arguments})
+
+
+def stop(pipeline, source, output, monkeypatch, error):
+    """A run that writes its state after every batch and is stopped after the second."""
+    answer, left = pipeline.predict_on_batch, [2]
 
     def answer_or_stop(x):
         if not left[0]:
@@ -40,22 +44,17 @@ def stop_after(pipeline, monkeypatch, batches, error):
         left[0] -= 1
         return answer(x)
 
-    monkeypatch.setattr(pipeline, "predict_on_batch", answer_or_stop)
-
-
-def run(pipeline, source, output, **arguments):
-    return predict_file(pipeline, source, output, **{"keep": ["id"], "batch_size": 5, **arguments})
+    monkeypatch.setattr(module, "_SECONDS", -1.0)
+    with monkeypatch.context() as patch, pytest.raises(type(error)):
+        patch.setattr(pipeline, "predict_on_batch", answer_or_stop)
+        run(pipeline, source, output)
 
 
 @pytest.mark.parametrize("name", ["answers.jsonl", "answers.csv"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_path, monkeypatch, name, error):
     assert run(pipeline, source, tmp_path / f"whole-{name}") == len(TEXTS)
-    monkeypatch.setattr(module, "_SECONDS", -1.0)  # a state after every batch
-    with monkeypatch.context() as stopped:
-        stop_after(pipeline, stopped, 2, error)
-        with pytest.raises(type(error)):
-            run(pipeline, source, tmp_path / name)
+    stop(pipeline, source, tmp_path / name, monkeypatch, error)
     assert not (tmp_path / name).exists()
     state = json.loads((tmp_path / f"{name}.partial.json").read_text())
     assert state["rows"] == 10
@@ -71,11 +70,7 @@ def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_p
 
 
 def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_SECONDS", -1.0)
-    with monkeypatch.context() as stopped:
-        stop_after(pipeline, stopped, 2, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run(pipeline, source, tmp_path / "answers.jsonl")
+    stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
     other = kbert.build_pipeline(pipeline.model, tiny_tokenizer(), labels=["no", "yes"])
     for changed, arguments in (("batch_size", {"batch_size": 4}), ("keep", {"keep": []})):
         with pytest.raises(FileExistsError, match=f"was started with another {changed}; --overwrite starts again"):
@@ -93,11 +88,7 @@ def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch)
 
 
 def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(module, "_SECONDS", -1.0)  # a state after every batch
-    with monkeypatch.context() as stopped:
-        stop_after(pipeline, stopped, 2, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run(pipeline, source, tmp_path / "answers.jsonl")
+    stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
     clock = iter(range(0, 1000, 11))
     monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
     caplog.clear()

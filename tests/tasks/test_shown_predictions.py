@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from helpers.event_values import event_values
-from helpers.run_eagerly import run_eagerly
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.tiny_directory import sentences, write_tiny_directory
@@ -16,11 +15,7 @@ from kbert.tasks.span.evaluation import SpanEvaluation, evaluate_questions
 from kbert.tasks.tagging.entity_views import entity_views
 from kbert.tasks.tagging.metrics import entity_scores
 
-
-@pytest.fixture(autouse=True, scope="module")
-def op_by_op():
-    with run_eagerly():
-        yield
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 def contents(views):

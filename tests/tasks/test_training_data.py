@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.tiny_directory import sentences, write_tiny_directory
+from helpers.tiny_directory import sentences
 from helpers.toy_tags import tagged_sentences
 
 import kbert
@@ -23,11 +23,6 @@ TASKS = {
     "multiple_choice": (kbert.tasks.MultipleChoice(), CHOICES, 12),
     "span": (kbert.tasks.SpanExtraction(doc_stride=5, max_query_length=3), QUESTIONS, 16),
 }
-
-
-@pytest.fixture(scope="module")
-def init(tmp_path_factory):
-    return write_tiny_directory(tmp_path_factory.mktemp("home") / "init")
 
 
 @pytest.fixture(scope="module")

@@ -1,37 +1,17 @@
 """BertTokenizer as a Keras layer: calls, saving, graphs, other environments."""
 
 import copy
-import os
-import subprocess
-import sys
 
 import keras
 import pytest
 import tensorflow as tf
 from helpers.forked_python import ForkedPython
-from helpers.paths import ROOT
 from helpers.reference_tokenizer import SPECIAL_TOKENS
 
 import kbert
 from kbert.text.tokenizer import BertTokenizer
 
-VOCABULARY = [
-    *SPECIAL_TOKENS,
-    "hello",
-    "world",
-    "##s",
-    ",",
-    "!",
-    "naive",
-    "Hello",
-    "中",
-    "[",
-    "]",
-    "mask",
-    "i",
-    "ς",
-    "##σ",
-]
+VOCABULARY = [*SPECIAL_TOKENS, *"hello world ##s , ! naive Hello 中 [ ] mask i ς ##σ".split()]
 # What a stock TensorFlow Serving 2.12 registers, beside TensorFlow's own ops.
 TEXT_OPS = {"NormalizeUTF8", "FastWordpieceTokenizeWithOffsets"}
 TABLE_OPS = ("Table", "Hash", "Lookup", "PyFunc", "VarHandle")
@@ -40,16 +20,6 @@ TABLE_OPS = ("Table", "Hash", "Lookup", "PyFunc", "VarHandle")
 def forked_python(script, **environment):
     """Runs a script in a process that has imported TensorFlow and kbert, and returns what it prints."""
     done = ForkedPython(None, code=script, **environment).finish()
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.strip()
-
-
-def python(script, **environment):
-    """Runs a script in a fresh process, from another directory, and returns what it prints."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd="/", timeout=600
-    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
 
@@ -240,26 +210,6 @@ def test_only_ops_that_serving_links(split_on_cjk):
     assert "FastWordpieceTokenizeWithOffsets" in ops and "NormalizeUTF8" in ops
     assert ops - set(dir(tf.raw_ops)) == TEXT_OPS
     assert not [op for op in ops for word in TABLE_OPS if word in op]
-
-
-@pytest.mark.slow  # whole pipelines: serving/test_export.py, without Python: serving/test_c_api.py
-def test_export_without_kbert(tokenizer, tmp_path):
-    archive = keras.export.ExportArchive()
-    archive.add_endpoint(
-        "serve",
-        lambda text: {"ids": tokenizer(text).to_tensor(), "text": tokenizer.detokenize(tokenizer(text))},
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-    )
-    archive.write_out(str(tmp_path / "1"), verbose=False)
-    assert not [path for path in (tmp_path / "1" / "assets").iterdir()]
-    script = f"""
-import sys, tensorflow as tf, tensorflow_text
-answer = tf.saved_model.load({str(tmp_path / "1")!r}).signatures["serve"](text=tf.constant(["Hello, worlds!", "中\\0"]))
-print(answer["ids"].numpy().tolist(), answer["text"].numpy().tolist(), "kbert" in sys.modules)
-"""
-    assert python(script, PYTHONPATH="") == (
-        f"[[5, 8, 6, 7, 9], [12, 0, 0, 0, 0]] {[b'hello , worlds !', '中'.encode()]} False"
-    )
 
 
 @pytest.mark.parametrize("language", ["tr_TR.UTF-8", pytest.param("lt_LT.UTF-8", marks=pytest.mark.slow)])

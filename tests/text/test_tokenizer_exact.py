@@ -144,12 +144,7 @@ def test_word_length_is_counted_in_characters(limit, split_on_cjk):
 def test_a_line_of_a_megabyte():
     vocabulary = [*SPECIAL_TOKENS, "a", "##a", "b", ".", "e"]
     unk, a, b, dot, e = 1, 5, 7, 8, 9
-    expected = {
-        "a a. b\x00 é ": [a, a, dot, b, e],
-        ".": [dot],
-        "a ": [a],
-        "中": [unk],
-    }
+    expected = {"a a. b\x00 é ": [a, a, dot, b, e], ".": [dot], "a ": [a], "中": [unk]}
     for text, ids in expected.items():
         count = 1_100_000 // len(text.encode())
         assert BertTokenizer(vocabulary)([text * count]).to_list() == [ids * count]

@@ -51,10 +51,7 @@ def test_what_are_no_callbacks_is_named(name):
 
 @pytest.mark.parametrize("name", ["finetune", "pretrain", "pretrain_on_batches"])
 def test_the_learning_rate_is_not_set_by_callbacks(name, tmp_path):
-    callbacks = (
-        keras.callbacks.LearningRateScheduler(lambda step, rate: rate),
-        keras.callbacks.ReduceLROnPlateau(),
-    )
+    callbacks = (keras.callbacks.LearningRateScheduler(lambda step, rate: rate), keras.callbacks.ReduceLROnPlateau())
     for one in callbacks:
         kind = type(one).__name__
         with pytest.raises(ValueError, match=f"{name}: `callbacks` cannot set the learning rate.* Received: .*{kind}"):

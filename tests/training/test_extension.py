@@ -1,8 +1,8 @@
 """A run that is given more steps ends as one that had them from the start, where its past is the same."""
 
-import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
+from helpers.compare import assert_arrays_equal
 
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
@@ -33,8 +33,7 @@ def test_a_finished_run_that_is_extended_is_the_longer_run(tmp_path):
     whole, expected = _train(tmp_path / "whole", 11)
     _train(tmp_path / "extended", 6)  # no multiple of the window
     extended, history = _train(tmp_path / "extended", 11)
-    for one, other in zip(extended, whole, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_arrays_equal(extended, whole)
     assert [record["step"] for record in history] == [4, 6, 8, 11] and history[-1]["loss"] == expected[-1]["loss"]
     left = [entry.name for entry in (tmp_path / "extended" / "checkpoints").iterdir()]
     assert left == ["step-0000000011"]

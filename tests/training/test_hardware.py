@@ -2,13 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import keras
 import pytest
 import tensorflow as tf
-from helpers.paths import ROOT
 from helpers.run_python import run_python
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
@@ -163,25 +160,23 @@ def test_well_formed_tf_config():
 @pytest.mark.parity
 def test_on_jax():
     pytest.importorskip("jax")
-    code = (
-        "import sys; from kbert.training.hardware import choose_hardware\n"
-        "h = choose_hardware(); print(h.name, h.replicas, h.precision, h.jit_compile, 'tensorflow' in sys.modules)\n"
-        "with h.scope(): pass\n"
-        "h = choose_hardware('mirrored'); print(h.name, h.describe())\n"
-        "try: choose_hardware('multiworker')\n"
-        "except ValueError as error: print(error)"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("one 1 float32 True ")
-    assert "strategy one: one cpu device (asked for)" in run.stdout
-    assert "several machines train through TensorFlow" in run.stdout and "Received: 'multiworker'" in run.stdout
+    script = """
+    import json
+    from kbert.training.hardware import choose_hardware
+    one = choose_hardware()
+    with one.scope():
+        pass
+    mirrored = choose_hardware("mirrored")
+    try:
+        choose_hardware("multiworker")
+    except ValueError as error:
+        refused = str(error)
+    print(json.dumps([one.name, one.replicas, one.precision, one.jit_compile, mirrored.describe(), refused]))
+    """
+    *chosen, described, refused = run_python(script, backend="jax")
+    assert chosen == ["one", 1, "float32", True]
+    assert "strategy one: one cpu device (asked for)" in described
+    assert "several machines train through TensorFlow" in refused and "Received: 'multiworker'" in refused
 
 
 def test_a_mirror_of_one_device_is_that_device(no_accelerator):

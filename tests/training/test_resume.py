@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.compare import assert_arrays_equal
 from helpers.forked_python import ForkedPython
 from helpers.paths import ROOT
 
@@ -29,11 +30,6 @@ def start_process(output, *arguments):
     return ForkedPython(program, output, *arguments).finish()
 
 
-def assert_same(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def without_times(history):
     timed = ("seconds", "steps_per_second", "tokens_per_second")
     return [{name: value for name, value in record.items() if name not in timed} for record in history]
@@ -48,7 +44,7 @@ def test_killed_and_started_again_is_bit_identical(tmp_path, uninterrupted):
     assert again.returncode == 0, again.stderr
     assert "resuming from the checkpoint of step 4 of 11" in again.stdout
     with np.load(tmp_path / "weights.npz") as arrays:
-        assert_same(list(arrays.values()), weights)
+        assert_arrays_equal(list(arrays.values()), weights)
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert without_times(lines) == without_times(history)
 
@@ -105,7 +101,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, uninterrupt
     again, found = tiny.run(tmp_path)
     out = caplog.text
     assert "is damaged" in out and "resuming from the checkpoint of step 8" in out
-    assert_same(found, weights)
+    assert_arrays_equal(found, weights)
     assert without_times(again) == without_times(history)
 
 

@@ -9,9 +9,9 @@ import threading
 import time
 
 import keras
-import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
+from helpers.compare import assert_arrays_equal
 from helpers.forked_python import ForkedPython
 from helpers.forked_recipe import start_recipe
 from helpers.run_recipe import as_flags
@@ -52,11 +52,6 @@ def steps_saved(output):
     return [int(path.name.removeprefix("step-")) for path in sorted((output / "checkpoints").glob("step-*"))]
 
 
-def assert_same(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     return tiny.run(tmp_path_factory.mktemp("uninterrupted"))
@@ -89,7 +84,7 @@ def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, un
     assert message.count("\n") == 1  # an empty line before it
     assert steps_saved(tmp_path)[-1] == step
     history, weights = tiny.run(tmp_path)
-    assert_same(weights, uninterrupted[1])
+    assert_arrays_equal(weights, uninterrupted[1])
     boundaries = sorted({4, 8, 11, step})
     assert [record["step"] for record in history] == boundaries
 

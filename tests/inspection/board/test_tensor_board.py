@@ -107,8 +107,7 @@ def test_what_is_sampled(run):
 @pytest.mark.parametrize(
     "task",
     slow_but(
-        ("span", "multiple_choice"),
-        ("classification", "regression", "span", "tagging", "multiple_choice", "masked_lm"),
+        ("span", "multiple_choice"), ("classification", "regression", "span", "tagging", "multiple_choice", "masked_lm")
     ),
 )
 def test_every_tasks_model_has_a_graph_and_samples(tmp_path, task):

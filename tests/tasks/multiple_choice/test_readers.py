@@ -1,10 +1,10 @@
 """Readers of multiple-choice files: SWAG, DREAM, one's own; what is wrong is named by file and line."""
 
-import csv
 import json
 
 import numpy as np
 import pytest
+from helpers.tiny_directory import write_table
 
 from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices
 from kbert.tasks.multiple_choice.readers import read_choices, read_dream, read_prompts, read_swag
@@ -13,33 +13,17 @@ ROWS = [("Which?", "one", "two, or so", "", "two, or so"), ("", "a", "b", "c", "
 LABELS = [1, 0, 1]  # the third is the text "1", not the number, and the first of two that have it
 
 
-def _write(path, header, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
 def _swag(path, items):
     names = ("video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source", *(f"ending{i}" for i in range(4)))
-    rows = [
-        (
-            n,
-            "v",
-            n,
-            f"{one['sent1']} {one['sent2']}",
-            one["sent1"],
-            one["sent2"],
-            "gold",
-            *(one[f"ending{i}"] for i in range(4)),
-            one["label"],
-        )
-        for n, one in enumerate(items)
-    ]
-    return _write(path, ("", *names, "label"), rows)
+    rows = []
+    for n, one in enumerate(items):
+        start, endings = (one["sent1"], one["sent2"]), [one[f"ending{i}"] for i in range(4)]
+        rows.append((n, "v", n, " ".join(start), *start, "gold", *endings, one["label"]))
+    return write_table(path, rows, ("", *names, "label"))
 
 
 def test_columns_and_lists_give_the_same(tmp_path):
-    table = _write(tmp_path / "quiz.csv", ("q", "a", "b", "c", "right"), ROWS)
+    table = write_table(tmp_path / "quiz.csv", ROWS, ("q", "a", "b", "c", "right"))
     lines = [json.dumps({"q": q, "all": [a, b, c] if c else [a, b], "right": y}) for q, a, b, c, y in ROWS]
     (tmp_path / "quiz.jsonl").write_text("\r\n".join(lines) + "\r\n")
     for examples in (
@@ -120,7 +104,7 @@ def test_what_is_wrong_in_dream(tmp_path, content, message):
     ],
 )
 def test_what_is_wrong_in_a_table(tmp_path, row, message):
-    path = _write(tmp_path / "quiz.csv", ("q", "a", "b", "c", "right"), [row])
+    path = write_table(tmp_path / "quiz.csv", [row], ("q", "a", "b", "c", "right"))
     with pytest.raises(ValueError, match=message):
         read_choices(path, "q", ["a", "b", "c"], "right")
 

@@ -1,9 +1,9 @@
 """`kbert.pretrain` on documents in memory: the run of the same text in a file, resumed only with the same documents."""
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
 import kbert
@@ -40,8 +40,7 @@ def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path):
         kbert.pretrain(DOCUMENTS[:-1], output=tmp_path / "run", **options)
     resumed = kbert.pretrain(DOCUMENTS, output=tmp_path / "run", **options)
     assert [record["step"] for record in resumed.history] == [1, 2]
-    for one, other in zip(expected.model.get_weights(), resumed.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
 
 
 def test_documents_are_those_of_a_file(tmp_path):

@@ -3,24 +3,18 @@
 import types
 
 import keras
-import numpy as np
 import pytest
-from helpers.data_once import data_once
+from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.tasks.pretraining import run_pretraining
 
+pytestmark = pytest.mark.usefixtures("same_data")
+
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
 DOCUMENTS = make_documents(60)
 OTHER = [*VOCABULARY[:7], *VOCABULARY[:6:-1]]  # the same tokens, with other ids
-
-
-@pytest.fixture(autouse=True, scope="module")
-def same_data():
-    with pytest.MonkeyPatch.context() as patch:
-        data_once(patch.setattr)
-        yield
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -34,8 +28,7 @@ def test_a_dry_run_leaves_the_model_as_it_is(records, packed, in_pipeline):
     options = SHORT | {"packed": packed, "accumulate": 2, "rematerialize": True, "dry_run": True}
     found = kbert.pretrain(records, init=init, **options)
     assert found.metrics["seconds_per_step"] > 0 and found.metrics["parameters"] == model.count_params()
-    for one, other in zip(before, model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_arrays_equal(before, model.get_weights())
     assert (model.optimizer is optimizer, model.micro_batches, block.rematerialize) == (True, 1, False)
     assert not optimizer.built or int(optimizer.iterations) == 0
 

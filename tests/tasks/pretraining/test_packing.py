@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+from helpers.compare import assert_arrays_equal
 from helpers.pretraining_fields import pretraining_fields
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
@@ -77,8 +78,7 @@ def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, model.get_weights(), strict=True))
     assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
     again = kbert.load_pretrained(tmp_path / "run")
-    for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_arrays_equal(again.get_weights(), model.get_weights())
     [batch] = pretraining_dataset(records, make_tokenizer(), batch_size=4, sequence_length=64, batches=1)
     with run_eagerly():
         expected = run.model.test_on_batch(*batch, return_dict=True)

@@ -7,7 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from helpers.data_once import data_once
+from helpers.compare import assert_arrays_equal
 from helpers.pretraining_fields import pretraining_fields
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
@@ -19,16 +19,11 @@ from kbert.tasks.pretraining import run_pretraining
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
 from kbert.training.dry_run import count_sequences, format_estimate
 
+pytestmark = pytest.mark.usefixtures("same_data")
+
 # Packed rows, and whether they pay: test_packing.py.
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
 TEXT = SHORT | {"held_out": 0.2}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def same_data():
-    with pytest.MonkeyPatch.context() as patch:
-        data_once(patch.setattr)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +68,7 @@ def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
     written = kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
     assert written.path == tmp_path / "run" and read_json(written.path / "settings.json")["steps"] == 2
     assert set(read_json(written.path / "inputs.json")["inputs"]) == {"corpus", "vocab"}
-    for one, other in zip(run.model.get_weights(), written.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_arrays_equal(run.model.get_weights(), written.model.get_weights())
     with pytest.raises(FileExistsError, match="finished run"):
         kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
 
@@ -101,9 +95,6 @@ def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypa
     "arguments, expected",
     [
         ({"checkpoint_every": 0}, "`checkpoint_every` must be a positive integer. Received: 0"),
-        ({"checkpoint_every": -500}, "`checkpoint_every` must be a positive integer. Received: -500"),
-        ({"log_every": -5}, "`log_every` must be a positive integer. Received: -5"),
-        ({"log_every": 0}, "`log_every` must be a positive integer. Received: 0"),
         ({"log_every": 100.0}, "`log_every` must be a positive integer. Received: 100.0"),
         ({"keep_every": "500"}, "`keep_every` must be a positive integer. Received: '500'"),
     ],

@@ -7,7 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from helpers.data_once import data_once
+from helpers.compare import assert_arrays_equal
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
@@ -22,6 +22,8 @@ from kbert.training.time_budget import TimeBudget
 from kbert.weights.step_checkpoint import ARRAYS, read_step_checkpoint
 from kbert.weights.step_paths import find_step_checkpoint
 
+pytestmark = pytest.mark.usefixtures("same_data")
+
 PLAN = {
     "phases": ["16:0.75", "24:0.25:3"],
     "batch_size": 4,
@@ -34,16 +36,8 @@ PLAN = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def same_data():
-    with pytest.MonkeyPatch.context() as patch:
-        data_once(patch.setattr)
-        yield
-
-
 def assert_same(one, other):
-    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_arrays_equal(one.get_weights(), other.get_weights())
 
 
 def run_by_steps(records, output):

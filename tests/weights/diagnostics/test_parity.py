@@ -29,17 +29,9 @@ CLASSES = {
     "BertForMultipleChoice": ("multiple_choice", {}),
 }
 SAME = (  # fields of the config that come back
-    "hidden_act",
-    "layer_norm_eps",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "type_vocab_size",
-    "max_position_embeddings",
-    "is_decoder",
-    "num_attention_heads",
-    "tie_word_embeddings",
-    "id2label",
-)
+    "hidden_act layer_norm_eps hidden_dropout_prob attention_probs_dropout_prob type_vocab_size "
+    "max_position_embeddings is_decoder num_attention_heads tie_word_embeddings id2label"
+).split()
 UNHELD = ("encoder without pooler", "masked_lm with pooler", "masked_lm as KerasHub's", "span with pooler")
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu", "tanh"]
 

@@ -74,11 +74,7 @@ def test_kerashub_holds_these():
 @pytest.mark.parametrize(
     "names,fields,message",
     [
-        (
-            GOOGLE,
-            {"activation": "gelu_erf"},
-            "='gelu_erf': it has no name for it, only for gelu_tanh .there: 'gelu'",
-        ),
+        (GOOGLE, {"activation": "gelu_erf"}, "='gelu_erf': it has no name for it, only for gelu_tanh .there: 'gelu'"),
         (GOOGLE, {"activation": "silu"}, "activation='silu'"),
         (GOOGLE, {"causal": True}, "causal=True"),
         (KERASHUB, {"initializer_stddev": 0.05}, "initializer_stddev=0.05"),

@@ -45,10 +45,7 @@ def damage(kind, path):
     "kind,message",
     [
         ("truncated", "cannot be read as safetensors, it is truncated.*not fully covered"),
-        (
-            "truncated header",
-            "cannot be read as safetensors, it is truncated.*invalid header length",
-        ),
+        ("truncated header", "cannot be read as safetensors, it is truncated.*invalid header length"),
         ("empty", "is empty"),
         ("git lfs", "Git LFS pointer"),
         ("a web page", "model.safetensors' cannot be read as safetensors.*header too large"),

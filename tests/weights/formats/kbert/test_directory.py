@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.slow_but import slow_but
+from helpers.stored_models import weights
 from helpers.tiny_bert import TEXTS, VOCABULARY, randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.pipelines.settings import ModelSettings
 
 FILES = ["config.json", "manifest.json", "model.weights.h5", "vocab.txt"]
-
-
-def weights(model):
-    return {variable.path: variable.numpy() for variable in model.weights}
 
 
 def same_weights(one, other, only=None):

@@ -131,10 +131,7 @@ def test_the_names_of_keras_nlp(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    slow_but(
-        ("masked_lm as KerasHub's",),
-        ("encoder", "masked_lm as KerasHub's", "classification", "regression"),
-    ),
+    slow_but(("masked_lm as KerasHub's",), ("encoder", "masked_lm as KerasHub's", "classification", "regression")),
 )
 def test_round_trip(name, tmp_path):
     model = make_model(name, hidden_dropout=0.2, attention_dropout=0.2, num_segments=3)

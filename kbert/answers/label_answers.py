@@ -17,7 +17,7 @@ class LabelAnswers(Answers):
         ValueError: no labels, or not as many as logits; an unknown pooling.
     """
 
-    def __init__(self, labels, window_pooling, **kwargs):
+    def __init__(self, labels, window_pooling=None, **kwargs):
         super().__init__(**kwargs)
         owner = type(self).__name__
         check_window_pooling(window_pooling, owner)

@@ -11,11 +11,7 @@ from kbert.checks import check_labels
 
 
 class LabelAnswers(Answers):
-    """Base class of answers with the probability of each label.
-
-    Raises:
-        ValueError: no labels, or not as many as logits; an unknown pooling.
-    """
+    """Base class of answers with the probability of each label."""
 
     def __init__(self, labels, window_pooling=None, **kwargs):
         super().__init__(**kwargs)

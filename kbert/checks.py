@@ -11,12 +11,16 @@ def check_positive(owner: str, **values) -> dict[str, int]:
     Args:
         owner: of the arguments, for the message, such as "pretrain".
     """
-    return _check_integers(owner, 1, "a positive integer", values)
+    return check_integers(owner, 1, **values)
 
 
 def check_integers(owner: str, least: int, **values) -> dict[str, int]:
     """The same of integers of at least `least`."""
-    return _check_integers(owner, least, f"an integer of at least {least}", values)
+    expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f"{owner}: `{name}` must be {expected}. Received: {value!r}")
+    return {name: int(value) for name, value in values.items()}
 
 
 def check_numbers(owner: str, interval: str, **values) -> dict[str, float]:
@@ -111,10 +115,3 @@ def is_missing(value) -> bool:
     if value is None or type(value).__name__ == "NAType":  # which cannot be compared
         return True
     return not isinstance(value, list | dict) and value != value
-
-
-def _check_integers(owner, least, expected, values):
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"{owner}: `{name}` must be {expected}. Received: {value!r}")
-    return {name: int(value) for name, value in values.items()}

@@ -35,9 +35,6 @@ class ClassificationAnswers(LabelAnswers):
 
     option_names = ("labels", "window_pooling")
 
-    def __init__(self, labels, window_pooling=None, **kwargs):
-        super().__init__(labels, window_pooling, **kwargs)
-
     def call(self, outputs, batch=None):
         logits = self.text_logits(outputs, batch)  # [B, N]
         labels = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1, output_type=tf.int32))

@@ -11,13 +11,9 @@ from kbert.checks import check_labels
 
 
 class LabelAnswers(Answers):
-    """Base class of answers with the probability of each label.
+    """Base class of answers with the probability of each label."""
 
-    Raises:
-        ValueError: no labels, or not as many as logits; an unknown pooling.
-    """
-
-    def __init__(self, labels, window_pooling, **kwargs):
+    def __init__(self, labels, window_pooling=None, **kwargs):
         super().__init__(**kwargs)
         owner = type(self).__name__
         check_window_pooling(window_pooling, owner)

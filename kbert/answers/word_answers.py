@@ -17,9 +17,6 @@ class WordAnswers(Answers):
 
     Attributes:
         tagging_output: the option of `kbert.build_pipeline` that chooses these answers.
-
-    Raises:
-        ValueError: no labels, or not as many as logits.
     """
 
     option_names = ("labels",)

@@ -1,7 +1,8 @@
 """The batches that the models are measured on, synthetic or real."""
 
-import keras
 import numpy as np
+
+from kbert.training.repeated_batch import repeated_batch
 
 STEPS = 10  # in one call of fit: its own start-up is not counted
 UNCOUNTED = 3  # the first steps of a fit take up to twice as long
@@ -33,24 +34,4 @@ def batches(settings, config, steps=STEPS):
         from kbert.benchmarks.text import real_batches
 
         return real_batches(settings).take(steps + UNCOUNTED).cache()
-    if keras.backend.backend() != "tensorflow":
-        return _RepeatedBatch(synthetic_batch(settings, config), steps + UNCOUNTED)
-    import tensorflow as tf
-
-    batch = tf.data.Dataset.from_tensors(synthetic_batch(settings, config))
-    return batch.repeat(steps + UNCOUNTED)
-
-
-class _RepeatedBatch(keras.utils.PyDataset):
-    def __init__(self, batch, number):
-        super().__init__()
-        self._batch, self._number = batch, number
-
-    def __len__(self):
-        return self._number
-
-    def __getitem__(self, index):
-        return self._batch
-
-    def as_numpy_iterator(self):
-        return iter([self._batch])  # all are the same
+    return repeated_batch(synthetic_batch(settings, config), steps + UNCOUNTED)

@@ -24,9 +24,6 @@ def operations(settings):
     Times are those of all threads, and an operation that calls others (a function, a loop) is not counted itself. With
     `frozen_weights` the weights are constants.
 
-    Args:
-        settings: `BenchmarkSettings`.
-
     Returns:
         dict of `milliseconds` for a call without the profiler (the median), `operations`: type → milliseconds and
         number in one call, the twelve longest, and the settings. With a model these are a short text's, and

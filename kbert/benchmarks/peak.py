@@ -128,11 +128,7 @@ def race_at_peak(runners, settings, products, flops_per_token) -> dict:
 
 
 def peak(settings):
-    """The peak of matrix products, and the speed of each product of a training step and of its gradients.
-
-    Returns:
-        dict of the speeds in GFLOP/s, and the settings.
-    """
+    """The peak of matrix products, and the speed of each product of a training step and of its gradients."""
     config = settings.config()
     settings.hardware()
     products = model_products(config, settings.batch_size, settings.sequence_length, settings.max_predictions)

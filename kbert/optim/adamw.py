@@ -197,13 +197,14 @@ class AdamW(keras.optimizers.Optimizer):
         replicas = count_replicas()
         if replicas == 1 or self.clip_scope == "global":
             grads = sum_over_replicas(grads)
-            return grads, self._clip_factor(_squares(grads), indices)
+            return grads, self._clip_factor(grads, indices)
         # Under `tf.distribute` a loss is a share of the mean over replicas: times their number it is the replica's own.
-        scale = replicas * self._clip_factor(_squares(grads), indices, replicas)
+        scale = replicas * self._clip_factor(grads, indices, replicas)
         return sum_over_replicas([gradient * ops.cast(scale, gradient.dtype) for gradient in grads]), ops.ones(())
 
-    def _clip_factor(self, squares, indices, replicas=1):
-        """Of gradients that are a `replicas`-th of a replica's own, from the sum of squares of each."""
+    def _clip_factor(self, grads, indices, replicas=1):
+        """Of gradients that are a `replicas`-th of a replica's own."""
+        squares = ops.stack([sum_of_squares(gradient) for gradient in grads])
         norm = ops.sqrt(ops.sum(squares)) * replicas
         self.gradient_norm.assign(norm)
         if len(indices) < len(self._paths):  # Keras leaves out variables without a gradient
@@ -275,16 +276,13 @@ def _dense(value):
     return value
 
 
-def _squares(grads):
-    """The sum of squares of each gradient, as one tensor."""
+def sum_of_squares(value):
+    """The sum of the squares of a tensor's numbers, float32 []."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # One pass and no copy, which ops.sum(ops.square(...)) on this backend is not.
-        squares = [2.0 * tf.nn.l2_loss(tf.cast(gradient, tf.float32)) for gradient in grads]
-    else:
-        squares = [ops.sum(ops.square(ops.cast(gradient, "float32"))) for gradient in grads]
-    return ops.stack(squares)
+        return 2.0 * tf.nn.l2_loss(tf.cast(value, tf.float32))  # one pass without a copy, which the square would be
+    return ops.sum(ops.square(ops.cast(value, "float32")))
 
 
 def _new_values(weight, momentum, velocity, gradient, scale, learning_rate, correction, *, decay, beta_1, beta_2, eps):

@@ -6,6 +6,14 @@ Shapes: B texts.
 import tensorflow as tf
 
 
+def once_true(condition, tensors, *data):
+    """`tensors`, once a condition is known to be true; otherwise an InvalidArgumentError that shows `data`."""
+    # Not tf.debugging.Assert, which words its errors differently without a graph.
+    check = tf.raw_ops.Assert(condition=condition, data=list(data), summarize=5)
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.nest.map_structure(tf.identity, tensors)
+
+
 def at_most(value, limit, what, advice, tensors):
     """`tensors`, after a check that `value` is at most `limit`; otherwise the graph raises an InvalidArgumentError.
 
@@ -20,10 +28,7 @@ def at_most(value, limit, what, advice, tensors):
     value = tf.cast(value, tf.int64)
     received = tf.strings.as_string(value)
     message = tf.strings.join([f"A request may hold at most {limit} {what}. Received: ", received, f". {advice}"])
-    # Not tf.debugging.Assert, which words its errors differently without a graph.
-    check = tf.raw_ops.Assert(condition=value <= limit, data=[message])
-    with tf.control_dependencies([] if check is None else [check]):
-        return tf.nest.map_structure(tf.identity, tensors)
+    return once_true(value <= limit, tensors, message)
 
 
 def limit_rows(tensors, rows, max_rows, sequence_length):

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from kbert.preprocessing.limits import once_true
+
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
 
 
@@ -73,10 +75,7 @@ def _of_one_length(columns, names, owner):
     sizes = tf.stack([tf.shape(column)[0] for column in columns])
     received = tf.strings.reduce_join(tf.strings.as_string(sizes), separator=", ")
     message = tf.strings.join([f"{owner}: expected the columns {', '.join(names)} in one length. Received: ", received])
-    # Not tf.debugging.Assert, which words its errors differently without a graph.
-    check = tf.raw_ops.Assert(condition=tf.reduce_all(sizes == sizes[0]), data=[message])
-    with tf.control_dependencies([check]):
-        return [tf.identity(column) for column in columns]
+    return once_true(tf.reduce_all(sizes == sizes[0]), columns, message)
 
 
 def check_batches(dataset, names, owner) -> None:

@@ -6,7 +6,6 @@ Shapes: B batch, S sequence, N labels.
 import numpy as np
 import tensorflow as tf
 
-from kbert.checks import check_bool
 from kbert.models.class_weights import class_factors
 from kbert.preprocessing.buckets import trim_padding
 from kbert.tasks.epoch_permutation import row_batches
@@ -50,7 +49,6 @@ def training_dataset(
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
 
-    check_bool(group_by_length, "training_dataset: `group_by_length`")
     sizes = token_counts(examples, preprocessor) if group_by_length else None
     rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
     return _batches(rows, examples, preprocessor, padding, weights)

@@ -6,7 +6,6 @@ Shapes: B batch, S sequence, W windows.
 import numpy as np
 import tensorflow as tf
 
-from kbert.checks import check_bool
 from kbert.preprocessing.buckets import trim_padding
 from kbert.tasks.epoch_permutation import row_batches
 from kbert.tasks.window_store import WindowStore
@@ -44,7 +43,6 @@ def window_dataset(
         one = trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
         return one if factors is None else (*one, {k: tf.gather(factors, windows) for k in labels})
 
-    check_bool(group_by_length, "window_dataset: `group_by_length`")
     sizes = store.lengths if group_by_length else None
     rows = row_batches(len(store), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

@@ -28,9 +28,6 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
 
     Args:
         sequence_length: S; None: unknown, 4 is used.
-
-    Raises:
-        OutOfMemory: names batch size, sequence length and both amounts of memory.
     """
     config, available = getattr(model, "config", None), machine_memory()
     if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():

@@ -14,6 +14,7 @@ from kbert.keras_compat import strategy_of
 from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
 from kbert.training.flops import training_flops_per_token
 from kbert.training.jax_devices import count_devices
+from kbert.training.repeated_batch import repeated_batch
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
@@ -96,7 +97,9 @@ def seconds_per_step(model, batch, examples: int) -> float:
     """Seconds of a training step of a compiled model on the first examples of a batch; this changes the weights."""
     part = keras.tree.map_structure(lambda column: column[:examples], batch)
     timer = _StepTimes()
-    model.fit(_repeated(part), epochs=1, steps_per_epoch=_STEPS + 1, callbacks=[timer], verbose=0, shuffle=False)
+    steps = _STEPS + 1
+    dataset = repeated_batch(part, steps)
+    model.fit(dataset, epochs=1, steps_per_epoch=steps, callbacks=[timer], verbose=0, shuffle=False)
     return min(later - earlier for earlier, later in itertools.pairwise(timer.ends))
 
 
@@ -104,27 +107,6 @@ def format_seconds(seconds: float) -> str:
     """A time in hours and minutes, or a short one in seconds."""
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02d} min" if seconds >= 120 else f"{seconds:.0f} s"
-
-
-def _repeated(batch):
-    """A batch as often as it is measured."""
-    if keras.backend.backend() != "tensorflow":  # which may not be there
-        return _Repeated(batch)
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensors(batch).repeat(_STEPS + 1)
-
-
-class _Repeated(keras.utils.PyDataset):
-    def __init__(self, batch):
-        super().__init__()
-        self.batch = batch
-
-    def __len__(self):
-        return _STEPS + 1
-
-    def __getitem__(self, index):
-        return self.batch
 
 
 def _rows(batch):

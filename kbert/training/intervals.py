@@ -21,11 +21,11 @@ def log_interval(checkpoint_every: int, wanted: int) -> int:
     return min(divisors, key=lambda n: max(n / wanted, wanted / n))
 
 
-def resolve_log_interval(owner: str, checkpoint_every: int, log_every: int | None, wanted: int) -> int:
-    """`log_every`, or if that is None, the `log_interval` for `checkpoint_every`; ValueError if they do not fit."""
+def resolve_log_interval(owner: str, checkpoint_every: int, log_every: int | None) -> int:
+    """`log_every`, or if that is None, the `log_interval` nearest to 100; ValueError if they do not fit."""
     (checkpoint_every,) = check_positive(owner, checkpoint_every=checkpoint_every).values()
     if log_every is None:
-        return log_interval(checkpoint_every, wanted)
+        return log_interval(checkpoint_every, 100)
     (log_every,) = check_positive(owner, log_every=log_every).values()
     check_intervals(checkpoint_every, log_every)
     return log_every

@@ -21,9 +21,6 @@ def make_strategy(name: str):
     Args:
         name: "one", "mirrored", "multiworker" or "tpu".
 
-    Returns:
-        A `tf.distribute.Strategy`.
-
     Raises:
         ValueError: an invalid TF_CONFIG.
         RuntimeError: there is no such hardware, a worker did not come, or TensorFlow has already been initialised.

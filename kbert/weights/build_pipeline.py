@@ -8,6 +8,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_names, task_pipeline
 from kbert.pipelines.settings import CAN_BE_OFF, ModelSettings
 from kbert.text.tokenizer import check_tokenizer
+from kbert.weights.formats.sizes import check_sequence_length, check_vocabulary_size
 from kbert.weights.load import load_pretrained
 
 
@@ -80,12 +81,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
         task.check_options(given, settings)
     except ValueError as error:
         raise ValueError(f"build_pipeline: {error}") from None
-    longest = model.config.max_sequence_length
-    if settings["sequence_length"] > longest:
-        raise ValueError(
-            f"build_pipeline: `sequence_length` must be at most the model's position table, {longest}. "
-            f"Received: {settings['sequence_length']}"
-        )
+    check_sequence_length("build_pipeline", settings["sequence_length"], model.config)
     preprocessor, answers = task.parts(model, tokenizer, settings)
     return Pipeline(preprocessor, model, answers, name=name)
 
@@ -120,11 +116,7 @@ def _tokenizer(model, tokenizer):
     if tokenizer is None:
         raise ValueError("build_pipeline: pass `tokenizer`; this model was not loaded with one.")
     check_tokenizer(tokenizer, "build_pipeline")
-    if tokenizer.vocabulary_size != model.config.vocabulary_size:
-        raise ValueError(
-            "build_pipeline: the vocabulary must have as many tokens as the model's table has rows "
-            f"({model.config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
-        )
+    check_vocabulary_size("build_pipeline", tokenizer, model.config)
     return tokenizer
 
 

@@ -14,7 +14,7 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import FREE_FIELDS, ModelDescription
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.sizes import check_settings
+from kbert.weights.formats.sizes import check_sequence_length, check_settings
 from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY
 from kbert.weights.formats.variables import heads_of
 from kbert.weights.head_labels import head_labels
@@ -184,11 +184,8 @@ def _wanted(stored, task, overrides):
     leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
     settings = _with_settings(stored, task, overrides)
     config = _with_fields(stored.description.config, overrides)
-    if asked_for is not None and asked_for > config.max_sequence_length:
-        raise ValueError(
-            "load_pretrained: `sequence_length` must be at most the model's position table, "
-            f"{config.max_sequence_length}. Received: {asked_for}"
-        )
+    if asked_for is not None:
+        check_sequence_length("load_pretrained", asked_for, config)
     same_task = task == stored.description.task
     kept = set(stored.description.arguments if same_task else _MASKED_LM_ARGUMENTS)
     kept -= {"num_labels"} if settings.labels is not None else set()  # which gives it

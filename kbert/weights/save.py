@@ -12,7 +12,7 @@ from kbert.weights.description import ModelDescription
 from kbert.weights.files.h5_write import h5_errors_raised
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.formats.registry import format_names, get_format
-from kbert.weights.formats.sizes import check_settings
+from kbert.weights.formats.sizes import check_sequence_length, check_settings, check_vocabulary_size
 
 
 def save_pretrained(
@@ -146,16 +146,9 @@ def _defaults(model):
 
 
 def _check(model, tokenizer, settings):
-    if tokenizer is not None and tokenizer.vocabulary_size != model.config.vocabulary_size:
-        raise ValueError(
-            f"save_pretrained: the vocabulary must have as many tokens as the model's table has rows "
-            f"({model.config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
-        )
-    if settings.sequence_length > model.config.max_sequence_length:
-        raise ValueError(
-            "save_pretrained: `sequence_length` must be at most the model's position table, "
-            f"{model.config.max_sequence_length}. Received: {settings.sequence_length}"
-        )
+    if tokenizer is not None:
+        check_vocabulary_size("save_pretrained", tokenizer, model.config)
+    check_sequence_length("save_pretrained", settings.sequence_length, model.config)
     try:
         check_settings(settings, ModelDescription.from_model(model))  # what loading would refuse
     except ValueError as error:

@@ -10,7 +10,7 @@ from helpers.paths import ROOT
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.tasks.load_pipeline import load_pipeline
+from kbert.serving.pipeline_loader import load_pipeline
 from kbert.tasks.predict_file import predict_file
 from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 

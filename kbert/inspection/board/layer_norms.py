@@ -3,11 +3,11 @@
 import math
 import re
 
-import keras
 import numpy as np
 from keras import ops
 
 from kbert.keras_compat import base_optimizer
+from kbert.optim.adamw import sum_of_squares
 
 _BLOCK = re.compile(r"(?:^|/)(encoder_block_\d+)/")
 
@@ -33,10 +33,10 @@ def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
     """
     optimizer = base_optimizer(model.optimizer)
     variables = model.trainable_variables
-    squares = {"weight": [_sum_of_squares(ops.convert_to_tensor(variable)) for variable in variables]}
+    squares = {"weight": [sum_of_squares(ops.convert_to_tensor(variable)) for variable in variables]}
     if getattr(optimizer, "built", False) and hasattr(optimizer, "last_update"):
         updates = (optimizer.last_update(variable, learning_rate) for variable in variables)
-        squares["update"] = [_sum_of_squares(update) for update in updates]
+        squares["update"] = [sum_of_squares(update) for update in updates]
     totals = {name: _by_layer(variables, ops.convert_to_numpy(ops.stack(each))) for name, each in squares.items()}
     if "update" in totals:
         gradients = optimizer.gradient_norms_by_path()
@@ -45,14 +45,6 @@ def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
     if updates := norms.pop("update", None):
         norms["update_ratio"] = {layer: updates[layer] / max(norms["weight"][layer], 1e-30) for layer in updates}
     return norms
-
-
-def _sum_of_squares(value):
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return 2.0 * tf.nn.l2_loss(tf.cast(value, tf.float32))  # without a copy, which the square would be
-    return ops.sum(ops.square(ops.cast(value, "float32")))
 
 
 def _by_layer(variables, numbers):

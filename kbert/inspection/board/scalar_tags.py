@@ -27,7 +27,7 @@ _DESCRIPTIONS = {
     "of this device: of its maker's figure where it is known, else of what large matrix products reach here.",
     "speed/peak_memory_gib": "The most main memory that the process has used so far; on a GPU its own memory.",
 }
-LAYOUT = {
+LAYOUT = {  # category → title of a chart → regular expressions of its tags
     "Does it learn?": {
         "Loss: train, held out and baseline": [r"loss/(mlm_)?loss$"],
         "Next sentence loss": [r"loss/nsp_loss$"],

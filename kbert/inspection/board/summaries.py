@@ -7,6 +7,8 @@ import time
 
 import numpy as np
 
+from kbert.inspection.board.scalar_tags import LAYOUT
+
 _BUCKETS = 30
 
 
@@ -102,12 +104,8 @@ def _session(tag, **info):
     return summary_pb2.Summary.Value(tag=getattr(metadata, tag), metadata=data, tensor=metadata.NULL_TENSOR)
 
 
-def custom_scalars(layout: dict[str, dict[str, list[str]]]):
-    """The charts of the Custom Scalars tab.
-
-    Args:
-        layout: category → title of a chart → regular expressions of its tags.
-    """
+def custom_scalars():
+    """The charts of the Custom Scalars tab: `LAYOUT`."""
     from tensorboard.plugins.custom_scalar import layout_pb2, metadata
 
     categories = [
@@ -118,7 +116,7 @@ def custom_scalars(layout: dict[str, dict[str, list[str]]]):
                 for title, tags in charts.items()
             ],
         )
-        for category, charts in layout.items()
+        for category, charts in LAYOUT.items()
     ]
     content = layout_pb2.Layout(category=categories).SerializeToString()
     return _value(metadata.CONFIG_SUMMARY_TAG, content, metadata.create_summary_metadata())

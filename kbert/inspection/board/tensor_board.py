@@ -9,7 +9,7 @@ from kbert.inspection.board.layer_norms import layer_norms
 from kbert.inspection.board.model_graph import conceptual_graph, operation_graph, trace_model
 from kbert.inspection.board.profiler import Profiler
 from kbert.inspection.board.sampling import Sampler
-from kbert.inspection.board.scalar_tags import LAYOUT, describe, scalar_tag
+from kbert.inspection.board.scalar_tags import describe, scalar_tag
 from kbert.inspection.board.summaries import (
     custom_scalars,
     histogram,
@@ -169,7 +169,7 @@ class TensorBoard(keras.callbacks.Callback):
         settings = _settings_of(self.model) if self.settings is None else self.settings
         self._file("final").write(0, [session_start(session_settings(settings))])
         if is_new:
-            self._file("train").write(0, [custom_scalars(LAYOUT)])
+            self._file("train").write(0, [custom_scalars()])
             self._write_scalars("baseline", 0, self.baseline)
             self._write_graphs()
         for file in self._files.values():

@@ -13,13 +13,29 @@ from kbert.corpus.pool import TokenPool, make_pool
 from kbert.inspection.playground.pair_steps import describe_steps
 from kbert.inspection.playground.plain_values import rounded
 from kbert.inspection.playground.request_fields import BadRequest
-from kbert.inspection.playground.sample_documents import BEES, BRIDGE
 from kbert.inspection.playground.token_rows import token_object
 from kbert.pretraining.pairs import PairSentences, PairTable, max_pair_tokens, pair_sentences, sentence_pairs
 from kbert.text.packing import pack_ranges
 
 FIELDS = ("document", "other", "seed", "max_length", "short_rate")
 _SHORTEST = 5  # tokens of a row with a pair
+# Documents for those who want to see pairs before they have typed anything.
+BRIDGE = """
+The old bridge across the river was built of wood. It burnt down twice within thirty years. After the second fire the
+town collected money for a new one. Every household gave what it could. The mayor himself carried the first stone to
+the bank.
+
+The work took four summers. In winter the river rose and nobody could build. When the bridge was opened, the children
+were the first to cross it. An old woman sold warm bread on the other side. It still carries the road to the harbour.
+"""
+BEES = """
+A colony of bees can hold fifty thousand workers. Most of them live for about six weeks. The youngest clean the cells
+and feed the larvae. Later they build comb and guard the entrance. Only in the last half of their lives do they fly out
+to the flowers.
+
+A bee that has found food dances when she returns. The direction of the dance tells the others where to fly. Its length
+tells them how far away the flowers are.
+"""
 
 
 class Drawn(NamedTuple):

@@ -74,11 +74,11 @@ def read_curve(run, name: str = "val_mlm_cross_entropy") -> list[tuple[float, fl
     return curve
 
 
-def comparison_table(curves: Mapping[str, Sequence[tuple[float, float]]], rows: int = 8) -> str:
-    """A Markdown table: a row for each of some times, a column for each run with its last score until then."""
+def comparison_table(curves: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """A Markdown table: a row for each of eight times, a column for each run with its last score until then."""
     end = max(curve[-1][0] for curve in curves.values())
     lines = ["| hours | " + " | ".join(curves) + " |", "|---" * (len(curves) + 1) + "|"]
-    for hours in (end * number / rows for number in range(1, rows + 1)):
+    for hours in (end * number / 8 for number in range(1, 9)):
         lines.append(f"| {hours:.2f} | " + " | ".join(_score_at(curve, hours) for curve in curves.values()) + " |")
     return "\n".join(lines)
 

@@ -36,7 +36,7 @@ from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
-_LOG_EVERY, _WARMUP = 100, 10_000  # steps
+_WARMUP = 10_000  # steps
 
 
 def pretrain_on_batches(
@@ -121,7 +121,7 @@ def pretrain_on_batches(
     settings |= {"weight_decay": weight_decay, "dropout": dropout, "accumulate": accumulate, "seed": seed}
     settings |= {"strategy": strategy, "logical_cpus": logical_cpus, "precision": precision, "xla": xla}
     schedule = WarmupLinearDecay(learning_rate, warmup_steps, steps)
-    log_every = resolve_log_interval("pretrain_on_batches", checkpoint_every, log_every, _LOG_EVERY)
+    log_every = resolve_log_interval("pretrain_on_batches", checkpoint_every, log_every)
     hardware = choose_hardware(strategy, precision, xla, logical_cpus)
     check_accumulation(accumulate, hardware, [training.manifest["batch_size"]])
     _LOGGER.info("%s", hardware.describe())

@@ -33,7 +33,6 @@ from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
-_LOG_EVERY = 100  # steps, where nothing is given
 _INPUTS = ("records", "corpus", "vocab", "init", "names")
 
 
@@ -55,7 +54,7 @@ def run_pretraining(
     overwrite, dry_run = check_bool(overwrite, "pretrain: `overwrite`"), check_bool(dry_run, "pretrain: `dry_run`")
     logs = log_directory("pretrain", log_dir, output, profile)
     callbacks = callback_list("pretrain", callbacks, has_own_rate=True)
-    log_every = resolve_log_interval("pretrain", checkpoint_every, log_every, _LOG_EVERY)
+    log_every = resolve_log_interval("pretrain", checkpoint_every, log_every)
     check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and output is None and not dry_run:
         raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")

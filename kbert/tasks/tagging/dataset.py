@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.checks import check_bool
 from kbert.preprocessing.buckets import trim_padding
 from kbert.tasks.epoch_permutation import row_batches
 from kbert.tasks.tagging.tagged_text import TaggedText
@@ -91,7 +90,6 @@ def tagging_dataset(
         labels, weights = inputs.pop("labels"), inputs.pop("weights")
         return inputs, {"logits": labels}, {"logits": weights}
 
-    check_bool(group_by_length, "tagging_dataset: `group_by_length`")
     sizes = windows.batch["padding_mask"].sum(axis=1) if group_by_length else None
     rows = row_batches(len(windows), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)

@@ -47,8 +47,3 @@ def checked_file(path: str | os.PathLike) -> pathlib.Path:
                 f"{str(path)!r} is not the weights but a Git LFS pointer to them. Fetch them with `git lfs pull`."
             )
     return path
-
-
-def widened(raw: np.ndarray) -> np.ndarray:
-    """bfloat16 bits (uint16) as float32: the same number, as bfloat16 is the upper half of a float32."""
-    return (raw.astype(np.uint32) << 16).view(np.float32)

@@ -14,10 +14,11 @@ import reprlib
 import zipfile
 import zlib
 
+import ml_dtypes
 import numpy as np
 
 from kbert.weights.files.plain_pickle import RefusedPickle, read_pickle
-from kbert.weights.files.tensor_file import TensorInfo, checked_file, widened
+from kbert.weights.files.tensor_file import TensorInfo, checked_file
 from kbert.weights.files.torch_objects import KNOWN_NAMES, TensorView, stored_data
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
@@ -102,7 +103,7 @@ class TorchPickleFile:
         # In bounds: `_checked` has compared the last element's index with the number of elements.
         values = np.lib.stride_tricks.as_strided(data[view.offset :], view.shape, strides)
         values = np.array(values, dtype=stored.newbyteorder("="), order="C")
-        return widened(values) if storage.dtype == "bfloat16" else values
+        return values.view(ml_dtypes.bfloat16).astype("float32") if storage.dtype == "bfloat16" else values
 
     def _checked(self, name, view):
         numbers = (view.offset, *view.shape, *view.strides)

@@ -160,6 +160,24 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
     task.check_options(given, task.option_values(settings))
 
 
+def check_vocabulary_size(owner: str, tokenizer, config: BertConfig) -> None:
+    """Raises ValueError unless a tokenizer has a token for each row of the model's table."""
+    if tokenizer.vocabulary_size != config.vocabulary_size:
+        raise ValueError(
+            f"{owner}: the vocabulary must have as many tokens as the model's table has rows "
+            f"({config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
+        )
+
+
+def check_sequence_length(owner: str, length: int, config: BertConfig) -> None:
+    """Raises ValueError for rows that are longer than the model's position table."""
+    if length > config.max_sequence_length:
+        raise ValueError(
+            f"{owner}: `sequence_length` must be at most the model's position table, {config.max_sequence_length}. "
+            f"Received: {length}"
+        )
+
+
 def parameters_of(config: BertConfig) -> int:
     """The number of parameters of an encoder with pooler; nothing is built for it."""
     sizes = sizes_of(config)

@@ -11,13 +11,15 @@ import numpy as np
 from kbert.training.hardware import choose_hardware
 
 hardware = choose_hardware("mirrored", sys.argv[1], logical_cpus=2)
+import keras
 import tensorflow as tf
 import kbert
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
+keras.utils.set_random_seed(3)
 with hardware.scope():
     model = kbert.BertClassifier(tiny_config())
-    model.compile(kbert.AdamW(0.05), jit_compile=hardware.jit_compile)
+    model.compile(kbert.AdamW(0.01), jit_compile=hardware.jit_compile)
 pipeline = kbert.build_pipeline(model, tiny_tokenizer())
 batch = pipeline.preprocessor(TEXTS)
 inputs = {name: batch[name] for name in model.input}

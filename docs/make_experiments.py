@@ -1,6 +1,6 @@
 """Writes results/*.json into docs/experiments.md and the cards of kbert's own models.
 
-    PYTHONPATH=. python docs/make_experiments.py
+    PYTHONPATH=.:recipes python docs/make_experiments.py
 
 The page receives a table of what these models reach, and a section for each result; saved_models/NAME/README.md the
 table of results/finetuning-NAME.json.
@@ -9,9 +9,10 @@ table of results/finetuning-NAME.json.
 import argparse
 import pathlib
 
-from kbert.experiments.paper_tables import TABLES, paper_table
-from kbert.experiments.report import describe_options, result_table
-from kbert.experiments.verdict import SEEN
+from experiments.paper_tables import TABLES, paper_table
+from experiments.report import describe_options, result_table
+from experiments.verdict import SEEN
+
 from kbert.files import read_json
 
 ROOT = pathlib.Path(__file__).parent.parent

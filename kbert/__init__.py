@@ -37,7 +37,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     subpackages=(
         "answers",
         "corpus",
-        "experiments",
         "inspection",
         "layers",
         "models",

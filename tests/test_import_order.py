@@ -15,7 +15,7 @@ from helpers.run_python import assert_imports_none
 ROOMS = (
     "lazy saved_classes versions checks files locks beam stateless_random keras_compat xla config text corpus "
     "pretraining preprocessing layers optim models answers pipelines weights training inspection tasks serving "
-    "experiments quickstart benchmarks command_line inspection.playground"
+    "command_line inspection.playground"
 ).split()
 BACKEND_NEUTRAL = "lazy saved_classes versions checks files locks keras_compat xla config layers optim models".split()
 

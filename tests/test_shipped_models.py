@@ -6,12 +6,12 @@ import socket
 
 import numpy as np
 import pytest
+from experiments.named_tasks import named_tasks
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 from helpers.tiny_directory import sentences
 
 import kbert
-from kbert.experiments.named_tasks import named_tasks
 from kbert.files import read_json
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.tasks.pretraining.learning_curves import Point, curves_table, find_plateau

@@ -7,11 +7,10 @@ import sys
 import time
 
 import pytest
+from experiments.paper_tables import TABLES
 from helpers.paths import ROOT
 from helpers.run_recipe import RECIPES, as_flags, read_json, run_recipe
 from helpers.toy_study import QUICK, study_arguments, write_study_home, write_toy_squad
-
-from kbert.experiments.paper_tables import TABLES
 
 pytestmark = pytest.mark.slow  # minutes
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}

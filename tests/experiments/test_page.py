@@ -1,14 +1,14 @@
 """docs/experiments.md shows the figures of results/*.json, and every result there is one that the command writes."""
 
 import pytest
+from experiments.cells import CONSTANT
+from experiments.compare_finetuning import RANDOM
+from experiments.paper_tables import TABLES, paper_table
+from experiments.plot import result_plot
+from experiments.report import result_csv, result_table
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 
-from kbert.experiments.cells import CONSTANT
-from kbert.experiments.compare_finetuning import RANDOM
-from kbert.experiments.paper_tables import TABLES, paper_table
-from kbert.experiments.plot import result_plot
-from kbert.experiments.report import result_csv, result_table
 from kbert.files import read_json, write_json
 
 COMPARISON = "finetuning-"

@@ -6,11 +6,11 @@ import types
 import xml.etree.ElementTree
 
 import pytest
+from experiments.paper_tables import TABLES, paper_table
+from experiments.report import result_table
+from experiments.run_table import run_table
+from experiments.study import Study
 
-from kbert.experiments.paper_tables import TABLES, paper_table
-from kbert.experiments.report import result_table
-from kbert.experiments.run_table import run_table
-from kbert.experiments.study import Study
 from kbert.files import read_json
 
 

@@ -3,19 +3,19 @@
 import json
 
 import pytest
+from experiments import cells as cells_module
+from experiments import describe_plan, pretrained_rows
+from experiments.downstream import Downstream, chosen_by_column, downstream_tasks
+from experiments.make_study import make_study
+from experiments.paper_tables import paper_table
+from experiments.study import Study
+from experiments.table import Row
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags, import_recipe, read_json, run_recipe
 from helpers.toy_study import VOCABULARY, study_arguments, write_study_home
 
 import kbert
-from kbert.command_line.make_study import make_study
 from kbert.corpus.records import Records
-from kbert.experiments import cells as cells_module
-from kbert.experiments import describe_plan, pretrained_rows
-from kbert.experiments.downstream import Downstream, chosen_by_column, downstream_tasks
-from kbert.experiments.paper_tables import paper_table
-from kbert.experiments.study import Study
-from kbert.experiments.table import Row
 from kbert.tasks.features.train import FeatureTraining
 
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)

@@ -1,8 +1,7 @@
 """A difference is the paper's, a tie or the reverse by means and deviations alone."""
 
 import pytest
-
-from kbert.experiments.verdict import judge, sentence
+from experiments.verdict import judge, sentence
 
 LOW, HIGH, WIDE = [70.0, 71.0, 72.0], [80.0, 81.0, 82.0], [60.0, 80.0, 100.0]
 

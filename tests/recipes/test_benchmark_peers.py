@@ -6,14 +6,13 @@ import sys
 import keras
 import numpy as np
 import pytest
+from benchmarks import torch_worker
+from benchmarks.race import fastest_setting, race, timed
+from benchmarks.settings import BenchmarkSettings
+from benchmarks.table import measure_table, table_lines
+from benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
 from helpers.run_recipe import import_recipe
 from helpers.tiny_bert import tiny_config
-
-from kbert.benchmarks import torch_worker
-from kbert.benchmarks.race import fastest_setting, race, timed
-from kbert.benchmarks.settings import BenchmarkSettings
-from kbert.benchmarks.table import measure_table, table_lines
-from kbert.benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
 
 JOB = {"batch_size": 2, "sequence_length": 9, "max_predictions": 3}
 
@@ -115,7 +114,7 @@ def test_the_table_has_a_row_for_every_benchmark():
 
 @pytest.mark.usefixtures("eagerly")
 def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
-    from kbert.benchmarks import peers
+    from benchmarks import peers
 
     class Torch:
         def __init__(self, work, setting, **job):

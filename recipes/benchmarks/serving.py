@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 
-from kbert.benchmarks.torch_peer import TorchPeer, torch_settings
-from kbert.experiments.cells import model_name
+from experiments.cells import model_name
+
+from benchmarks.torch_peer import TorchPeer, torch_settings
 from kbert.serving.export import export
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained

@@ -7,7 +7,7 @@ import time
 import keras
 import tensorflow as tf
 
-from kbert.benchmarks.text import real_batches
+from benchmarks.text import real_batches
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.pretraining.packed_rows import default_num_parts

@@ -4,7 +4,7 @@ import time
 
 import tensorflow as tf
 
-from kbert.benchmarks.text import source_of, tokenizer_of
+from benchmarks.text import source_of, tokenizer_of
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.packed_rows import count_rows, default_num_parts, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs

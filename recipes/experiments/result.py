@@ -5,9 +5,9 @@ import pathlib
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kbert.experiments.plot import result_plot
-from kbert.experiments.report import result_csv, result_table
-from kbert.experiments.verdict import judge, sentence
+from experiments.plot import result_plot
+from experiments.report import result_csv, result_table
+from experiments.verdict import judge, sentence
 from kbert.files import atomic_file, write_json
 from kbert.versions import versions
 

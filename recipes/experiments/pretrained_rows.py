@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kbert.corpus.corpus_files import find_files
-from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import is_records
-from kbert.experiments.paper_tables import kept_every, milestone, needs_milestones
-from kbert.experiments.shared_rows import (
+from experiments.paper_tables import kept_every, milestone, needs_milestones
+from experiments.shared_rows import (
     absolute_arguments,
     absolute_source,
     decide_packing,
     identify_names,
     identify_rows,
 )
-from kbert.experiments.table import Row
+from experiments.table import Row
+from kbert.corpus.corpus_files import find_files
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
 from kbert.pretraining.sources import HELD_OUT
 from kbert.tasks.pretraining.named_settings import complete_settings

@@ -7,10 +7,10 @@ import functools
 
 import tensorflow as tf
 
-from kbert.benchmarks.batches import batches
-from kbert.benchmarks.peak import model_products, race_at_peak
-from kbert.benchmarks.peers import fastest_peers, hub_backbone
-from kbert.benchmarks.race import fastest_setting, timed, with_and_without_xla
+from benchmarks.batches import batches
+from benchmarks.peak import model_products, race_at_peak
+from benchmarks.peers import fastest_peers, hub_backbone
+from benchmarks.race import fastest_setting, timed, with_and_without_xla
 from kbert.models.encoder import BertEncoder
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.training.flops import inference_flops_per_token

@@ -2,9 +2,9 @@
 
 import argparse
 
-from kbert.experiments.downstream import NER, SQUAD
-from kbert.experiments.named_tasks import named_tasks
-from kbert.experiments.study import Study
+from experiments.downstream import NER, SQUAD
+from experiments.named_tasks import named_tasks
+from experiments.study import Study
 from kbert.tasks.features.train import FeatureTraining
 
 

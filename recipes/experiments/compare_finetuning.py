@@ -5,10 +5,10 @@ import logging
 import pathlib
 from collections.abc import Mapping, Sequence
 
+from experiments.cells import CONSTANT, WORST, Cells, model_name
+from experiments.downstream import Downstream, count_examples
+from experiments.result import judge_row, summary, when_and_with_what, write_result
 from kbert.checks import check_bool
-from kbert.experiments.cells import CONSTANT, WORST, Cells, model_name
-from kbert.experiments.downstream import Downstream, count_examples
-from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
 from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.training.made_by import describe_maker
@@ -34,13 +34,13 @@ def compare_finetuning(
     other_models: Sequence = (),
     results=None,
     name: str | None = None,
-    recipe: str = "kbert.experiments",
+    recipe: str = "experiments",
     dry_run: bool = False,
 ) -> dict:
     """Fine-tunes a model and random weights of its architecture, each with the settings that are best for it.
 
     For each task and each of the two, every setting of the grid is tried with the first seed; the best one is then run
-    with all seeds, and means are compared (`kbert.experiments.verdict`). Runs are `Cells` in ``cells/`` of the output:
+    with all seeds, and means are compared (`experiments.verdict`). Runs are `Cells` in ``cells/`` of the output:
     the same call resumes after a kill, and other calls may share the directory. The result is written after every task.
 
     Args:
@@ -55,7 +55,7 @@ def compare_finetuning(
         dry_run: train and write nothing, but count.
 
     Returns:
-        dict like that of `kbert.experiments.run_table`. Of a dry run: ``left``, {task: {model: the number of
+        dict like that of `experiments.run_table`. Of a dry run: ``left``, {task: {model: the number of
         fine-tunings that are left to do}}, and ``first``, the estimate of the first of them, None where none is left.
 
     Raises:

@@ -5,11 +5,11 @@ import logging
 
 import tensorflow as tf
 
-from kbert.benchmarks.race import race, summary, timed
+from benchmarks.race import race, summary, timed
 from kbert.corpus.documents import read_documents
+from kbert.corpus.installed_prose import installed_documents
 from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.quickstart.installed_prose import installed_documents
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import read_vocabulary

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from experiments.table import Row, Table
 from kbert.config import BertConfig
-from kbert.experiments.table import Row, Table
 from kbert.tasks.features.table import PAPER as FEATURES
 
 BERT = "BERT"

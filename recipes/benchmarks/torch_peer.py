@@ -4,10 +4,12 @@ import importlib.util
 import json
 import logging
 import os
+import pathlib
 import subprocess
 import sys
 
 _LOGGER = logging.getLogger("kbert")
+_WORKER = pathlib.Path(__file__).with_name("torch_worker.py")
 NAME = "transformers on torch"
 # Tensors stay in the process, on huge pages: without this torch maps and clears every large tensor of every step anew.
 _ALLOCATORS = {
@@ -62,7 +64,7 @@ class TorchPeer:
     def _ask(self, request):
         if self._process is None:
             allocator = next(env for name, env in _ALLOCATORS.items() if self.job["setting"].endswith(name))
-            command = [sys.executable, "-m", "kbert.benchmarks.torch_worker", json.dumps(self.job)]
+            command = [sys.executable, str(_WORKER), json.dumps(self.job)]
             inherited = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
             self._process = subprocess.Popen(
                 command, env=inherited | allocator, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -2,8 +2,8 @@
 
 import contextlib
 
-from kbert.benchmarks.race import fastest_setting
-from kbert.benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
+from benchmarks.race import fastest_setting
+from benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
 
 
 @contextlib.contextmanager
@@ -14,7 +14,7 @@ def fastest_peers(work, settings, config, hub_name, hub_runners, torch_runner):
         work: "train" or "encode".
         settings: `BenchmarkSettings`; without `peers` there are none.
         hub_name: str, the class of keras-hub.
-        hub_runners: function without arguments → {setting: runner (`kbert.benchmarks.race`)}.
+        hub_runners: function without arguments → {setting: runner (`benchmarks.race`)}.
         torch_runner: function of a `TorchPeer` → runner.
     """
     runners, chosen, processes = {}, {}, []

@@ -3,8 +3,8 @@
 import collections
 from collections.abc import Iterable, Mapping
 
-from kbert.experiments.study import Study
-from kbert.experiments.table import Table
+from experiments.study import Study
+from experiments.table import Table
 from kbert.tasks.pretraining.table import describe_estimate
 from kbert.training.dry_run import format_estimate
 
@@ -48,7 +48,7 @@ def _useless_rows(rows, epochs):
 
 
 def describe_comparison_plan(plan: Mapping) -> str:
-    """What `kbert.experiments.compare_finetuning.compare_finetuning` found in a dry run."""
+    """What `experiments.compare_finetuning.compare_finetuning` found in a dry run."""
     lines = _counts("fine-tunings", plan["left"])
     return "\n".join([*lines, "The first one:", format_estimate(plan["first"])] if plan["first"] else lines)
 

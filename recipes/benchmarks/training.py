@@ -7,10 +7,10 @@ import time
 import keras
 import numpy as np
 
-from kbert.benchmarks.batches import STEPS, UNCOUNTED, batches
-from kbert.benchmarks.peak import model_products, race_at_peak, with_gradients
-from kbert.benchmarks.peers import fastest_peers, hub_backbone
-from kbert.benchmarks.race import with_and_without_xla
+from benchmarks.batches import STEPS, UNCOUNTED, batches
+from benchmarks.peak import model_products, race_at_peak, with_gradients
+from benchmarks.peers import fastest_peers, hub_backbone
+from benchmarks.race import with_and_without_xla
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay

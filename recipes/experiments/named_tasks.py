@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-from kbert.experiments.downstream import NER, SQUAD, Downstream, downstream_tasks
+from experiments.downstream import NER, SQUAD, Downstream, downstream_tasks
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
 
 

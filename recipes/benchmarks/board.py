@@ -5,7 +5,7 @@ import statistics
 import tempfile
 import time
 
-from kbert.benchmarks.batches import UNCOUNTED, batches
+from benchmarks.batches import UNCOUNTED, batches
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW

@@ -10,7 +10,7 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from kbert.experiments.downstream import Downstream
+from experiments.downstream import Downstream
 from kbert.files import read_json, write_json
 from kbert.tasks.finetuning import Finetuning
 from kbert.training.inputs import identify_inputs
@@ -36,7 +36,7 @@ class Cells:
         NotADirectoryError: a file where they are to be.
     """
 
-    def __init__(self, directory, recipe: str = "kbert.experiments"):
+    def __init__(self, directory, recipe: str = "experiments"):
         self.directory, self.recipe, self.used = pathlib.Path(directory), recipe, {}
         self._contents = {}
         there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())

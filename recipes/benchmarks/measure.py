@@ -2,7 +2,7 @@
 
 import importlib
 
-_FUNCTIONS = {  # name → module of kbert.benchmarks, function
+_FUNCTIONS = {  # name → module of benchmarks, function
     "tokenize": ("text", "tokenize"),
     "input": ("text", "pretraining_input"),
     "rows": ("rows", "rows"),
@@ -22,5 +22,5 @@ def measure(part: str, settings) -> dict:
     from kbert.training.flops import peak_memory_bytes
 
     module, function = _FUNCTIONS[part]
-    result = getattr(importlib.import_module(f"kbert.benchmarks.{module}"), function)(settings)
+    result = getattr(importlib.import_module(f"benchmarks.{module}"), function)(settings)
     return {"part": part, **result, "peak_memory_mib": round(peak_memory_bytes() / 2**20)}

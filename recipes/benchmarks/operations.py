@@ -7,10 +7,10 @@ import tempfile
 import time
 
 import tensorflow as tf
+from experiments.cells import model_name
 
-from kbert.benchmarks.encoding import encoder_inputs, forward_pass
-from kbert.benchmarks.serving import LONG, SHORT, export_encoder, saved_model
-from kbert.experiments.cells import model_name
+from benchmarks.encoding import encoder_inputs, forward_pass
+from benchmarks.serving import LONG, SHORT, export_encoder, saved_model
 from kbert.models.encoder import BertEncoder
 
 _SHOWN = 12  # operations

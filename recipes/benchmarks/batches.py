@@ -31,7 +31,7 @@ def synthetic_batch(settings, config):
 def batches(settings, config, steps=STEPS):
     """A dataset of `steps` + UNCOUNTED batches, synthetic or real; synthetic ones need no TensorFlow on JAX."""
     if settings.data == "real":
-        from kbert.benchmarks.text import real_batches
+        from benchmarks.text import real_batches
 
         return real_batches(settings).take(steps + UNCOUNTED).cache()
     return repeated_batch(synthetic_batch(settings, config), steps + UNCOUNTED)

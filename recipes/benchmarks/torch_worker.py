@@ -5,7 +5,7 @@ Reads requests from standard input, one JSON object a line, and answers each wit
 long, and answers ``{"seconds": [...]}``, one number for each; ``{"texts": [...]}`` answers ``{"seconds": s, "vectors":
 [[...]]}``.
 
-    python -m kbert.benchmarks.torch_worker '{"work": "encode", "setting": "float32", ...}'
+    python recipes/benchmarks/torch_worker.py '{"work": "encode", "setting": "float32", ...}'
 """
 
 import contextlib

@@ -8,10 +8,10 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbert.experiments.cells import WORST, Cells
-from kbert.experiments.downstream import NER, Downstream, chosen_by_column, count_examples
-from kbert.experiments.pretrained_rows import PretrainedRows, run_folder
-from kbert.experiments.table import Row, Table
+from experiments.cells import WORST, Cells
+from experiments.downstream import NER, Downstream, chosen_by_column, count_examples
+from experiments.pretrained_rows import PretrainedRows, run_folder
+from experiments.table import Row, Table
 from kbert.files import read_json
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
@@ -39,7 +39,7 @@ class Study:
     Attributes:
         pretrainings: `PretrainedRows`.
         records: folder of a run, or file of a fine-tuning → what says when it was started and with which versions, of
-            those that were made or read; `kbert.experiments.run_table` empties it before each table.
+            those that were made or read; `experiments.run_table` empties it before each table.
 
     Raises:
         ValueError: no seeds or rates, columns of one name, or `finetuning` with a learning rate or seed.
@@ -62,7 +62,7 @@ class Study:
         rates: Sequence[float] = (5e-5,),
         finetuning: Mapping[str, Any] | None = None,
         feature_training: FeatureTraining | None = None,
-        recipe: str = "kbert.experiments",
+        recipe: str = "experiments",
     ):
         for name, values in (("seeds", seeds), ("rates", rates), ("tasks", [task.name for task in tasks])):
             if not values or len(set(values)) < len(values):
@@ -103,7 +103,7 @@ class Study:
         return columns | {f"{NER} {mode}": (columns[NER][0], mode) for mode in table.feature_columns}
 
     def check(self, table: Table) -> None:
-        """Raises what would otherwise end `kbert.experiments.run_table` after hours: before anything is written.
+        """Raises what would otherwise end `experiments.run_table` after hours: before anything is written.
 
         Raises:
             FileNotFoundError, ValueError: no such text; a table that does not go with the tasks, or with a run by the

@@ -4,10 +4,10 @@ import functools
 import logging
 import statistics
 
-from kbert.experiments.cells import CONSTANT
-from kbert.experiments.result import judge_row, summary, when_and_with_what, write_result
-from kbert.experiments.study import Study
-from kbert.experiments.table import Table
+from experiments.cells import CONSTANT
+from experiments.result import judge_row, summary, when_and_with_what, write_result
+from experiments.study import Study
+from experiments.table import Table
 
 _LOGGER = logging.getLogger("kbert")
 

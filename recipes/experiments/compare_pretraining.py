@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable
 
-from kbert.experiments.result import when_and_with_what
+from experiments.result import when_and_with_what
 from kbert.files import atomic_file, read_json, write_json
 from kbert.tasks.pretraining.learning_curves import (
     SCORES,

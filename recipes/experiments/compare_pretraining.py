@@ -4,9 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable
 
-from experiments.result import when_and_with_what
-from kbert.files import atomic_file, read_json, write_json
-from kbert.tasks.pretraining.learning_curves import (
+from experiments.learning_curves import (
     SCORES,
     comparison_plot,
     comparison_table,
@@ -17,6 +15,8 @@ from kbert.tasks.pretraining.learning_curves import (
     read_curve,
     read_points,
 )
+from experiments.result import when_and_with_what
+from kbert.files import atomic_file, read_json, write_json
 from kbert.training.made_by import INPUTS
 
 

@@ -1,10 +1,35 @@
-"""A table's results as a plot, without further libraries: SVG."""
+"""Results and learning curves as SVG, drawn by matplotlib; lines and marks differ in black and white too."""
 
+import contextlib
+import io
 import itertools
+import re
 
-_COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
-_WIDTH, _PANEL, _LEFT, _LINE = 720, 320, 230, 24
-_MARGIN = 40
+LINES = ("-", "--", "-.", ":")
+MARKS = ("o", "s", "^", "D", "v", "P")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+
+
+@contextlib.contextmanager
+def svg_figure(width: float, height: float):
+    """A `matplotlib.figure.Figure` of this size in points, and a function that gives its SVG text.
+
+    The same figure is the same text: names of elements are hashed with a fixed salt, and there is no date.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    style = {"svg.fonttype": "none", "svg.hashsalt": "kbert", "font.size": 9, "text.parse_math": False}
+    with matplotlib.rc_context(style | {"axes.spines.top": False, "axes.spines.right": False}):
+        figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
+
+        def text() -> str:
+            file = io.StringIO()
+            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+            lines = (line.rstrip() for line in file.getvalue().splitlines())
+            return re.sub(r"(\d\.\d\d)\d+", r"\1", "\n".join(lines)) + "\n"  # hundredths of a point
+
+        yield figure, text
 
 
 def result_plot(result: dict) -> str:
@@ -13,70 +38,61 @@ def result_plot(result: dict) -> str:
     Returns:
         The text of an SVG file.
     """
-    panel = _curves if any(row["series"] for row in result["rows"]) else _points
-    drawn = [panel(result["rows"], column) for column in result["columns"]]
-    height, parts = 0, []
-    for lines, size in drawn:
-        parts.append(f'<g transform="translate(0 {height})">' + "".join(lines) + "</g>")
-        height += size
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif"'
-    return (
-        "\n".join(
-            [head + ' font-size="13">', f'<rect width="{_WIDTH}" height="{height}" fill="white"/>', *parts, "</svg>"]
-        )
-        + "\n"
-    )
+    columns = result["columns"]
+    is_series = any(row["series"] for row in result["rows"])
+    height = 260 if is_series else 70 + 22 * len(result["rows"])
+    with svg_figure(560, 24 + height * len(columns)) as (figure, text):
+        figure.suptitle(result["title"])
+        for axes, column in zip(figure.subplots(len(columns), 1, squeeze=False)[:, 0], columns, strict=True):
+            (_curves if is_series else _points)(axes, result["rows"], column)
+        return text()
 
 
-def _points(rows, column):
+def _points(axes, rows, column):
+    """A row's mean with its deviation, and the paper's figure at the right."""
     rows = [row for row in rows if column in row["scores"]]
-    scale, labels = _scale(rows, column, _LEFT, _WIDTH - _MARGIN)
-    lines = [_text(_LEFT, 20, column, weight="bold"), *(_text(x, 40, label, "middle") for x, label in labels)]
-    for number, row in enumerate(rows):
-        y, score = 62 + _LINE * number, row["scores"][column]
-        low, high = (scale(score["mean"] + sign * (score["deviation"] or 0.0)) for sign in (-1, 1))
-        lines.append(_text(_LEFT - 12, y + 4, row["name"], "end"))
-        lines.append(
-            f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="{_COLOURS[0]}" stroke-width="2"/>'
-        )
-        lines.append(f'<circle cx="{scale(score["mean"]):.1f}" cy="{y}" r="4" fill="{_COLOURS[0]}"/>')
-    return lines, 62 + _LINE * len(rows) + 16
-
-
-def _curves(rows, column):
-    rows = [row for row in rows if column in row["scores"] and row["series"]]
-    scale, labels = _scale(rows, column, _PANEL - _MARGIN, 40)
-    end = max(row["pretrained"]["steps"] for row in rows)
-    lines = [_text(_MARGIN, 20, column, weight="bold")]
-    lines += [_text(_MARGIN + 8, y + 4, label, "end") for y, label in labels]
-    lines.append(_text(_WIDTH / 2, _PANEL - 8, f"steps of pre-training (to {end:,})", "middle"))
-    series = dict.fromkeys(row["series"] for row in rows)
-    for number, (name, colour) in enumerate(zip(series, itertools.cycle(_COLOURS), strict=False)):
-        points = []
-        for row in (row for row in rows if row["series"] == name):
-            x = 2 * _MARGIN + (_WIDTH - 4 * _MARGIN) * row["pretrained"]["steps"] / end
-            score = row["scores"][column]
-            low, high = (scale(score["mean"] + sign * (score["deviation"] or 0.0)) for sign in (-1, 1))
-            lines.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="{colour}"/>')
-            points.append(f"{x:.1f},{scale(score['mean']):.1f}")
-        lines.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        lines.append(_text(_WIDTH - 3 * _MARGIN, 20 + 18 * number, name, fill=colour))
-    return lines, _PANEL
-
-
-def _scale(rows, column, start, end):
-    """A function of a score that gives its place, and [(place, label)] of the lowest and the highest."""
     scores = [row["scores"][column] for row in rows]
-    low = min(score["mean"] - (score["deviation"] or 0.0) for score in scores)
-    high = max(score["mean"] + (score["deviation"] or 0.0) for score in scores)
-    spread = (high - low) or 1.0
+    axes.errorbar(
+        [score["mean"] for score in scores],
+        range(len(rows)),
+        xerr=[score["deviation"] or 0.0 for score in scores],
+        fmt="o",
+        color=COLOURS[0],
+        capsize=3,
+    )
+    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes.invert_yaxis()
+    axes.margins(y=0.12)
+    axes.grid(axis="x", linewidth=0.5)
+    axes.set_xlabel(f"{column}, mean and standard deviation")
+    published = [_paper(row, column) for row in rows]
+    if any(published):
+        beside = axes.secondary_yaxis("right")
+        beside.set_yticks(range(len(rows)), published)
+        beside.set_ylabel("the paper")
+        beside.tick_params(length=0)
 
-    def place(score):
-        return start + (end - start) * (score - low) / spread
 
-    return place, [(place(low), f"{low:.1f}"), (place(high), f"{high:.1f}")][: 1 + (high > low)]
+def _curves(axes, rows, column):
+    rows = [row for row in rows if column in row["scores"] and row["series"]]
+    styles = zip(itertools.cycle(LINES), itertools.cycle(MARKS), itertools.cycle(COLOURS), strict=False)
+    for name, (line, mark, colour) in zip(dict.fromkeys(row["series"] for row in rows), styles, strict=False):
+        points = [row for row in rows if row["series"] == name]
+        scores = [row["scores"][column] for row in points]
+        axes.errorbar(
+            [row["pretrained"]["steps"] for row in points],
+            [score["mean"] for score in scores],
+            yerr=[score["deviation"] or 0.0 for score in scores],
+            fmt=line + mark,
+            color=colour,
+            capsize=3,
+            label=name,
+        )
+    axes.set(xlabel="steps of pre-training", ylabel=column)
+    axes.grid(linewidth=0.5)
+    axes.legend(frameon=False)
 
 
-def _text(x, y, text, anchor="start", weight="normal", fill="black"):
-    safe = text.replace("&", "&amp;").replace("<", "&lt;")
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="{fill}">{safe}</text>'
+def _paper(row, column) -> str:
+    figure = (row.get("paper") or {}).get(column)
+    return "" if figure is None else f"{figure:g}"

@@ -5,6 +5,7 @@ import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 
+from experiments.plot import COLOURS, LINES, svg_figure
 from kbert.training.history import read_history
 
 SCORES = {  # of history.jsonl → title and factor
@@ -12,10 +13,7 @@ SCORES = {  # of history.jsonl → title and factor
     "mlm_accuracy": ("MLM accuracy (%)", 100.0),
     "nsp_accuracy": ("NSP accuracy (%)", 100.0),
 }
-_COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
-_WIDTH, _HEIGHT, _LEFT, _TOP = 400, 190, 52, 34
-_TOKENS = "tokens", lambda end: f"million tokens (to {end / 1e6:,.1f})"  # attribute of `Point`, label of the axis
-_HOURS = "hours", lambda end: f"hours of training (to {end:.2f})"
+_AXES = {"tokens": ("million tokens", 1e-6), "hours": ("hours of training", 1.0)}  # attributes of `Point`
 _PER_DOUBLING = 4  # points of the grid on which a plateau is looked for
 
 
@@ -85,9 +83,14 @@ def comparison_table(curves: Mapping[str, Sequence[tuple[float, float]]]) -> str
 
 def comparison_plot(curves: Mapping[str, Sequence[tuple[float, float]]], title: str) -> str:
     """SVG text: one panel with the curves against hours."""
-    colours = _colours(curves)
-    lines = [(colours[name], 2.2, 1, curve) for name, curve in curves.items()]
-    return _svg(_WIDTH, _TOP + _HEIGHT, colours, [_group(0, _TOP, _panel(title, lines, _HOURS))])
+    with svg_figure(420, 260) as (figure, text):
+        axes = figure.subplots()
+        for (name, curve), line, colour in zip(curves.items(), itertools.cycle(LINES), itertools.cycle(COLOURS)):
+            axes.plot(*zip(*curve, strict=True), line, color=colour, label=name, marker=".", gid=name)
+        axes.set(xlabel=_AXES["hours"][0], ylabel=title)
+        axes.grid(linewidth=0.5)
+        axes.legend(frameon=False)
+        return text()
 
 
 def find_plateau(points: Sequence[Point]) -> tuple[Point, Point] | None:
@@ -153,65 +156,31 @@ def curves_plot(runs: Mapping[str, Sequence[Point]]) -> str:
 
     Thick lines are held-out scores, thin ones those of training.
     """
-    colours, width = _colours(runs), 2 * _WIDTH
-    plateaus = {name: found for name, points in runs.items() if (found := find_plateau(points))}
-    parts = [_text(width - 8, 20, "thick: held-out, thin: training; shaded: the plateau", "end")]
-    for row, (score, (title, factor)) in enumerate(SCORES.items()):
-        for column, axis in enumerate((_TOKENS, _HOURS)):
-            lines = [
-                (colours[name], *line, _curve(points, kind + score, axis, factor))
-                for name, points in runs.items()
-                for kind, line in (("", (0.8, 0.5)), ("val_", (2.2, 1)))
-            ]
-            shaded = [(colours[name], *(getattr(p, axis[0]) for p in found)) for name, found in plateaus.items()]
-            parts.append(_group(column * _WIDTH, _TOP + row * _HEIGHT, _panel(title, lines, axis, shaded)))
-    return _svg(width, _TOP + len(SCORES) * _HEIGHT, colours, parts)
+    plateaus = {name: ends for name, points in runs.items() if (ends := find_plateau(points))}
+    with svg_figure(720, 40 + 170 * len(SCORES)) as (figure, text):
+        figure.suptitle("thick: held-out, thin: training; shaded: the plateau")
+        for row, (score, (title, factor)) in zip(figure.subplots(len(SCORES), 2), SCORES.items(), strict=True):
+            for axes, (axis, (label, scale)) in zip(row, _AXES.items(), strict=True):
+                for (name, points), line, colour in zip(runs.items(), itertools.cycle(LINES), itertools.cycle(COLOURS)):
+                    for kind, style in (("", {"lw": 0.8, "alpha": 0.5}), ("val_", {"lw": 2.0, "label": name})):
+                        curve = _curve(points, kind + score, axis, scale, factor)
+                        if curve:
+                            gid = f"{kind or 'training '}{score} {axis} {name}"
+                            axes.plot(*zip(*curve, strict=True), line, color=colour, gid=gid, **style)
+                    if name in plateaus:
+                        first, last = (scale * getattr(point, axis) for point in plateaus[name])
+                        axes.axvspan(first, last, color=colour, alpha=0.12, gid=f"plateau {score} {axis} {name}")
+                axes.set(xlabel=label, ylabel=title)
+                axes.grid(linewidth=0.5)
+            if row[0].get_legend_handles_labels()[1]:
+                row[0].legend(frameon=False)
+        return text()
 
 
-def _curve(points, name, axis, factor):
+def _curve(points, name, axis, scale, factor):
     """[(x, y)]; what is before the first step is off the scale."""
-    curve = [(getattr(point, axis[0]), factor * point.scores[name]) for point in points if name in point.scores]
+    curve = [(scale * getattr(point, axis), factor * point.scores[name]) for point in points if name in point.scores]
     return [point for point in curve if point[0] > 0]
-
-
-def _panel(title, curves, axis, shaded=()):
-    """The lines of a panel: `curves` of (colour, width, opacity, points), `shaded` parts of (colour, start, end)."""
-    drawn = [point for *_, curve in curves for point in curve]
-    if not drawn:
-        return [_text(_LEFT, 12, f"{title}: none")]
-    end = max(x for x, _ in drawn)
-    low, high = min(y for _, y in drawn), max(y for _, y in drawn)
-    spread = (high - low) or 1.0
-
-    def across(x):
-        return _LEFT + (_WIDTH - _LEFT - 16) * x / (end or 1.0)
-
-    lines = [_text(_LEFT, 12, title, weight="bold")]
-    for colour, first, last in shaded:
-        size = f'width="{across(last) - across(first):.1f}" height="{_HEIGHT - 54}"'
-        lines.append(f'<rect x="{across(first):.1f}" y="20" {size} fill="{colour}" opacity="0.12"/>')
-    for colour, width, opacity, curve in curves:
-        points = " ".join(f"{across(x):.1f},{_HEIGHT - 34 - (_HEIGHT - 54) * (y - low) / spread:.1f}" for x, y in curve)
-        style = f'fill="none" stroke="{colour}" stroke-width="{width}" opacity="{opacity}"'
-        lines.append(f'<polyline points="{points}" {style}/>')
-    lines += [_text(_LEFT - 6, 26, f"{high:.1f}", "end"), _text(_LEFT - 6, _HEIGHT - 32, f"{low:.1f}", "end")]
-    return [*lines, _text(_WIDTH / 2, _HEIGHT - 14, axis[1](end), "middle")]
-
-
-def _colours(names):
-    return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
-
-
-def _group(x, y, lines):
-    return f'<g transform="translate({x} {y})">{"".join(lines)}</g>'
-
-
-def _svg(width, height, colours, parts):
-    """A drawing with the names of the runs at its top."""
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
-    names = [_text(_LEFT + 180 * n, 20, name, fill=colour) for n, (name, colour) in enumerate(colours.items())]
-    paper = f'<rect width="{width}" height="{height}" fill="white"/>'
-    return "\n".join([f'{head} font-size="12">', paper, *names, *parts, "</svg>"]) + "\n"
 
 
 def _history(run):
@@ -245,8 +214,3 @@ def _nearest(points, tokens):
 
 def _cell(value, factor):
     return "" if value is None else f"{factor * value:.{1 if factor > 1 else 3}f}"
-
-
-def _text(x, y, text, anchor="start", weight="normal", fill="black"):
-    safe = text.replace("&", "&amp;").replace("<", "&lt;")
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="{fill}">{safe}</text>'

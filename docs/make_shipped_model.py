@@ -14,10 +14,10 @@ import pathlib
 import shutil
 import tempfile
 
+from experiments.learning_curves import SCORES, curves_plot, curves_table, describe_plateau, read_points
 from experiments.report import describe_options, result_table
 
 from kbert.files import read_json
-from experiments.learning_curves import SCORES, curves_plot, curves_table, describe_plateau, read_points
 
 ROOT = pathlib.Path(__file__).parent.parent
 TEMPLATE = ROOT / "docs/templates/model_card.md"

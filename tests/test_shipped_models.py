@@ -6,6 +6,7 @@ import socket
 
 import numpy as np
 import pytest
+from experiments.learning_curves import Point, curves_table, find_plateau
 from experiments.named_tasks import named_tasks
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
@@ -14,7 +15,6 @@ from helpers.tiny_directory import sentences
 import kbert
 from kbert.files import read_json
 from kbert.serving.exported_pipeline import ExportedPipeline
-from experiments.learning_curves import Point, curves_table, find_plateau
 
 HOME, NAMES, MOST = ROOT / "saved_models", ("kbert-tiny", "kbert-mini"), 40e6  # bytes of both together
 MONTHS = {"january", "february", "march", "april", "may", "june", "july", "august"}

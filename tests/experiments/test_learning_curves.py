@@ -6,7 +6,6 @@ import math
 import xml.etree.ElementTree
 
 import pytest
-
 from experiments.learning_curves import (
     curves_plot,
     curves_table,

@@ -54,7 +54,7 @@ def found():
     probs = (scores / scores.sum(axis=-1, keepdims=True)).astype("float32")
     states = TextStates((MARKUP, "b"), TOKENS, np.arange(4), np.zeros(4, int), rng.normal(size=(3, 4, 6)), probs, 5)
     scores = {"accuracy": [0.5, 0.9, 0.8], "macro_f1": [0.4, 0.9, 0.8], "control_accuracy": [0.5, 0.5, 0.6]}
-    counts = {"majority": 0.5, "train_words": 90, "test_words": 10, "unknown": 0, "iterations": [3, 3, 3]}
+    counts = {"majority": 0.5, "train_words": 90, "test_words": 10, "unknown": 0}
     probes = LayerProbes(MARKUP, ["a", MARKUP], **scores, **counts)
     return Inspection(
         MARKUP,

@@ -23,6 +23,7 @@ from kbert.experiments.shared_rows import (
     identify_rows,
 )
 from kbert.experiments.table import Row
+from kbert.experiments.verdict import plateau_cross_entropy
 from kbert.files import read_json
 from kbert.pretraining.sources import HELD_OUT
 from kbert.tasks.pretraining.named_settings import complete_settings
@@ -34,6 +35,7 @@ from kbert.training.made_by import INPUTS, METRICS
 
 _LOGGER = logging.getLogger("kbert")
 _SCORES = ("mlm_accuracy", "mlm_perplexity", "mlm_cross_entropy", "nsp_accuracy")
+_RATES = {"mask_token_rate": 0.8, "keep_rate": 0.1, "random_token_rate": 0.1}  # of `kbert.pretrain`, with its defaults
 
 
 class PretrainedRows:
@@ -132,12 +134,22 @@ class PretrainedRows:
         return str(path) if row.share == 1.0 else f"{path}@{self._step(row)}"
 
     def describe(self, row: Row) -> dict:
-        """Steps, minutes, epochs and held-out scores of a row's pre-training; of a share of it from its history."""
+        """Steps, minutes, epochs and held-out scores of a row's pre-training; of a share of it from its history.
+
+        With the loss of the plateau (`kbert.experiments.verdict.plateau_cross_entropy`), and whether it is a
+        left-to-right model, whose scores cannot be compared with those of masked ones.
+        """
         path = self.path(row)
         metrics = read_json(path / METRICS)
         step = metrics["steps"] if row.share == 1.0 else self._step(row)
         records = History(path / "history.jsonl", step, writes=False).records
         found = {"parameters": metrics["parameters"], "minutes": training_minutes(records), "steps": step}
+        arguments, loss = self._arguments(row), metrics["unigram"]["cross_entropy"]
+        if arguments.get("left_to_right"):
+            found |= {"left_to_right": True, "plateau_cross_entropy": loss}
+        else:
+            rates = _RATES | {name: arguments[name] for name in _RATES if arguments.get(name) is not None}
+            found["plateau_cross_entropy"] = plateau_cross_entropy(loss, **rates)
         if metrics.get("epochs") is not None:
             found["epochs"] = metrics["epochs"] * step / metrics["steps"]
         if row.share == 1.0:

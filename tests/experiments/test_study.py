@@ -16,6 +16,7 @@ from kbert.experiments.downstream import Downstream, chosen_by_column, downstrea
 from kbert.experiments.paper_tables import paper_table
 from kbert.experiments.study import Study
 from kbert.experiments.table import Row
+from kbert.experiments.verdict import is_trained, plateau_cross_entropy
 from kbert.tasks.features.train import FeatureTraining
 
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
@@ -259,6 +260,16 @@ def test_minutes_are_those_of_the_steps(home):
     lines = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
     assert found["minutes"] == pytest.approx(sum(line["seconds"] for line in lines) / 60) and found["minutes"] > 0
     assert found["minutes"] == read_json(path / "metrics.json")["minutes"] and found["epochs"] > 0
+
+
+@pytest.mark.usefixtures("made", "eagerly")
+def test_a_row_has_the_loss_of_its_plateau(home):
+    toy, rows = study(home), {row.name: row for row in paper_table("table5").rows}
+    for name, rates in (("BERT", (0.8, 0.1, 0.1)), ("LTR & No NSP", (1.0, 0.0, 0.0))):
+        found = toy.pretrainings.describe(rows[name])
+        unigram = read_json(toy.pretrainings.path(rows[name]) / "metrics.json")["unigram"]["cross_entropy"]
+        assert found["plateau_cross_entropy"] == pytest.approx(plateau_cross_entropy(unigram, *rates))
+        assert found.get("left_to_right", False) == (name != "BERT") and not is_trained(found)
 
 
 def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):

@@ -23,7 +23,7 @@ from kbert.experiments.shared_rows import (
     identify_rows,
 )
 from kbert.experiments.table import Row
-from kbert.experiments.verdict import plateau_cross_entropy
+from kbert.experiments.verdict import accuracy_without_context
 from kbert.files import read_json
 from kbert.pretraining.sources import HELD_OUT
 from kbert.tasks.pretraining.named_settings import complete_settings
@@ -136,7 +136,7 @@ class PretrainedRows:
     def describe(self, row: Row) -> dict:
         """Steps, minutes, epochs and held-out scores of a row's pre-training; of a share of it from its history.
 
-        With the loss of the plateau (`kbert.experiments.verdict.plateau_cross_entropy`), and whether it is a
+        With the accuracy that needs no context (`kbert.experiments.verdict.is_trained`), and whether it is a
         left-to-right model, whose scores cannot be compared with those of masked ones.
         """
         path = self.path(row)
@@ -144,12 +144,12 @@ class PretrainedRows:
         step = metrics["steps"] if row.share == 1.0 else self._step(row)
         records = History(path / "history.jsonl", step, writes=False).records
         found = {"parameters": metrics["parameters"], "minutes": training_minutes(records), "steps": step}
-        arguments, loss = self._arguments(row), metrics["unigram"]["cross_entropy"]
+        arguments, unigram = self._arguments(row), metrics["unigram"]["accuracy"]
         if arguments.get("left_to_right"):
-            found |= {"left_to_right": True, "plateau_cross_entropy": loss}
+            found |= {"left_to_right": True, "accuracy_without_context": unigram}
         else:
             rates = _RATES | {name: arguments[name] for name in _RATES if arguments.get(name) is not None}
-            found["plateau_cross_entropy"] = plateau_cross_entropy(loss, **rates)
+            found["accuracy_without_context"] = accuracy_without_context(unigram, **rates)
         if metrics.get("epochs") is not None:
             found["epochs"] = metrics["epochs"] * step / metrics["steps"]
         if row.share == 1.0:

@@ -16,7 +16,7 @@ from kbert.experiments.downstream import Downstream, chosen_by_column, downstrea
 from kbert.experiments.paper_tables import paper_table
 from kbert.experiments.study import Study
 from kbert.experiments.table import Row
-from kbert.experiments.verdict import is_trained, plateau_cross_entropy
+from kbert.experiments.verdict import accuracy_without_context, is_trained
 from kbert.tasks.features.train import FeatureTraining
 
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
@@ -263,12 +263,12 @@ def test_minutes_are_those_of_the_steps(home):
 
 
 @pytest.mark.usefixtures("made", "eagerly")
-def test_a_row_has_the_loss_of_its_plateau(home):
+def test_a_row_has_the_accuracy_that_needs_no_context(home):
     toy, rows = study(home), {row.name: row for row in paper_table("table5").rows}
     for name, rates in (("BERT", (0.8, 0.1, 0.1)), ("LTR & No NSP", (1.0, 0.0, 0.0))):
         found = toy.pretrainings.describe(rows[name])
-        unigram = read_json(toy.pretrainings.path(rows[name]) / "metrics.json")["unigram"]["cross_entropy"]
-        assert found["plateau_cross_entropy"] == pytest.approx(plateau_cross_entropy(unigram, *rates))
+        unigram = read_json(toy.pretrainings.path(rows[name]) / "metrics.json")["unigram"]["accuracy"]
+        assert found["accuracy_without_context"] == pytest.approx(accuracy_without_context(unigram, *rates))
         assert found.get("left_to_right", False) == (name != "BERT") and not is_trained(found)
 
 

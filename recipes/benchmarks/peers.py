@@ -3,7 +3,7 @@
 import contextlib
 
 from benchmarks.race import fastest_setting
-from benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
+from benchmarks.torch_peer import WORKS, TorchPeer, torch_config, torch_settings
 
 
 @contextlib.contextmanager
@@ -26,16 +26,17 @@ def fastest_peers(work, settings, config, hub_name, hub_runners, torch_runner):
         hub = hub_runners()
         chosen[hub_name] = fastest_setting(hub_name, hub, settings.seconds)
         runners[hub_name] = hub[chosen[hub_name]]
-        torch = {}
-        for setting in torch_settings(settings.precision):
-            processes.append(TorchPeer(work, setting, config=torch_config(config), **sizes))
-            torch[setting] = torch_runner(processes[-1])
-        if torch:
-            chosen[NAME] = fastest_setting(NAME, torch, settings.seconds)
-            runners[NAME] = torch[chosen[NAME]]
-            for process in processes:
-                if process.job["setting"] != chosen[NAME]:
-                    process.close()
+        ways = torch_settings(settings.precision)
+        for name, torch_work in WORKS[work].items() if ways else ():
+            torch = {way: TorchPeer(torch_work, way, config=torch_config(config), **sizes) for way in ways}
+            processes += torch.values()
+            chosen[name] = fastest_setting(
+                name, {way: torch_runner(peer) for way, peer in torch.items()}, settings.seconds
+            )
+            runners[name] = torch_runner(torch[chosen[name]])
+            for way, peer in torch.items():
+                if way != chosen[name]:
+                    peer.close()
         yield runners, chosen
     finally:
         for process in processes:

@@ -10,7 +10,13 @@ import sys
 
 _LOGGER = logging.getLogger("kbert")
 _WORKER = pathlib.Path(__file__).with_name("torch_worker.py")
-NAME = "transformers on torch"
+WORKS = {  # of `benchmarks.torch_worker`, by the names of the peers
+    "train": {
+        "transformers on torch, as published (head on all positions)": "train",
+        "transformers on torch, head on the masked positions": "train_masked_positions",
+    },
+    "encode": {"transformers on torch": "encode"},
+}
 # Tensors stay in the process, on huge pages: without this torch maps and clears every large tensor of every step anew.
 _ALLOCATORS = {
     "default allocator": {},
@@ -32,7 +38,7 @@ class TorchPeer:
     """A process that runs transformers on torch in one setting, started when it is first asked.
 
     Args:
-        work: "train", "encode" or "serve".
+        work: "train", "train_masked_positions", "encode" or "serve".
         setting: str, a precision of `torch_settings`; its last words name the allocator.
         **job: what the work needs: config (of transformers), batch_size, sequence_length, max_predictions, model.
 
@@ -76,7 +82,9 @@ class TorchPeer:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise RuntimeError(f"{NAME}, {self.job['setting']}: its process ended with status {self._process.wait()}.")
+            raise RuntimeError(
+                f"transformers on torch, {self.job['setting']}: its process ended with status {self._process.wait()}."
+            )
         return json.loads(line)
 
 

@@ -16,7 +16,8 @@ import time
 
 def main():
     job = json.loads(sys.argv[1])
-    work = {"train": _train, "encode": _encode, "serve": _serve}[job["work"]](job)
+    works = {"train": _train, "train_masked_positions": _train, "encode": _encode, "serve": _serve}
+    work = works[job["work"]](job)
     answers, sys.stdout = sys.stdout, sys.stderr  # what the libraries print does not get between the answers
     for line in sys.stdin:
         print(json.dumps(_answer(work, json.loads(line))), file=answers, flush=True)
@@ -72,23 +73,37 @@ def _encode(job):
 
 
 def _train(job):
+    """A pre-training step, its masked-LM head as published, on all positions, or as kbert's, on the masked ones."""
     import torch
     import transformers
 
     model, context = _prepared(transformers.BertForMaskedLM(transformers.BertConfig(**job["config"])).train(), job)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     tensors = _tensors(job)
-    labels = torch.full_like(tensors["input_ids"], -100)
-    places = torch.linspace(0, labels.shape[1] - 1, job["max_predictions"]).long()
-    labels[:, places] = tensors["input_ids"][:, places]
+    ids = tensors["input_ids"]
+    masked = torch.zeros_like(ids, dtype=torch.bool)
+    masked[:, torch.linspace(0, ids.shape[1] - 1, job["max_predictions"]).long()] = True
+    labels, places = torch.where(masked, ids, -100), masked.flatten().nonzero()[:, 0]
+
+    def loss_of_all_positions():
+        return model(**tensors, labels=labels).loss
+
+    def loss_of_masked_positions():
+        states = model.bert(**tensors).last_hidden_state.flatten(0, 1)
+        logits = model.cls(states.index_select(0, places))
+        return torch.nn.functional.cross_entropy(logits.float(), labels.flatten()[places])
+
+    of_all = job["work"] == "train"
+    forward = loss_of_all_positions if of_all else loss_of_masked_positions
 
     def work():
         optimizer.zero_grad(set_to_none=True)
         with context():
-            loss = model(**tensors, labels=labels).loss
+            loss = forward()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        return loss
 
     return work
 

@@ -20,6 +20,7 @@ from experiments.shared_rows import (
     identify_rows,
 )
 from experiments.table import Row
+from experiments.verdict import accuracy_without_context
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
@@ -34,6 +35,7 @@ from kbert.training.made_by import INPUTS, METRICS
 
 _LOGGER = logging.getLogger("kbert")
 _SCORES = ("mlm_accuracy", "mlm_perplexity", "mlm_cross_entropy", "nsp_accuracy")
+_RATES = {"mask_token_rate": 0.8, "keep_rate": 0.1, "random_token_rate": 0.1}  # of `kbert.pretrain`, with its defaults
 
 
 class PretrainedRows:
@@ -132,12 +134,22 @@ class PretrainedRows:
         return str(path) if row.share == 1.0 else f"{path}@{self._step(row)}"
 
     def describe(self, row: Row) -> dict:
-        """Steps, minutes, epochs and held-out scores of a row's pre-training; of a share of it from its history."""
+        """Steps, minutes, epochs and held-out scores of a row's pre-training; of a share of it from its history.
+
+        With the accuracy that needs no context (`experiments.verdict.is_trained`), and whether it is a
+        left-to-right model, whose scores cannot be compared with those of masked ones.
+        """
         path = self.path(row)
         metrics = read_json(path / METRICS)
         step = metrics["steps"] if row.share == 1.0 else self._step(row)
         records = History(path / "history.jsonl", step, writes=False).records
         found = {"parameters": metrics["parameters"], "minutes": training_minutes(records), "steps": step}
+        arguments, unigram = self._arguments(row), metrics["unigram"]["accuracy"]
+        if arguments.get("left_to_right"):
+            found |= {"left_to_right": True, "accuracy_without_context": unigram}
+        else:
+            rates = _RATES | {name: arguments[name] for name in _RATES if arguments.get(name) is not None}
+            found["accuracy_without_context"] = accuracy_without_context(unigram, **rates)
         if metrics.get("epochs") is not None:
             found["epochs"] = metrics["epochs"] * step / metrics["steps"]
         if row.share == 1.0:

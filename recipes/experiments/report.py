@@ -3,26 +3,34 @@
 import csv
 import io
 
-_PRETRAINED = {"steps": "steps", "mlm_perplexity": "LM perplexity", "mlm_accuracy": "LM accuracy"}
+from experiments.verdict import NOT_TRAINED, is_trained
+
+_STEPS, _MASKED, _LEFT_TO_RIGHT = "steps", ("LM perplexity", "LM accuracy"), ("LTR perplexity", "LTR accuracy")
 
 
 def result_table(result: dict) -> str:
     """A Markdown table: a line for each row, then the paper's figures, then a sentence for each comparison.
 
-    Where settings were chosen for each score, a second table names them.
+    Left-to-right models, whose scores on held-out text cannot be compared with those of masked ones, have columns of
+    their own. Where settings were chosen for each score, a second table names them.
     """
+    causal = any(row["pretrained"].get("left_to_right") for row in result["rows"])
+    pretrained = [_STEPS, *_MASKED, *(_LEFT_TO_RIGHT if causal else ())]
     columns = result["columns"]
     more = [name for row in result["paper_rows"].values() for name in row if name not in columns]
     more += [name for row in result["rows"] for name in row["paper"] if name not in columns]
-    paper = list(dict.fromkeys([*columns, *(name for name in more if name not in _PRETRAINED.values())]))
-    header = ["", *_PRETRAINED.values(), *paper]
+    paper = list(dict.fromkeys([*columns, *(name for name in more if name not in pretrained)]))
+    header = ["", *pretrained, *paper]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     for row in result["rows"]:
-        lines.append(_line(row["name"], _pretrained(row["pretrained"]), [_score(row["scores"].get(c)) for c in paper]))
+        name = row["name"] if is_trained(row["pretrained"]) else f"{row['name']} ({NOT_TRAINED})"
+        before = _pretrained(row["pretrained"])
+        cells = [before.get(column, "") for column in pretrained]
+        lines.append(_line(name, cells, [_score(row["scores"].get(column)) for column in paper]))
     figures = {row["name"]: row["paper"] for row in result["rows"] if row["paper"]} | result["paper_rows"]
     for name, one in figures.items():
-        perplexity = ["", *(_figure(one.get(column)) for column in list(_PRETRAINED.values())[1:])]
-        lines.append(_line(f"*paper: {name}*", perplexity, [_figure(one.get(column), ".1f") for column in paper]))
+        cells = ["", *(_figure(one.get(column)) for column in pretrained[1:])]
+        lines.append(_line(f"*paper: {name}*", cells, [_figure(one.get(column), ".1f") for column in paper]))
     lines += _chosen(result)
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in result["sentences"])]) + "\n"
 
@@ -95,12 +103,14 @@ def _line(name, before, cells):
 
 
 def _pretrained(found):
-    accuracy = found.get("mlm_accuracy")
-    return [
-        f"{found['steps']:,}" if found else "",
-        f"{found['mlm_perplexity']:.1f}" if "mlm_perplexity" in found else "",
-        "" if accuracy is None else f"{100 * accuracy:.1f} %",
-    ]
+    """The steps and held-out scores of a pre-training, by their columns."""
+    perplexity, accuracy = _LEFT_TO_RIGHT if found.get("left_to_right") else _MASKED
+    cells = {_STEPS: f"{found['steps']:,}"} if found else {}
+    if "mlm_perplexity" in found:
+        cells[perplexity] = f"{found['mlm_perplexity']:.1f}"
+    if "mlm_accuracy" in found:
+        cells[accuracy] = f"{100 * found['mlm_accuracy']:.1f} %"
+    return cells
 
 
 def _score(score):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from experiments.plot import result_plot
 from experiments.report import result_csv, result_table
-from experiments.verdict import judge, sentence
+from experiments.verdict import is_trained, judge, sentence
 from kbert.files import atomic_file, write_json
 from kbert.versions import versions
 
@@ -38,14 +38,15 @@ def judge_row(entry: dict, reference: Mapping, paper: Callable[[str], float | No
     """Adds to a row of a result its verdicts against another row, in the columns that both have.
 
     Args:
-        entry: the row, a dict with ``name`` and ``scores``.
+        entry: the row, a dict with ``name``, ``pretrained`` and ``scores``.
         paper: function of a column → the paper's difference, see `Verdict`.
 
     Returns:
         The verdicts as a sentence.
     """
+    trained = is_trained(entry["pretrained"]) and is_trained(reference["pretrained"])
     verdicts = {
-        column: judge(score["values"], reference["scores"][column]["values"], paper(column))
+        column: judge(score["values"], reference["scores"][column]["values"], paper(column), trained)
         for column, score in entry["scores"].items()
         if column in reference["scores"]
     }

@@ -66,6 +66,11 @@ def test_a_page_with_a_result(make, tmp_path):
     assert "2026-11-22; a processor, 2 cores; keras 3.15." in page
     assert make.with_results(page, tmp_path) == page
     assert "No results." in make.with_results(page, tmp_path / "none")
+    other = result | {"table": "pretraining", "rows": [row, row | {"name": RANDOM, "pretrained": {}}]}
+    for seeds, number in (([0, 1], 1), ([0, 1, 2], 0)):  # below the table of the same settings alone
+        write_json(tmp_path / "pretraining.json", other | {"settings": settings | {"seeds": seeds}, "versions": {}})
+        page = make.with_results(page, tmp_path)
+        assert page.count("Random weights, with the same fine-tunings: MRPC 71.0 ± 1.4.") == number
 
 
 def test_what_a_table_says_of_its_runs(make, tmp_path):

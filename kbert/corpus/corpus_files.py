@@ -72,27 +72,26 @@ def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
 
 
 def _lines(name, stream) -> Iterator[str]:
-    size = unreadable = 0  # of the text so far
-    window_size = window_unreadable = 0
+    window, window_size = [], 0  # lines that are not judged yet
+    size = unreadable = 0  # of those that are
     with stream:
         for number in itertools.count(1):
             line = _read_line(stream, name, number)
-            if not line:
-                break
             if number == 1:
                 if line.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise ValueError(f"{name} is UTF-16. Convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8.")
                 line = line.removeprefix(b"\xef\xbb\xbf")
-            text = line.decode("utf-8", "replace")
+            window.append(line)
             window_size += len(line)
-            window_unreadable += _unreadable(line, text)
-            if window_size >= _WINDOW:
-                _check_readable(name, window_unreadable, window_size)
-                size, unreadable = size + window_size, unreadable + window_unreadable
-                window_size = window_unreadable = 0
-            yield text.removesuffix("\n")
-    size, unreadable = size + window_size, unreadable + window_unreadable
-    _check_readable(name, unreadable, size)
+            if window_size >= _WINDOW or not line:
+                in_window = _unreadable(b"".join(window))
+                size, unreadable = size + window_size, unreadable + in_window
+                if not line:
+                    break
+                _check_readable(name, in_window, window_size)
+                window, window_size = [], 0
+            yield line.removesuffix(b"\n").decode("utf-8", "replace")
+    _check_readable(name, unreadable, size)  # of a short text, too
     if unreadable >= _LEAST_UNREADABLE and unreadable > _FEW_UNREADABLE * size:
         warnings.warn(
             f"{name}: {unreadable / size:.1%} of the text are control characters or not UTF-8, and left out. If it has "
@@ -101,10 +100,12 @@ def _lines(name, stream) -> Iterator[str]:
         )
 
 
-def _unreadable(line, text):
-    """How many control characters and bytes that are not UTF-8 there are in a line."""
-    control = len(line) - len(line.translate(None, _CONTROL))
-    return control if line.isascii() else control + text.count("\ufffd") - line.count(b"\xef\xbf\xbd")
+def _unreadable(content):
+    """How many control characters and bytes that are not UTF-8 there are."""
+    control = len(content) - len(content.translate(None, _CONTROL))
+    if content.isascii():
+        return control
+    return control + content.decode("utf-8", "replace").count("\ufffd") - content.count(b"\xef\xbf\xbd")
 
 
 def _check_readable(name, unreadable, size):
@@ -134,7 +135,7 @@ def _check(path):
         for name, stream in file_texts(path):
             start = stream.peek(_WINDOW)
             if not start.startswith((b"\xff\xfe", b"\xfe\xff")):  # of UTF-16 there is more to say, on reading it
-                _check_readable(name, _unreadable(start, start.decode("utf-8", "replace")), len(start))
+                _check_readable(name, _unreadable(start), len(start))
             break
     except BROKEN as error:
         raise ValueError(_damaged(path, error)) from error

@@ -135,20 +135,20 @@ class _TimedResponse(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock), _PART)
 
 
-class _Connection(urllib3.connection.HTTPConnection):
+class HTTPConnection(urllib3.connection.HTTPConnection):
     response_class = _TimedResponse
 
 
-class _TlsConnection(urllib3.connection.HTTPSConnection):
+class HTTPSConnection(urllib3.connection.HTTPSConnection):
     response_class = _TimedResponse
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
+    ConnectionCls = HTTPConnection
 
 
 class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+    ConnectionCls = HTTPSConnection
 
 
 _POOLS = {"http": _Pool, "https": _TlsPool}

@@ -37,7 +37,9 @@ FIGURES = {  # page → what it says, in any number of lines
         "{tiny[random][MRPC]:.1f} ± {tiny[random_deviations][MRPC]:.1f} %;",
         "score below the most frequent answer, {tiny[constant][MRPC]:.1f} %",
         "({tiny[grid][SST-2 0.001 6]:.1f} % with the first seed, {tiny[grid][SST-2 0.001 3]:.1f} % after 3 epochs)",
-        "takes {mini[minutes_each][NER]:.1f} minutes on these; STS-B takes {tiny[minutes_each][STS-B]:.1f} minutes",
+        "**MRPC and CoLA, kbert-mini** (MRPC {mini[scores][MRPC]:.1f} ± {mini[deviations][MRPC]:.1f} % against "
+        "{mini[random][MRPC]:.1f} ± {mini[random_deviations][MRPC]:.1f} %, CoLA {mini[scores][CoLA]:.1f} ± "
+        "{mini[deviations][CoLA]:.1f} against {mini[random][CoLA]:.1f} ± {mini[random_deviations][CoLA]:.1f})",
     ),
     "docs/fine-tuning.md": (
         "for entities it is 1e-3 (F1 {tiny[grid][NER 0.001 6]:.1f}; {tiny[grid][NER 0.0003 6]:.1f} at 3e-4 and "

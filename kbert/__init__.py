@@ -29,6 +29,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "build_pipeline": "weights.build_pipeline",
         "evaluate": "tasks.evaluate",
         "export": "serving.export",
+        "fill_mask": "tasks.masked_lm.fill_mask",
         "finetune": "tasks.finetune",
         "inspect": "inspection.inspect_model",
         "load_pretrained": "weights.load",

@@ -108,7 +108,7 @@ def test_unassigned_and_private_characters_are_kept():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_vocabularies(seed):
-    """Pieces that no vocabulary should have (nothing, white space, NUL, punctuation inside words) do not disturb the others."""
+    """Pieces that no vocabulary should have (empty, white space, NUL, inner punctuation) do not disturb the others."""
     generator = random.Random(seed)
     alphabet = "abcé!#[]中σς한\u0301 \t\x00\u200b'😀\u2028"
     words = set()

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from kbert.training.history import read_history
 
 SCORES = {  # of history.jsonl → title and factor
-    "mlm_cross_entropy": ("MLM loss (nats)", 1.0),
-    "mlm_accuracy": ("MLM accuracy (%)", 100.0),
-    "nsp_accuracy": ("NSP accuracy (%)", 100.0),
+    "mlm_cross_entropy": ("masked-LM loss (nats)", 1.0),
+    "mlm_accuracy": ("masked-LM accuracy (%)", 100.0),
+    "nsp_accuracy": ("next-sentence accuracy (%)", 100.0),
 }
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 _WIDTH, _HEIGHT, _LEFT, _TOP = 400, 190, 52, 34

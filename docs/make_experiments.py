@@ -51,7 +51,7 @@ def _between(page, begin, end, text):
 
 def _aims(results):
     """A table: what kbert's own models reach on held-out text, and whether they are ahead of random weights."""
-    lines = ["| | masked words | next sentences | ahead of random weights | not ahead | not measured |"]
+    lines = ["| | masked-LM accuracy | next-sentence accuracy | ahead of random weights | not ahead | not measured |"]
     lines.append("|---" * 6 + "|")
     for name, aims in AIMS.items():
         if not (path := results / f"finetuning-{name}.json").is_file():

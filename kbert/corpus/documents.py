@@ -1,7 +1,10 @@
 """Text files → documents, each a list of sentences: plain lines, running prose, or WikiExtractor's output."""
 
+import collections
+import functools
 import html
 import itertools
+import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -9,8 +12,10 @@ from collections.abc import Iterator
 from kbert.corpus.corpus_files import find_files, open_texts
 from kbert.corpus.sentences import split_sentences
 
+_LOGGER = logging.getLogger("kbert")
 FORMATS = ("auto", "lines", "prose", "wikiextractor")
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 2000, 1 << 18
+_FEW = 10  # a tenth of the texts, or fewer, with more than half of the documents: a warning
 _NARROWEST_COLUMN = 40  # characters; shorter lines of equal length are probably sentences
 _LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor: it is a paragraph
 _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
@@ -51,20 +56,32 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
 
 def iterate_documents(files, format="auto", language="en"):
-    """As `read_documents`, for files that `find_files` has found, in the given order."""
+    """As `read_documents`, for files that `find_files` has found, in the given order.
+
+    At the end it logs how many of them had which format.
+    """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     return _documents(files, format, language)
 
 
-def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
-    """The documents of one file, which may be none; they do not depend on other files of the corpus."""
+def file_documents(path, format="auto", language="en", texts=None) -> Iterator[list[str]]:
+    """The documents of one file, which may be none; they do not depend on other files of the corpus.
+
+    Args:
+        texts: list to which the name, the format and the number of documents of each text are added.
+    """
     for name, lines in open_texts(path):
         reader = format
         if format == "auto":
             sample = _sample(lines)
             reader, lines = detect_format(sample), itertools.chain(sample, lines)
-        yield from gather_documents(_READERS[reader](lines, language, name))
+        count = 0
+        for document in gather_documents(_READERS[reader](lines, language, name)):
+            count += 1
+            yield document
+        if texts is not None:
+            texts.append((str(name), reader, count))
 
 
 def prose_sentences(text, language="en") -> list[str]:
@@ -108,13 +125,41 @@ def _is_wrapped(line, following, width):
 
 
 def _documents(files, format, language):
-    found = False
+    texts = []
     for path in files:
-        for document in file_documents(path, format, language):
-            found = True
-            yield document
-    if not found:
+        yield from file_documents(path, format, language, texts)
+    if not any(count for _, _, count in texts):
         raise_no_sentences(files, format)
+    report_formats(texts)
+
+
+def report_formats(texts) -> None:
+    """Logs how many texts of a corpus were read in which format, and warns if most documents come from few of them.
+
+    A text that is taken for lines by mistake may have a hundred documents, where as prose it would be one.
+
+    Args:
+        texts: (name, format, number of documents) of each.
+    """
+    counts = collections.Counter(reader for _, reader, _ in texts)
+    total = sum(count for *_, count in texts)
+    formats = ", ".join(f"{count:,} as {reader}" for reader, count in sorted(counts.items()))
+    _log_once(logging.INFO, f"{len(texts):,} texts ({formats}): {total:,} documents")
+    largest = sorted(texts, key=lambda text: (-text[2], text[0]))[: len(texts) // _FEW]
+    share = sum(count for *_, count in largest) / total
+    if share > 0.5:
+        names = ", ".join(f"{name} as {reader}" for name, reader, _ in largest[:3])
+        _log_once(
+            logging.WARNING,
+            f"{len(largest):,} of {len(texts):,} texts have {share:.1%} of the documents; the most: {names}. If a "
+            "format is wrong, name the right one (`format`, --format): documents of a few sentences make poor pairs.",
+        )
+
+
+@functools.cache
+def _log_once(level, message):
+    """What is read again in each epoch is told once."""
+    _LOGGER.log(level, "%s", message)
 
 
 def _sample(lines):

@@ -60,7 +60,7 @@ class Pipeline(keras.Model):
     spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores, n_best_count``; tagging ``words, tags,
     scores, count`` or ``entities, types, starts, ends, scores, count`` (``kbert.build_pipeline(model,
     tagging_output="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
-    count``; next sentence ``is_next``; encoder ``embedding``.
+    count`` (as plain values: `kbert.fill_mask`); next sentence ``is_next``; encoder ``embedding``.
 
     Saving: ``pipeline.save("x.keras")`` saves everything, including the vocabulary; ``keras.models.load_model`` reads
     it in any process that has imported kbert. ``pipeline.export(directory)`` writes a SavedModel like Keras, but stores

@@ -9,9 +9,9 @@ from experiments.plot import COLOURS, LINES, svg_figure
 from kbert.training.history import read_history
 
 SCORES = {  # of history.jsonl → title and factor
-    "mlm_cross_entropy": ("MLM loss (nats)", 1.0),
-    "mlm_accuracy": ("MLM accuracy (%)", 100.0),
-    "nsp_accuracy": ("NSP accuracy (%)", 100.0),
+    "mlm_cross_entropy": ("masked-LM loss (nats)", 1.0),
+    "mlm_accuracy": ("masked-LM accuracy (%)", 100.0),
+    "nsp_accuracy": ("next-sentence accuracy (%)", 100.0),
 }
 _AXES = {"tokens": ("million tokens", 1e-6), "hours": ("hours of training", 1.0)}  # attributes of `Point`
 _PER_DOUBLING = 4  # points of the grid on which a plateau is looked for

@@ -69,7 +69,9 @@ def test_a_run_that_began_as_another_model_has_no_plateau(points):
 def test_table_and_plot(points, tmp_path):
     other = read_points(write(tmp_path / "a<b", 3_000))
     table = curves_table({"tiny": points, "a<b": other}, rows=5).splitlines()
-    assert table[0].startswith("| run | step | million tokens | hours | MLM loss (nats) | MLM accuracy (%) |")
+    assert table[0].startswith(
+        "| run | step | million tokens | hours | masked-LM loss (nats) | masked-LM accuracy (%) |"
+    )
     assert table[2] == "| tiny | 0 | 0.0 | 0.00 | 9.200 |  |  |"
     assert table[6] == f"| tiny | 40,000 | 4.0 | 1.11 | {loss(40_000):.3f} | 20.0 | 50.0 |" and len(table) == 2 + 5 + 4
     drawn = xml.etree.ElementTree.fromstring(curves_plot({"tiny": points, "a<b": other}))

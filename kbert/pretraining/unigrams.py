@@ -48,8 +48,8 @@ def unigram_baseline(counts, evaluation):
 
     Returns:
         dict: `cross_entropy`, mean over the masked tokens, in nats, compared with the masked-LM loss; `accuracy` of
-        always predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number of
-        masked tokens.
+        always predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number
+        of masked tokens.
     """
     probabilities = (counts + 1) / (counts.sum() + len(counts))
     surprise = -np.log(probabilities)

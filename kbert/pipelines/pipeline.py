@@ -335,7 +335,7 @@ class Pipeline(keras.Model):
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         if format != "tf_saved_model":
             raise ValueError(
-                f"Pipeline.export: strings can be exported as a TensorFlow SavedModel only. Received: format={format!r}. "
+                f"Pipeline.export: strings can be exported as a SavedModel only. Received: format={format!r}. "
                 f"Export the model on token ids, pipeline.model.export({str(filepath)!r}, format={format!r})."
             )
         signature = [self.string_signature()] if input_signature is None else input_signature

@@ -21,4 +21,4 @@ def test_the_checkout_does_not_hide_the_package(tmp_path):
     unpack = "import site, sys, zipfile; zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2])"
     subprocess.run([sys.executable, "-c", unpack, checkout / "out" / name, target], check=True)
     code = f"import site; site.addsitedir({str(target)!r}); import kbert; kbert.finetune"
-    subprocess.run([sys.executable, "-S", "-c", code], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-ES", "-c", code], cwd=tmp_path, check=True)

@@ -260,18 +260,40 @@ class BertModel(CompatibleModel):
         check_inputs(self, inputs)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once."""
+        """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once.
+
+        ``format="litert"`` writes a ``.tflite`` file for phones and ``format="onnx"`` a file for ONNX Runtime; both
+        take the model's inputs by name, in batches of any size and length, and need the extra ``mobile``.
+
+        Args:
+            filepath: the directory, or the file, to write.
+            format: as in Keras: "tf_saved_model", "litert", "onnx", "openvino" or "torch".
+            verbose: whether Keras says what it wrote.
+            input_signature: as in Keras; None: the model's inputs, with their names.
+            **kwargs: other arguments of Keras' exporter of this format.
+
+        Raises:
+            ValueError: a quantised model for LiteRT, which reads no int8 kernels of Keras; what Keras refuses.
+        """
         if lora_layers(self):
             return merged(self).export(filepath, format, verbose, input_signature, **kwargs)
-        if format != "tf_saved_model" or keras.backend.backend() != "tensorflow":
+        if format == "litert" and quantized_layers(self):
+            raise ValueError(
+                f"{type(self).__name__}.export: LiteRT cannot read Keras' int8 kernels. Received: a quantised model. "
+                'Export the model from before `quantize` by export(..., format="litert", '
+                "optimizations=[tf.lite.Optimize.DEFAULT]): LiteRT then makes int8 of it."
+            )
+        if keras.backend.backend() != "tensorflow":
             return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
-        if input_signature is None:
+        if input_signature is None:  # Keras' own refuses a model that was not called yet, for ONNX
             input_signature = [
                 {
                     name: keras.InputSpec(dtype=tensor.dtype, shape=tensor.shape, name=name)
                     for name, tensor in self.input.items()
                 }
             ]
+        if format != "tf_saved_model":
+            return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
         endpoint = {"serve": (lambda inputs: self(inputs, training=False), input_signature)}
         write_saved_model(filepath, endpoint)
 

@@ -10,6 +10,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "ParityReport": "diagnostics.parity",
         "Pretrained": "load",
         "build_pipeline": "build_pipeline",
+        "extend_vocabulary": "extend_vocabulary",
         "from_keras_hub": "keras_hub_bridge",
         "load_pretrained": "load",
         "load_slots": "formats.google.slots",

@@ -60,6 +60,7 @@ def pretrain(
     xla="auto",
     checkpoint_every=500,
     keep_every=None,
+    keep_best=False,
     log_every=None,
     callbacks=(),
     log_dir=None,
@@ -150,6 +151,8 @@ def pretrain(
         checkpoint_every: int, steps between checkpoints; the held-out data are evaluated at the same time.
         keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
+        keep_best: bool, keep the checkpoint with the lowest held-out loss for good: `metrics["best_step"]` names it,
+            and ``RUN@STEP`` loads it. The run's own model is that of its last step in any case.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps. None that sets the
             learning rate (LearningRateScheduler, ReduceLROnPlateau): `schedule` does.

@@ -24,6 +24,7 @@ from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
+from kbert.training.history import best_step
 from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
@@ -45,6 +46,7 @@ def run_pretraining(
     *,
     checkpoint_every,
     keep_every,
+    keep_best,
     log_every,
     callbacks,
     log_dir,
@@ -62,6 +64,10 @@ def run_pretraining(
     check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and output is None and not dry_run:
         raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
+    keep_best = check_bool(keep_best, "pretrain: `keep_best`")
+    if keep_best and (output is None or settings.phases is not None):
+        received = f"output={output!r} and phases={settings.phases!r}"
+        raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
     machine = {name: getattr(settings, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
     hardware = choose_hardware(**machine, source=settings.init)
     stages = settings.stages()
@@ -140,6 +146,7 @@ def run_pretraining(
         window=log_every,
         checkpoint_every=windows,
         keep_every=keep_every,
+        keep_best=keep_best,
         validation_every=windows,
         validate_first=settings.init is not None,
         stages=[Stage(stage.end, evaluations[stage.number], real[stage.number]) for stage in stages],
@@ -152,13 +159,16 @@ def run_pretraining(
         "epochs": count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None),
     }
     metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)
+    best = best_step(history) if keep_best else None
+    if best is not None:
+        metrics["best_step"] = best
     if run is not None:
 
         def save(path, made_by):
             save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
 
         keep_last = is_extendable and settings.schedule == "constant"
-        run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every)
+        run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every, keep_step=best)
     note_origin(model, run, metrics, "pretrain.py", settings.to_dict(), _INPUTS)
     return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
 

@@ -123,7 +123,7 @@ def started_optimizer(monkeypatch, **options):
 
     monkeypatch.setattr(run_pretraining, "fit_steps", begin)
     with pytest.raises(Started):
-        kbert.pretrain(DOCUMENTS, init=ORIGINAL, **SHORT | {"held_out": 0.2, **options})
+        kbert.pretrain(DOCUMENTS, init=ORIGINAL, **SHORT | {"held_out": 0.2, "sequence_length": 12, **options})
     return begun[0].optimizer, begun[0]
 
 
@@ -147,3 +147,18 @@ def test_a_run_from_googles_checkpoint_takes_over_its_moments_where_they_fit(mon
     monkeypatch.setattr(f"{__name__}.ORIGINAL", released)
     started_optimizer(monkeypatch)
     assert "moments" not in caplog.text
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_best_checkpoint_is_kept_on_request(records, tmp_path):
+    often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
+    options = SHORT | often | {"steps": 5, "warmup_steps": 1, "learning_rate": 0.5}  # so that it soon becomes worse
+    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **options)
+    losses = {record["step"]: record["val_loss"] for record in run.history if record["step"]}
+    best = run.metrics["best_step"]
+    assert best == min(losses, key=losses.get) and best < 4
+    assert [path.name for path in (tmp_path / "run/checkpoints").glob("step-*")] == [f"step-{best:010d}"]
+    assert kbert.load_pretrained(f"{tmp_path}/run@{best}").task == "pretraining"
+    for wrong in ({"output": None}, {"output": tmp_path / "new", "sequence_length": None, "phases": [(16, 1.0)]}):
+        with pytest.raises(ValueError, match="`keep_best` needs `output` and rows of one length"):
+            kbert.pretrain(records, init=make_pretrainer(16), **options | wrong)

@@ -16,6 +16,7 @@ _LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor:
 _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
 _LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
 _LONGEST_TEXT = 1 << 23  # characters, likewise
+_PARQUET_ROWS = 256  # in memory at once
 _FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
@@ -26,7 +27,8 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
     """Reads a corpus of any size, one document at a time.
 
     Args:
-        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files.
+        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files;
+            Parquet files (needs pyarrow), where each row of the column ``text`` is a document of prose.
         format: "lines": one sentence per line, an empty line between documents, as the original's input.
             "prose": running text, an empty line between paragraphs, lines wrapped or not; each file is a document.
             "wikiextractor": `<doc …>` elements; prose only, without titles, headings, list items, tables.
@@ -59,12 +61,42 @@ def iterate_documents(files, format="auto", language="en"):
 
 def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
     """The documents of one file, which may be none; they do not depend on other files of the corpus."""
+    if _is_parquet(path):
+        reader = _READERS["prose" if format == "auto" else format]
+        for text in _parquet_texts(path):
+            yield from gather_documents(reader(text.split("\n"), language, path))
+        return
     for name, lines in open_texts(path):
         reader = format
         if format == "auto":
             sample = _sample(lines)
             reader, lines = detect_format(sample), itertools.chain(sample, lines)
         yield from gather_documents(_READERS[reader](lines, language, name))
+
+
+def _is_parquet(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _parquet_texts(path):
+    """The texts of the column ``text``, with one batch of rows in memory; rows without one are left out."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(
+            f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow", name="pyarrow"
+        ) from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if "text" in names:
+                for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=["text"]):
+                    yield from filter(None, batch.column(0).cast(pyarrow.string()).to_pylist())
+                return
+    except (ValueError, OSError) as error:  # pyarrow's own errors are such
+        raise ValueError(f"{path} is damaged, or its column `text` holds no text: {error}") from error
+    raise ValueError(f"{path}: expected a column `text`, with a document in each row. Received: the columns {names}")
 
 
 def prose_sentences(text, language="en") -> list[str]:

@@ -1,4 +1,4 @@
-"""Downloads checkpoints from the Hugging Face hub, and uploads them; needs the optional huggingface_hub and a network."""
+"""Downloads checkpoints from the Hugging Face hub and uploads them; needs huggingface_hub and a network."""
 
 import pathlib
 import re
@@ -110,7 +110,8 @@ def upload_to_hub(directory, name: str) -> None:
     except Exception as error:  # without a network, the exception depends on the versions of three libraries
         reason = (str(error) or repr(error)).splitlines()[0]
         raise OSError(
-            f"save_pretrained: {directory} was written, but not uploaded to {name!r} ({type(error).__name__}: {reason}). "
+            f"save_pretrained: {directory} was written, but not uploaded to {name!r} "
+            f"({type(error).__name__}: {reason}). "
             f"Log in (hf auth login), then: hf upload {name} {directory}"
         ) from error
 

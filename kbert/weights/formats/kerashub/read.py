@@ -76,7 +76,7 @@ def in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
             "from_keras_hub: expected a keras_hub BertBackbone, a model with one, or a preset's name or path. "
             f"Received: {type(model).__name__}"
         )
-    preprocessor = getattr(model, "preprocessor", None)
+    preprocessor = None if model is backbone else model.preprocessor
     tokenizer = tokenizer or (preprocessor and preprocessor.tokenizer)
     named = (None, {}, (NO_VOCABULARY,)) if tokenizer is None else _tokenizer_in_memory(tokenizer)
     where = pathlib.Path(f"keras_hub {type(model).__name__}")

@@ -95,8 +95,16 @@ def _read_line(reader, name, number):
     return line
 
 
+def is_parquet(path) -> bool:
+    """Whether a file is a Parquet file, by its first bytes."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
 def _check(path):
     try:
+        if is_parquet(path):
+            return
         members = archive_members(path)
         if members is not None:
             next(members, None)

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from kbert.corpus.corpus_files import find_files, open_texts
+from kbert.corpus.corpus_files import find_files, is_parquet, open_texts
 from kbert.corpus.sentences import split_sentences
 
 FORMATS = ("auto", "lines", "prose", "wikiextractor")
@@ -61,7 +61,7 @@ def iterate_documents(files, format="auto", language="en"):
 
 def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
     """The documents of one file, which may be none; they do not depend on other files of the corpus."""
-    if _is_parquet(path):
+    if is_parquet(path):
         reader = _READERS["prose" if format == "auto" else format]
         for text in _parquet_texts(path):
             yield from gather_documents(reader(text.split("\n"), language, path))
@@ -74,19 +74,13 @@ def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
         yield from gather_documents(_READERS[reader](lines, language, name))
 
 
-def _is_parquet(path):
-    with open(path, "rb") as file:
-        return file.read(4) == b"PAR1"
-
-
 def _parquet_texts(path):
     """The texts of the column ``text``, with one batch of rows in memory; rows without one are left out."""
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError(
-            f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow", name="pyarrow"
-        ) from error
+        message = f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow"
+        raise ImportError(message, name="pyarrow") from error
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names

@@ -17,7 +17,7 @@ def test_each_row_is_a_document(tmp_path, monkeypatch):
 
     monkeypatch.setattr(documents, "_PARQUET_ROWS", 2)
     path = tmp_path / "one.parquet"
-    parquet.write_table(pyarrow.table({"id": [1, 2, 3, 4], "text": TEXTS}), path)
+    parquet.write_table(pyarrow.table({"text": TEXTS, "id": [1, 2, 3, 4]}), path)
     expected = [prose_sentences(text) for text in TEXTS if text]
     assert expected[0] == ["Mr. Smith came in.", "He sat down."]
     assert list(read_documents(path)) == expected

@@ -130,8 +130,16 @@ def _read_line(reader, name, number):
     return line
 
 
+def is_parquet(path) -> bool:
+    """Whether a file is a Parquet file, by its first bytes."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
 def _check(path):
     try:
+        if is_parquet(path):
+            return
         for name, stream in file_texts(path):
             start = stream.peek(_WINDOW)
             if not start.startswith((b"\xff\xfe", b"\xfe\xff")):  # of UTF-16 there is more to say, on reading it

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from kbert.corpus.corpus_files import find_files, open_texts
+from kbert.corpus.corpus_files import find_files, is_parquet, open_texts
 from kbert.corpus.sentences import split_sentences
 
 _LOGGER = logging.getLogger("kbert")
@@ -21,6 +21,7 @@ _LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor:
 _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
 _LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
 _LONGEST_TEXT = 1 << 23  # characters, likewise
+_PARQUET_ROWS = 256  # in memory at once
 _FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
@@ -31,7 +32,8 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
     """Reads a corpus of any size, one document at a time.
 
     Args:
-        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files.
+        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files;
+            Parquet files (needs pyarrow), where each row of the column ``text`` is a document of prose.
         format: "lines": one sentence per line, an empty line between documents, as the original's input.
             "prose": running text, an empty line between paragraphs, lines wrapped or not; each file is a document.
             "wikiextractor": `<doc …>` elements; prose only, without titles, headings, list items, tables.
@@ -71,6 +73,15 @@ def file_documents(path, format="auto", language="en", texts=None) -> Iterator[l
     Args:
         texts: list to which the name, the format and the number of documents of each text are added.
     """
+    if is_parquet(path):
+        reader, count = "prose" if format == "auto" else format, 0
+        for text in _parquet_texts(path):
+            for document in gather_documents(_READERS[reader](text.split("\n"), language, path)):
+                count += 1
+                yield document
+        if texts is not None:
+            texts.append((str(path), reader, count))
+        return
     for name, lines in open_texts(path):
         reader = format
         if format == "auto":
@@ -82,6 +93,25 @@ def file_documents(path, format="auto", language="en", texts=None) -> Iterator[l
             yield document
         if texts is not None:
             texts.append((str(name), reader, count))
+
+
+def _parquet_texts(path):
+    """The texts of the column ``text``, with one batch of rows in memory; rows without one are left out."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        message = f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow"
+        raise ImportError(message, name="pyarrow") from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if "text" in names:
+                for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=["text"]):
+                    yield from filter(None, batch.column(0).cast(pyarrow.string()).to_pylist())
+                return
+    except (ValueError, OSError) as error:  # pyarrow's own errors are such
+        raise ValueError(f"{path} is damaged, or its column `text` holds no text: {error}") from error
+    raise ValueError(f"{path}: expected a column `text`, with a document in each row. Received: the columns {names}")
 
 
 def prose_sentences(text, language="en") -> list[str]:

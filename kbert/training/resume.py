@@ -10,7 +10,7 @@ from kbert.keras_compat import base_optimizer
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.callbacks import callback_list
 from kbert.training.checkpoints import Checkpoints
-from kbert.training.history import History
+from kbert.training.history import History, best_step
 from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
@@ -40,6 +40,7 @@ def fit_steps(
     checkpoint_every=1,
     keep=2,
     keep_every=None,
+    keep_best=False,
     real_share=None,
     real_tokens=None,
     evaluation=None,
@@ -77,6 +78,7 @@ def fit_steps(
             the history begins with these scores at step 0.
         keep: int, checkpoints to keep.
         keep_every: int, steps: checkpoints at its multiples are all kept; None: only the last `keep`.
+        keep_best: bool, whether the checkpoint with the lowest ``val_loss`` is kept, too.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
         real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
         evaluation: `kbert.training.DevEvaluation`, or None; its scores are in the logs of the window in
@@ -113,7 +115,8 @@ def fit_steps(
     if output is not None:
         output = check_directory(output, "fit_steps: `output`")
         output.mkdir(parents=True, exist_ok=True)
-        checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every)
+        best = (lambda: best_step(history.records)) if keep_best else None
+        checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every, best)
         step = checkpoints.restore()
         history = History(output / "history.jsonl", step, writes=is_chief(model))
     if budget is not None:

@@ -81,6 +81,16 @@ def pass_inputs_unchanged(layer) -> None:
     layer._allow_non_tensor_positional_args = True
 
 
+def without_autograph(function):
+    """The function, which AutoGraph then leaves as it is in a user's own `tf.function`: it has no graph control flow.
+
+    Private: `autograph_info__` (TensorFlow 2.21), which the public `do_not_convert` sets too, but not without an import
+    of TensorFlow.
+    """
+    function.autograph_info__ = {}
+    return function
+
+
 def set_direction(metric, direction) -> None:
     """Whether a metric should go "up" or "down", for callbacks that watch it and are not told by their `mode`.
 

@@ -33,8 +33,8 @@ from kbert.optim.adamw import AdamW
 class BertModel(CompatibleModel):
     """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
 
-    A batch may lack ``padding_mask``, which is then True where a token is not [PAD] (of the tokenizer that the model was
-    loaded with, or 0), and ``segment_ids``, then all 0; so token ids alone, without a dict, are a batch of most models.
+    A batch may lack ``padding_mask``, which is then True where a token is not [PAD] (of the tokenizer that the model
+    was loaded with, or 0), and ``segment_ids``, then all 0: token ids alone, without a dict, are a batch of most models.
 
     Attributes of every model:
         config: the `BertConfig` of its encoder.

@@ -27,6 +27,10 @@ class CompatibleModel(keras.Model):
     `_get_metrics_result_or_logs`, `_eval_epoch_iterator`.
     """
 
+    # AutoGraph leaves a model alone in a user's own `tf.function`, as it does Keras' classes: it knows kbert's no better
+    # and would warn. Private: the mark of TensorFlow 2.21, which `do_not_convert` sets, too.
+    autograph_info__ = {}
+
     def check_inputs(self, inputs) -> None:
         """Raises ValueError for inputs that the model does not take; Keras' own errors do not name what is wrong."""
 
@@ -79,16 +83,6 @@ def pass_inputs_unchanged(layer) -> None:
     """
     layer._convert_input_args = False
     layer._allow_non_tensor_positional_args = True
-
-
-def without_autograph(function):
-    """The function, which AutoGraph then leaves as it is in a user's own `tf.function`: it has no graph control flow.
-
-    Private: `autograph_info__` (TensorFlow 2.21), which the public `do_not_convert` sets too, but not without an import
-    of TensorFlow.
-    """
-    function.autograph_info__ = {}
-    return function
 
 
 def set_direction(metric, direction) -> None:

@@ -13,7 +13,6 @@ from kbert.keras_compat import (
     deserialize,
     serialize_shared,
     set_untracked,
-    without_autograph,
     without_collections,
 )
 from kbert.models.adapter import load_adapter, save_adapter
@@ -34,7 +33,8 @@ class BertModel(CompatibleModel):
     """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
 
     A batch may lack ``padding_mask``, which is then True where a token is not [PAD] (of the tokenizer that the model
-    was loaded with, or 0), and ``segment_ids``, then all 0: token ids alone, without a dict, are a batch of most models.
+    was loaded with, or 0), and ``segment_ids``, then all 0: token ids alone, without a dict, are a batch of most
+    models.
 
     Attributes of every model:
         config: the `BertConfig` of its encoder.
@@ -84,7 +84,6 @@ class BertModel(CompatibleModel):
     def pretrained(self, value):
         set_untracked(self, "_pretrained", value)
 
-    @without_autograph
     def __call__(self, inputs, *args, **kwargs):
         # Not in `call`: Keras compares the inputs with those of the graph before that.
         return super().__call__(complete_inputs(self, inputs), *args, **kwargs)

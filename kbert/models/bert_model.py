@@ -8,13 +8,7 @@ from typing import Any
 
 import keras
 
-from kbert.keras_compat import (
-    CompatibleModel,
-    deserialize,
-    serialize_shared,
-    set_untracked,
-    without_collections,
-)
+from kbert.keras_compat import CompatibleModel, deserialize, serialize_shared, set_untracked, without_collections
 from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_inputs import check_inputs, complete_inputs, lists_to_arrays
 from kbert.models.check_targets import check_targets, checked_dataset

@@ -14,7 +14,8 @@ from kbert.answers.answers import Answers
 from kbert.checks import check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.models.bert_model import BertModel
-from kbert.models.check_targets import check_targets, lists_to_arrays
+from kbert.models.check_inputs import lists_to_arrays
+from kbert.models.check_targets import check_targets
 from kbert.models.lora import merged
 from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model

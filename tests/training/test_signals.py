@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -219,6 +220,48 @@ def test_the_line_says_what_is_left(monkeypatch, capsys, flags, resumes, hint):
         program.run_program(main, resumes=resumes)
     assert stop.value.code == STATUS[signal.SIGTERM]
     assert capsys.readouterr().err == f"\nInterrupted by SIGTERM.{hint}\n"
+
+
+def test_a_signal_in_a_callback_whose_errors_python_ignores_is_not_lost(monkeypatch, capsys):
+    class Ignored:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+    def main():
+        del_it = Ignored()
+        del del_it
+        for _ in range(500):
+            time.sleep(0.01)
+
+    monkeypatch.setattr(program, "log_to_console", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["recipe.py"])
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: print("shown", file=sys.stderr))
+    with pytest.raises(SystemExit) as stop:
+        program.run_program(main)
+    assert stop.value.code == STATUS[signal.SIGINT]
+    assert capsys.readouterr().err == "\nInterrupted by SIGINT. No partial files were left.\n"
+
+
+@pytest.mark.parametrize("number", STATUS)
+def test_a_signal_while_a_program_is_imported(tmp_path, number):
+    """From its first line on, while NumPy and the rest are imported."""
+    script = """
+    import os, signal, sys
+    from kbert.command_line import run_program
+
+    class Killer:
+        def find_spec(self, name, path=None, target=None):
+            if name == "numpy":
+                os.kill(os.getpid(), int(sys.argv[1]))
+
+    sys.meta_path.insert(0, Killer())
+    run_program(lambda: print("done"))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == STATUS[number] and "done" not in done.stdout
+    assert done.stderr == f"\nInterrupted by {number.name}. No partial files were left.\n"
 
 
 def test_the_second_signal_ends_at_once(tmp_path):

@@ -1,6 +1,5 @@
 """SIGINT and SIGTERM: the step is finished and saved, one line says so, and the run resumes bit for bit."""
 
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert.command_line import program
+from kbert.training.history import read_history
 from kbert.training.resume import fit_steps
 from kbert.training.signals import Interrupted
 
@@ -47,6 +47,10 @@ class Send(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         if self.model.optimizer.iterations.numpy() == self.step - 1:
             os.kill(os.getpid(), self.number)
+
+
+def without_times(history):
+    return [{k: v for k, v in record.items() if "second" not in k} for record in history]
 
 
 def steps_saved(output):
@@ -86,8 +90,8 @@ def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, un
     assert steps_saved(tmp_path)[-1] == step
     history, weights = tiny.run(tmp_path)
     assert_arrays_equal(weights, uninterrupted[1])
-    boundaries = sorted({4, 8, 11, step})
-    assert [record["step"] for record in history] == boundaries
+    assert without_times(history) == without_times(uninterrupted[0])
+    assert without_times(read_history(tmp_path / "history.jsonl")) == without_times(history)
 
 
 def test_validation_is_interrupted_too(tmp_path):
@@ -100,14 +104,29 @@ def test_validation_is_interrupted_too(tmp_path):
             tiny.model(),
             tiny.make_dataset,
             8,
-            tmp_path,
+            tmp_path / "interrupted",
             window=4,
             validation_data=tiny.make_dataset(300),
-            validation_steps=10**6,
+            validation_steps=3,
             callbacks=[InValidation()],
         )
-    assert steps_saved(tmp_path) == [4]
-    assert [json.loads(line)["step"] for line in (tmp_path / "history.jsonl").open()] == [4]
+    assert steps_saved(tmp_path / "interrupted") == [4]
+    validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 3}
+    history, _ = tiny.run(tmp_path / "interrupted", **validation)
+    undisturbed, _ = tiny.run(tmp_path / "whole", **validation)
+    assert len(undisturbed) == 3 and "val_loss" in undisturbed[0]
+    assert without_times(history) == without_times(undisturbed)
+
+
+def test_the_second_interruption_of_a_window(tmp_path, uninterrupted):
+    for number, step in zip([*STATUS, *STATUS], (2, 4, 6, 11), strict=True):
+        with pytest.raises(Interrupted, match=f"after step {step}"):
+            callbacks = [Send(number, step)]
+            fit_steps(tiny.model(), tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=callbacks)
+    for _ in range(2):  # the second time nothing is left to do
+        history, weights = tiny.run(tmp_path)
+        assert_arrays_equal(weights, uninterrupted[1])
+        assert without_times(history) == without_times(uninterrupted[0])
 
 
 def test_handlers_of_the_program_are_left_alone(tmp_path):

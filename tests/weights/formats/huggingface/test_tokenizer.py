@@ -139,7 +139,7 @@ def test_another_tokenizer_is_none_that_kbert_has(directory, change, remark):
 def test_a_vocabulary_that_contradicts_tokenizer_json(directory, change):
     *tokens, one, two = VOCABULARY
     line = len(tokens) + 1
-    tokens += [two, one] if change == "swapped" else ["new", one, two]
+    tokens += [two, one] if change == "swapped" else ["extra", one, two]
     write_vocabulary(directory, tokens)
     with pytest.raises(ValueError, match=rf"vocab.txt, line {line}: expected {one!r}, .* in tokenizer.json. Received: "):
         read_huggingface_tokenizer(directory)

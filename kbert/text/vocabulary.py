@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from kbert.checks import check_path
-from kbert.files import atomic_file
+from kbert.files import atomic_file, read_small
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -18,7 +18,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     Raises:
         TypeError: no path.
         FileNotFoundError: no such file.
-        ValueError: not UTF-8, or rejected by `check_vocabulary`.
+        ValueError: not UTF-8, more than 64 MiB, or rejected by `check_vocabulary`.
 
     Example::
 
@@ -29,7 +29,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f"No vocabulary file at {str(path)!r}. Expected a text file with one token per line.")
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_small(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"The vocabulary {str(path)!r} is not UTF-8: {error}. Convert it to UTF-8 first.") from error
     # Only "\n" ends a line: a vocabulary may hold U+2028 or U+0085 as tokens, at which str.splitlines would split.

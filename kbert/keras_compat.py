@@ -15,7 +15,29 @@ import threading
 import keras
 
 
-class CompatibleModel(keras.Model):
+class FreshFunctions:
+    """Predicts and evaluates with the layers as they are now.
+
+    Keras 3.15 keeps the function that it traced when layers get LoRA or int8 kernels in another model around them, and
+    goes on answering with the old kernels.
+    """
+
+    def make_predict_function(self, force=False):
+        return super().make_predict_function(self._layers_changed("predict") or force)
+
+    def make_test_function(self, force=False):
+        return super().make_test_function(self._layers_changed("test") or force)
+
+    def _layers_changed(self, function: str) -> bool:
+        """Whether layers have other kernels than when this was last asked for a function."""
+        forms = [(getattr(layer, "lora_enabled", False), layer.quantization_mode) for layer in all_layers(self)]
+        known = self.__dict__.setdefault("_kernels_of_functions", {})  # neither tracked nor saved by Keras
+        is_changed = known.get(function, forms) != forms
+        known[function] = forms
+        return is_changed
+
+
+class CompatibleModel(FreshFunctions, keras.Model):
     """A `keras.Model` that learns its shapes under a strategy, and checks its inputs before Keras does.
 
     Keras 3.15: to learn the shapes of a batch, `fit` takes the mean over replicas of one, which fails on bool masks,

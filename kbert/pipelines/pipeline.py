@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
-from kbert.keras_compat import deserialize, pass_inputs_unchanged
+from kbert.keras_compat import FreshFunctions, deserialize, pass_inputs_unchanged
 from kbert.models.bert_model import BertModel
 from kbert.models.check_inputs import lists_to_arrays
 from kbert.models.check_targets import check_targets
@@ -33,7 +33,7 @@ _NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset
 
 
 @keras.saving.register_keras_serializable("kbert")
-class Pipeline(keras.Model):
+class Pipeline(FreshFunctions, keras.Model):
     """A functional `keras.Model` from string columns to answers: what is saved, used for prediction, and served.
 
     Its three parts are the same objects in training and in serving: train `model` on what `preprocessor` returns in

@@ -14,6 +14,7 @@ from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokeniz
 
 import kbert
 from kbert import BertClassifier, BertPretrainer, BertRegressor, Pipeline, build_pipeline
+from kbert.models.lora import dense_layers
 
 LABELS = ["bad", "good", "neither ß"]
 
@@ -242,3 +243,20 @@ def test_errors():
         make("single")[0].predict(np.zeros(3))
     with pytest.raises(ValueError, match=r"missing: \['mask_positions'\]"):
         Pipeline(pipeline.preprocessor, BertPretrainer(tiny_config()), pipeline.answers)
+
+
+@pytest.mark.parametrize("change", ["quantize", "enable_lora"])
+def test_it_predicts_with_the_layers_as_they_are(change):
+    """Also where it has predicted before: Keras keeps the function that it traced then."""
+    model = randomise(kbert.BertClassifier(tiny_config(), num_labels=2), scale=0.2)
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer())
+    before = pipeline.predict(["the film"], verbose=0)["probabilities"]
+    if change == "quantize":
+        model.quantize("int8")
+    else:
+        model.enable_lora(2)
+        for layer in filter(lambda layer: layer.lora_enabled, dense_layers(model)):
+            layer.lora_kernel_b.assign(keras.ops.ones_like(layer.lora_kernel_b))
+    after = pipeline.predict(["the film"], verbose=0)["probabilities"]
+    np.testing.assert_allclose(after, pipeline(["the film"])["probabilities"], atol=1e-6)
+    assert np.abs(after - before).max() > 1e-5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.slow_but import slow_but
-from helpers.tiny_bert import tiny_config
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.models.precision import in_precision
@@ -38,6 +38,21 @@ def _renamed(signatures, like):
             for key, spec in getattr(signature, kind).items():
                 object.__setattr__(spec, "node", getattr(like[name], kind)[key].node)
     return signatures
+
+
+def test_a_quantised_pipeline_is_exported_as_it_is(tmp_path):
+    model = randomise(kbert.BertClassifier(tiny_config(), num_labels=2), scale=0.2)
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"])
+    texts = ["the film is good", "never bad"]
+    plain = pipeline.predict(texts, verbose=0)["probabilities"]
+    size = SavedModelFile(kbert.export(pipeline, tmp_path / "float")).variable_bytes()
+    pipeline.model.quantize("int8")
+    path = kbert.export(pipeline, tmp_path / "int8")
+    served = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
+    answers = pipeline.predict(texts, verbose=0)
+    np.testing.assert_array_equal(served["probabilities"], answers["probabilities"])
+    assert 1e-6 < np.abs(answers["probabilities"] - plain).max() < 0.05
+    assert SavedModelFile(path).variable_bytes() < size
 
 
 def test_an_encoder_in_bfloat16_and_back():

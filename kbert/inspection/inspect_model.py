@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.checks import check_directory, check_integers, check_positive
-from kbert.inspection.analysis.attention_statistics import mean_statistics
+from kbert.inspection.analysis.attention_heads import mean_statistics
 from kbert.inspection.analysis.attribution_targets import ATTRIBUTED
 from kbert.inspection.analysis.probes import probe_layers
 from kbert.inspection.analysis.similarity import layer_similarity
-from kbert.inspection.analysis.text_states import text_states
+from kbert.inspection.analysis.states import mean_states, text_states, word_states
 from kbert.inspection.analysis.token_attributions import BASELINES, token_attributions
-from kbert.inspection.analysis.word_states import mean_states, word_states
 from kbert.inspection.embeddings import labelled_vectors, word_embeddings
 from kbert.inspection.findings.files import check_output, write_files
 from kbert.inspection.findings.inspection import Inspection

@@ -5,8 +5,8 @@ Shapes: S sequence, w words, L layers, A heads.
 
 import numpy as np
 
-from kbert.inspection.analysis.head_agreement import entity_attention, head_accuracy, word_attention
-from kbert.inspection.analysis.text_states import encoder_with_attention, states_and_attention
+from kbert.inspection.analysis.attention_heads import entity_attention, head_accuracy, word_attention
+from kbert.inspection.analysis.states import encoder_with_attention, states_and_attention
 from kbert.inspection.labelled_data import LabelledWords
 
 _SENTENCES = 200  # that are read, of several words; more would change the shares by little

@@ -18,7 +18,7 @@ import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.curves_alone import curves_alone
 from kbert.inspection import TensorBoard
-from kbert.inspection.board.layer_norms import layer_norms
+from kbert.inspection.board.samples import layer_norms
 from kbert.layers import activation
 from kbert.models.classifier import BertClassifier
 from kbert.optim import adamw, cross_entropy

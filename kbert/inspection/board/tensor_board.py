@@ -3,12 +3,10 @@
 import keras
 
 from kbert.checks import check_bool, check_directory
-from kbert.inspection.board.attention_entropy import AttentionEntropy
 from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
-from kbert.inspection.board.layer_norms import layer_norms
 from kbert.inspection.board.model_graph import conceptual_graph, operation_graph, trace_model
 from kbert.inspection.board.profiler import Profiler
-from kbert.inspection.board.sampling import Sampler
+from kbert.inspection.board.samples import AttentionEntropy, Sampler, layer_norms, weight_samples
 from kbert.inspection.board.scalar_tags import describe, scalar_tag
 from kbert.inspection.board.summaries import (
     custom_scalars,
@@ -19,7 +17,6 @@ from kbert.inspection.board.summaries import (
     session_settings,
     session_start,
 )
-from kbert.inspection.board.weight_samples import weight_samples
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
 from kbert.training.log_names import complete_logs

@@ -5,7 +5,7 @@ import time
 import keras
 
 from kbert.checks import check_positive
-from kbert.inspection.view_writer import ViewWriter
+from kbert.inspection.view import ViewWriter
 from kbert.training.dev_evaluation import DevEvaluation
 from kbert.training.training_state import is_chief, updates_done
 

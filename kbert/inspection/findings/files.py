@@ -8,8 +8,7 @@ import numpy as np
 
 from kbert.files import check_directory_is_free, to_json, write_directory
 from kbert.inspection.findings.inspection import Inspection
-from kbert.inspection.findings.report import report_html
-from kbert.inspection.findings.views import pictures
+from kbert.inspection.findings.views import pictures, report_html
 
 FIGURES, REPORT, PICTURES = "figures.json", "report.html", "pictures"
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kbert.inspection.analysis.probes import LayerProbes
-from kbert.inspection.analysis.text_states import TextStates
+from kbert.inspection.analysis.states import TextStates
 from kbert.inspection.analysis.token_attributions import TokenAttributions
 from kbert.inspection.findings.projector import Embeddings
 

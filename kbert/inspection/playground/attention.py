@@ -5,8 +5,8 @@ Shapes: S sequence, H hidden, A heads, L layers.
 
 import numpy as np
 
-from kbert.inspection.analysis.attention_statistics import attention_statistics
-from kbert.inspection.analysis.text_states import states_and_attention
+from kbert.inspection.analysis.attention_heads import attention_statistics
+from kbert.inspection.analysis.states import states_and_attention
 from kbert.inspection.playground.plain_values import rounded
 from kbert.inspection.playground.token_rows import read_row
 

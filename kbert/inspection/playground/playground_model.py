@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.inspection.analysis.text_states import encoder_with_attention
+from kbert.inspection.analysis.states import encoder_with_attention
 from kbert.inspection.playground.request_fields import BadRequest
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from kbert.inspection.examples.label_views import label_views
-from kbert.inspection.examples.multi_label_views import multi_label_views
+from kbert.inspection.examples.classification_views import label_views, multi_label_views
 from kbert.tasks.example_columns import example_columns
 from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.labels import check_labels_given, distinct_labels, shown_labels, split_labels

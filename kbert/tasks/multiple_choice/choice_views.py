@@ -5,7 +5,7 @@ Shapes: C choices, n questions.
 
 import numpy as np
 
-from kbert.inspection.examples.label_views import label_views
+from kbert.inspection.examples.classification_views import label_views
 from kbert.inspection.markdown import escape, percent
 from kbert.inspection.view import View
 from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices

@@ -5,7 +5,7 @@ Shapes: n questions.
 
 import numpy as np
 
-from kbert.inspection.examples.marked_spans import mark_spans
+from kbert.inspection.examples.marked_text import mark_spans
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.tasks.span.metrics import raw_scores

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kbert.inspection.examples.marked_entities import mark_entities
+from kbert.inspection.examples.marked_text import mark_entities
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.tasks.tagging.metrics import entity_chunks

@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
-from kbert.inspection.analysis.attention_statistics import STATISTICS, attention_statistics, mean_statistics
-from kbert.inspection.analysis.head_agreement import entity_attention, entity_numbers, head_accuracy, word_attention
+from kbert.inspection.analysis.attention_heads import (
+    STATISTICS,
+    attention_statistics,
+    entity_attention,
+    entity_numbers,
+    head_accuracy,
+    mean_statistics,
+    word_attention,
+)
 
 TOKENS = ["[CLS]", "a", "b", "[SEP]"]
 

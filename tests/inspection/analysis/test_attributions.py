@@ -8,9 +8,8 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertClassifier, BertEncoder, BertPretrainer, BertRegressor, BertSpanExtractor, BertTagger
 from kbert.inspection.analysis.attribution_targets import mask_positions
-from kbert.inspection.analysis.integrated_gradients import integrated_gradients
-from kbert.inspection.analysis.text_states import text_states
-from kbert.inspection.analysis.token_attributions import answer_from_vectors, token_attributions
+from kbert.inspection.analysis.states import text_states
+from kbert.inspection.analysis.token_attributions import answer_from_vectors, integrated_gradients, token_attributions
 
 ONE = tiny_config(num_layers=1)
 MODELS = {

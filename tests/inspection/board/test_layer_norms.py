@@ -6,9 +6,7 @@ import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 
-from kbert.inspection.board.attention_entropy import AttentionEntropy
-from kbert.inspection.board.layer_norms import layer_norms, layer_of
-from kbert.inspection.board.weight_samples import weight_samples
+from kbert.inspection.board.samples import AttentionEntropy, layer_norms, layer_of, weight_samples
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.lamb import Lamb

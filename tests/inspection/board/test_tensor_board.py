@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 
 from kbert.inspection import TensorBoard
 from kbert.inspection.board.profiler import profiled_steps
-from kbert.inspection.board.sampling import Sampler
+from kbert.inspection.board.samples import Sampler
 from kbert.inspection.board.scalar_tags import scalar_tag
 from kbert.training.flops import training_flops_per_token
 from kbert.training.resume import fit_steps

@@ -6,7 +6,7 @@ from helpers.picture_pixels import pixels_of
 from helpers.shown_text import shown_cells
 
 from kbert.inspection.charts import ORANGE
-from kbert.inspection.examples.calibration import Calibration
+from kbert.inspection.examples.classification_views import Calibration
 
 
 def expected_error(confidence, is_right, bins):

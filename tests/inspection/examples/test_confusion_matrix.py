@@ -5,8 +5,7 @@ import pytest
 from helpers.picture_pixels import pixels_of
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 
-from kbert.inspection.examples.confusion_matrix import OTHERS, ConfusionMatrix
-from kbert.inspection.examples.label_scores import LabelScores
+from kbert.inspection.examples.classification_views import OTHERS, ConfusionMatrix, LabelScores
 
 LABELS, PREDICTIONS = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 0, 0]
 NAMES = ["neg", "pos", "other", "never"]

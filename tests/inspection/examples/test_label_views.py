@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 
-from kbert.inspection.examples.label_views import MOST_EXAMPLES, label_views
-from kbert.inspection.examples.multi_label_views import multi_label_views
+from kbert.inspection.examples.classification_views import MOST_EXAMPLES, label_views, multi_label_views
 from kbert.inspection.examples.number_views import number_views
 from kbert.inspection.markdown import escape
 

@@ -5,8 +5,7 @@ import itertools
 import pytest
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 
-from kbert.inspection.examples.marked_entities import mark_entities
-from kbert.inspection.examples.marked_spans import mark_spans
+from kbert.inspection.examples.marked_text import mark_entities, mark_spans
 from kbert.inspection.markdown import markdown_table
 
 

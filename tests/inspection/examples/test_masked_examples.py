@@ -10,8 +10,7 @@ from helpers.shown_text import shown_cells, table_rows
 from tensorboard.plugin_util import markdown_to_safe_html
 
 import kbert
-from kbert.inspection.examples.masked_examples import MaskedExamples
-from kbert.inspection.examples.next_sentence_table import next_sentence_table
+from kbert.inspection.examples.masked_examples import MaskedExamples, next_sentence_table
 from kbert.inspection.markdown import escape, percent
 from kbert.training.resume import fit_steps
 

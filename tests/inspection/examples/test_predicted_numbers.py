@@ -6,7 +6,7 @@ from helpers.picture_pixels import pixels_of
 from helpers.shown_text import shown_cells
 
 from kbert.inspection.charts import BLUE
-from kbert.inspection.examples.predicted_numbers import MOST_POINTS, PredictedNumbers
+from kbert.inspection.examples.number_views import MOST_POINTS, PredictedNumbers
 
 
 def test_residuals_by_fifths():

@@ -10,14 +10,13 @@ import re
 import numpy as np
 import pytest
 
-from kbert.inspection.analysis.attention_statistics import mean_statistics
+from kbert.inspection.analysis.attention_heads import mean_statistics
 from kbert.inspection.analysis.probes import LayerProbes
-from kbert.inspection.analysis.text_states import TextStates
+from kbert.inspection.analysis.states import TextStates
 from kbert.inspection.analysis.token_attributions import TokenAttributions
 from kbert.inspection.charts import MOST_BARS, attention_picture, attribution_picture
 from kbert.inspection.findings.inspection import Inspection
-from kbert.inspection.findings.report import report_html
-from kbert.inspection.findings.views import DRAWN_ATTRIBUTIONS, markdown_texts, pictures
+from kbert.inspection.findings.views import DRAWN_ATTRIBUTIONS, markdown_texts, pictures, report_html
 
 MARKUP = "</script><script>alert(1)</script><!-- <b>&amp;\u2028 | **x** [a](http://evil)"
 TOKENS = ["[CLS]", MARKUP, "中", "[SEP]"]

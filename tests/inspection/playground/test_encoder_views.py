@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.served_models import make_pipeline
 
-from kbert.inspection.analysis.attention_statistics import STATISTICS, attention_statistics
+from kbert.inspection.analysis.attention_heads import STATISTICS, attention_statistics
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
 TEXT, PAIR = "The film is good.", "paris was never the capital"

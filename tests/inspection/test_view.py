@@ -3,8 +3,7 @@
 import numpy as np
 from helpers.event_values import event_values
 
-from kbert.inspection.view import View
-from kbert.inspection.view_writer import ViewWriter
+from kbert.inspection.view import View, ViewWriter
 
 
 def test_views_are_written(tmp_path):

@@ -1,4 +1,6 @@
-"""The places of gold and predicted answer in a context, marked."""
+"""Texts as Markdown in which spans or entities are marked."""
+
+from collections.abc import Iterable, Sequence
 
 from kbert.inspection.markdown import escape
 
@@ -50,3 +52,29 @@ def _styled(text, stars):
     inner = escape(text)
     before, after = " " * text[:1].isspace(), " " * text[-1:].isspace()
     return f"{before}{'*' * stars}{inner}{'*' * stars}{after}" if inner else " " * bool(text)
+
+
+_MOST_WORDS = 80
+
+
+def mark_entities(words: Sequence[str], entities: Sequence[tuple[int, int, str]], matched: Iterable[tuple]) -> str:
+    """A sentence as Markdown: entities in ⟦ ⟧ after their type, ✓ before those that are matched and ✗ before others.
+
+    Args:
+        words: of the sentence; only the first 80 are shown.
+        entities: (first word, last word + 1, type) of each.
+        matched: those that gold and prediction share: bold, the others in italics.
+
+    Example::
+
+        mark_entities(["EU", "rejects"], [(0, 1, "ORG")], [(0, 1, "ORG")])  # "✓⟦ORG **EU**⟧ rejects"
+    """
+    matched, pieces, place, shown = set(matched), [], 0, words[:_MOST_WORDS]
+    for start, end, type_ in sorted(entities):
+        if end > len(shown):
+            break
+        mark, stars = ("✓", "**") if (start, end, type_) in matched else ("✗", "*")
+        inner = " ".join(map(escape, shown[start:end]))
+        pieces += [*map(escape, shown[place:start]), f"{mark}⟦{escape(type_)} {stars}{inner}{stars}⟧"]
+        place = end
+    return " ".join([*pieces, *map(escape, shown[place:])]) + (" …" if len(words) > len(shown) else "")

@@ -11,8 +11,7 @@ import pathlib
 
 from experiments.compare_finetuning import RANDOM
 from experiments.paper_tables import TABLES, paper_table
-from experiments.report import describe_options, result_table
-from experiments.verdict import SEEN
+from experiments.report import SEEN, describe_options, result_table
 
 from kbert.files import read_json
 

@@ -17,8 +17,7 @@ import statistics
 
 from experiments.cells import Cells, model_name
 from experiments.downstream import Downstream
-from experiments.result import summary, when_and_with_what
-from experiments.verdict import judge
+from experiments.report import judge, summary, when_and_with_what
 
 from kbert.corpus.corpus_files import find_files, open_texts
 from kbert.files import atomic_file, read_json, write_json

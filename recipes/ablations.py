@@ -57,11 +57,10 @@ def parse_arguments(argv):
 def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
-        from experiments.describe_plan import describe_study_plan
-        from experiments.make_study import make_study
         from experiments.paper_tables import paper_table
         from experiments.report import result_table
-        from experiments.run_table import run_table
+        from experiments.run_table import describe_study_plan, run_table
+        from experiments.study import make_study
 
         study = make_study(args, "ablations.py")
         names = TABLES if args.table == "all" else [args.table]

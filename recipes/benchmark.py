@@ -23,8 +23,8 @@ utilisation, the share of the maker's peak. Flash attention needs --dropout 0 th
 import json
 import sys
 
-from benchmarks.measure import PARTS, measure
 from benchmarks.settings import DATA, PRECISIONS
+from benchmarks.table import PARTS, measure
 
 from kbert.command_line import add_flags, make_parser, plain_errors, positive_float, positive_int, run_program
 

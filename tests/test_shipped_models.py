@@ -6,8 +6,8 @@ import socket
 
 import numpy as np
 import pytest
+from experiments.downstream import named_tasks
 from experiments.learning_curves import Point, curves_table, find_plateau
-from experiments.named_tasks import named_tasks
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 from helpers.tiny_directory import sentences

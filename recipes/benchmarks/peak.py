@@ -5,7 +5,7 @@ Shapes: B batch, S sequence, H hidden, A heads, D head width, F intermediate, P 
 
 from typing import NamedTuple
 
-from benchmarks.race import race, summary
+from benchmarks.peers import race, summary
 from kbert.training.flops import device_name, matmul_peak, nominal_peak
 from kbert.training.matmul_speed import matmul_flops, matmul_speed
 
@@ -112,12 +112,12 @@ def race_at_peak(runners, settings, products, flops_per_token) -> dict:
     """Measures several systems in turn, and the peak before and after them.
 
     Args:
-        runners: name → runner, see `benchmarks.race.race`; one is "kbert".
+        runners: name → runner, see `benchmarks.peers.race`; one is "kbert".
         products: list of `Product`, those of a unit of work.
         flops_per_token: number, operations of that work.
 
     Returns:
-        dict of `benchmarks.race.summary`, GFLOP/s, its share of the peak and of the products, and the settings.
+        dict of `benchmarks.peers.summary`, GFLOP/s, its share of the peak and of the products, and the settings.
     """
     shares = PeakShares(products, settings.precision)
     shares.measure(settings.seconds)

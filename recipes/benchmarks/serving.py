@@ -15,7 +15,7 @@ import time
 
 from experiments.cells import model_name
 
-from benchmarks.torch_peer import TorchPeer, torch_settings
+from benchmarks.peers import TorchPeer, torch_settings
 from kbert.serving.export import export
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained

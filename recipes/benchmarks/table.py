@@ -1,6 +1,7 @@
-"""The table of docs/performance.md: every row a benchmark in a process of its own, as precisions and devices are."""
+"""One benchmark by its name, and the table of docs/performance.md, whose rows are processes of their own."""
 
 import datetime
+import importlib
 import json
 import logging
 import subprocess
@@ -116,3 +117,27 @@ def _run(command):
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+_FUNCTIONS = {  # name → module of benchmarks, function
+    "tokenize": ("text", "tokenize"),
+    "input": ("text", "pretraining_input"),
+    "rows": ("text", "rows"),
+    "feed": ("training", "feed"),
+    "peak": ("peak", "peak"),
+    "train": ("training", "train"),
+    "board": ("training", "board"),
+    "encode": ("encoding", "encode"),
+    "serve": ("serving", "serve"),
+    "operations": ("encoding", "operations"),
+}
+PARTS = tuple(_FUNCTIONS)
+
+
+def measure(part: str, settings) -> dict:
+    """What one benchmark gives, with its name and the most memory that this process has had."""
+    from kbert.training.flops import peak_memory_bytes
+
+    module, function = _FUNCTIONS[part]
+    result = getattr(importlib.import_module(f"benchmarks.{module}"), function)(settings)
+    return {"part": part, **result, "peak_memory_mib": round(peak_memory_bytes() / 2**20)}

@@ -1,19 +1,25 @@
-"""Pre-training steps through `model.fit`."""
+"""Steps of training: alone, with TensorBoard, and fed by the input pipeline."""
 
 import functools
 import itertools
+import pathlib
+import statistics
+import tempfile
 import time
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from benchmarks.batches import STEPS, UNCOUNTED, batches
 from benchmarks.peak import model_products, race_at_peak, with_gradients
-from benchmarks.peers import fastest_peers, hub_backbone
-from benchmarks.race import with_and_without_xla
+from benchmarks.peers import fastest_peers, hub_backbone, with_and_without_xla
+from benchmarks.settings import STEPS, UNCOUNTED, batches
+from benchmarks.text import real_batches
+from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pretraining.packed_rows import default_num_parts
 from kbert.training.flops import training_flops_per_token
 
 
@@ -90,3 +96,118 @@ def _hub_masked_lm(config, jit_compile):
 
 def _without_next_sentence(inputs, labels, weights):
     return inputs, labels["mlm_logits"], weights["mlm_logits"]
+
+
+_STEPS = 100  # of a call: recipes write curves every 100 steps or so
+
+
+def board(settings):
+    """Pre-training steps with and without TensorBoard, in turn: calls of `fit` of 103 steps each.
+
+    An upper bound: the time of the calls without TensorBoard counts for the share of the time that samples may take.
+
+    Returns:
+        dict of milliseconds a step, medians of the calls without and with TensorBoard; `overhead`, by how much the
+        total time with it is longer; `processor_overhead`, the same of processor time, which other programs disturb
+        less; `once_seconds`, what the first call takes more than a later one: graphs and the first sample; and the
+        settings.
+    """
+    config = settings.config()
+    hardware = settings.hardware()
+    model = BertPretrainer(config)
+    model.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
+    dataset = batches(settings, config, _STEPS)
+    with tempfile.TemporaryDirectory() as directory:
+        shown = next(iter(dataset.as_numpy_iterator()))
+        callback = TensorBoard(pathlib.Path(directory) / "logs", batch=shown, wait_for_finish=True)
+
+        def seconds(*callbacks):
+            start, cpu = time.perf_counter(), time.process_time()
+            model.fit(dataset, verbose=0, callbacks=list(callbacks))
+            processor["with" if callbacks else "without"] += time.process_time() - cpu
+            return time.perf_counter() - start
+
+        processor = {"without": 0.0, "with": 0.0}
+        seconds()  # traces the step
+        once = seconds(callback) - seconds()
+        calls = {"without": [], "with": []}
+        processor |= {"without": 0.0, "with": 0.0}
+        end = time.perf_counter() + settings.seconds * settings.rounds
+        while time.perf_counter() < end or not calls["with"]:
+            for name, callbacks in (("without", ()), ("with", (callback,))):
+                calls[name].append(seconds(*callbacks))
+    each = 1e3 / (_STEPS + UNCOUNTED)
+    return {
+        "ms_per_step": each * statistics.median(calls["without"]),
+        "ms_per_step_with_tensorboard": each * statistics.median(calls["with"]),
+        "overhead": sum(calls["with"]) / sum(calls["without"]) - 1,
+        "processor_overhead": processor["with"] / processor["without"] - 1,
+        "once_seconds": once,
+        "calls": len(calls["with"]),
+    } | settings.of_model()
+
+
+_SETTLING = 1.0  # seconds, in which the pipeline fills its buffers
+_LEAST_STEPS = 3  # of settling and of measuring
+
+
+class _Steps(keras.callbacks.Callback):
+    """Ends a training some seconds after it has settled, and counts."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds, self.ends, self.processor = seconds, [], []
+
+    def on_train_begin(self, logs=None):
+        self.begin = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = time.perf_counter()
+        if not self.ends and (batch + 1 < _LEAST_STEPS or now < self.begin + _SETTLING):
+            return
+        self.ends.append(now)
+        self.processor.append(time.process_time())
+        if len(self.ends) > _LEAST_STEPS and now > self.ends[0] + self.seconds:
+            self.model.stop_training = True
+
+    def wall(self):
+        return [after - before for before, after in itertools.pairwise(self.ends)]
+
+    def processor_each(self):
+        return (self.processor[-1] - self.processor[0]) / (len(self.processor) - 1)
+
+
+def feed(settings):
+    """Pre-training steps with one batch of the corpus again and again, and with the input pipeline, in turn.
+
+    Each call of `fit` begins the pipeline anew, so that it draws pools of pairs more often than in a long run: an upper
+    bound of its cost.
+
+    Returns:
+        dict of milliseconds a step, with the one batch and with the pipeline, medians of all steps; the same of
+        processor time, medians of the rounds; `input_processor_share`, by how much more processor time a step takes
+        with the pipeline; and the settings.
+    """
+    config = settings.config()
+    hardware = settings.hardware()
+    pipeline = real_batches(settings)
+    one = tf.data.Dataset.from_tensors(next(iter(pipeline))).repeat()
+    parts = default_num_parts(settings.sequence_length) if settings.packed else None
+    model = BertPretrainer(config, num_parts=parts)
+    model.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
+    sources = {"one_batch": one, "pipeline": pipeline}
+    wall, processor = {name: [] for name in sources}, {name: [] for name in sources}
+    for number in range(settings.rounds + 1):
+        for name, dataset in sources.items():
+            steps = _Steps(settings.seconds if number else 0.0)
+            model.fit(dataset, epochs=1, steps_per_epoch=10**9, verbose=0, callbacks=[steps])
+            if number:  # the first round traces the step
+                wall[name] += steps.wall()
+                processor[name].append(steps.processor_each())
+    result = {}
+    for name in sources:
+        result[f"{name}_ms_per_step"] = 1e3 * statistics.median(wall[name])
+        result[f"{name}_processor_ms_per_step"] = 1e3 * statistics.median(processor[name])
+    share = result["pipeline_processor_ms_per_step"] / result["one_batch_processor_ms_per_step"] - 1
+    about = settings.of_model() | {"data": "real", "packed": settings.packed}
+    return result | {"input_processor_share": share} | about

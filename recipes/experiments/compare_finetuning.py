@@ -1,18 +1,53 @@
 """What pre-training brings: a model against random weights of its architecture, fine-tuned alike on several tasks."""
 
 import dataclasses
+import itertools
+import json
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
 
 from experiments.cells import CONSTANT, WORST, Cells, model_name
 from experiments.downstream import Downstream, count_examples
-from experiments.result import judge_row, summary, when_and_with_what, write_result
+from experiments.report import judge_row, summary, when_and_with_what, write_result
 from kbert.checks import check_bool
 from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.training.made_by import describe_maker
 from kbert.training.processor_name import processor_name
+
+
+def parse_grid(words: Sequence[str]) -> list[dict]:
+    """All combinations of words such as ``learning_rate=1e-4,3e-4``.
+
+    Args:
+        words: ``NAME=VALUE[,VALUE…]`` with an option of `kbert.finetune` as the name, and values as JSON writes them.
+
+    Raises:
+        ValueError: a word of another form, an option twice, or a value that it does not take.
+
+    Example::
+
+        parse_grid(["learning_rate=1e-4,3e-4", "dropout=0"])
+        # [{"learning_rate": 0.0001, "dropout": 0}, {"learning_rate": 0.0003, "dropout": 0}]
+    """
+    choices = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or not values or name in choices or name not in FinetuningOptions.__dataclass_fields__:
+            raise ValueError(
+                f"expected NAME=VALUE[,VALUE…], each option of kbert.finetune once, as learning_rate=1e-4,3e-4. "
+                f"Received: {word!r}"
+            )
+        try:
+            choices[name] = [json.loads(value) for value in values.split(",")]
+        except ValueError:
+            raise ValueError(f"{name}: expected numbers, true, false or null. Received: {values!r}") from None
+    cells = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+    for cell in cells:
+        FinetuningOptions(**cell)  # raises
+    return cells
+
 
 _LOGGER = logging.getLogger("kbert")
 RANDOM = "random weights"
@@ -40,7 +75,7 @@ def compare_finetuning(
     """Fine-tunes a model and random weights of its architecture, each with the settings that are best for it.
 
     For each task and each of the two, every setting of the grid is tried with the first seed; the best one is then run
-    with all seeds, and means are compared (`experiments.verdict`). Runs are `Cells` in ``cells/`` of the output:
+    with all seeds, and means are compared (`experiments.report`). Runs are `Cells` in ``cells/`` of the output:
     the same call resumes after a kill, and other calls may share the directory. The result is written after every task.
 
     Args:

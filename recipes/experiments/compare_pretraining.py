@@ -15,7 +15,7 @@ from experiments.learning_curves import (
     read_curve,
     read_points,
 )
-from experiments.result import when_and_with_what
+from experiments.report import when_and_with_what
 from kbert.files import atomic_file, read_json, write_json
 from kbert.training.made_by import INPUTS
 

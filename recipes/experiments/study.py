@@ -1,5 +1,6 @@
 """The pre-trainings and fine-tunings behind tables: each made once, whichever rows and tables need it."""
 
+import argparse
 import dataclasses
 import gc
 import itertools
@@ -9,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.cells import WORST, Cells
-from experiments.downstream import NER, Downstream, chosen_by_column, count_examples
+from experiments.downstream import NER, SQUAD, Downstream, chosen_by_column, count_examples, named_tasks
+from experiments.paper_tables import Row, Table
 from experiments.pretrained_rows import PretrainedRows, run_folder
-from experiments.table import Row, Table
 from kbert.files import read_json
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
@@ -203,3 +204,28 @@ class Study:
         """The shared options; what a task needs stands where nothing else was given."""
         given = {name: value for name, value in self.finetuning.items() if value is not None}
         return self.finetuning | dict(task.options) | given
+
+
+def make_study(arguments: argparse.Namespace, recipe: str) -> Study:
+    """The `Study` that the flags of recipes/ablations.py describe."""
+    words = [*arguments.tasks, *([NER] if arguments.ner else []), *([SQUAD] if arguments.squad else [])]
+    if limit := arguments.train_examples:  # of the tasks that have no limits of their own
+        words = [word if ":" in word else f"{word}:{limit}" for word in words]
+    tasks = named_tasks(words, glue=arguments.glue, ner=arguments.ner, squad=arguments.squad)
+    names = ("vocabulary", "size", "steps", "hours", "settings", "held_out", "seed")
+    pretraining = {name: getattr(arguments, name) for name in names}
+    pretraining |= {"batch_size": arguments.pretraining_batch_size, "sequence_length": arguments.pretraining_length}
+    pretraining |= {"precision": arguments.pretraining_precision, "learning_rate": arguments.pretraining_learning_rate}
+    names = ("epochs", "batch_size", "sequence_length", "dropout", "bias_correction")
+    features = {"epochs": arguments.feature_epochs, "units": arguments.feature_units, "evaluate_every": None}
+    return Study(
+        arguments.records or arguments.corpus,
+        arguments.output,
+        tasks,
+        pretraining={name: value for name, value in pretraining.items() if value is not None},
+        seeds=range(arguments.seed, arguments.seed + arguments.restarts),
+        rates=arguments.learning_rate,
+        finetuning={name: getattr(arguments, name) for name in names},
+        feature_training=FeatureTraining(**features),
+        recipe=recipe,
+    )

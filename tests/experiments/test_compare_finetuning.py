@@ -6,9 +6,8 @@ import shutil
 import pytest
 from experiments import cells as cells_module
 from experiments.cells import Cells, model_name
-from experiments.compare_finetuning import _describe_pretraining, compare_finetuning
-from experiments.grid import parse_grid
-from experiments.named_tasks import named_tasks
+from experiments.compare_finetuning import _describe_pretraining, compare_finetuning, parse_grid
+from experiments.downstream import named_tasks
 from experiments.report import describe_options, result_csv, result_table
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe

@@ -1,8 +1,7 @@
 """The tables as data: the paper's figures, rows that can be trained, references that exist."""
 
 import pytest
-from experiments.paper_tables import TABLES, kept_every, milestone, needs_milestones, paper_table
-from experiments.table import Row, Table
+from experiments.paper_tables import TABLES, Row, Table, kept_every, milestone, needs_milestones, paper_table
 from helpers.pretraining_fields import pretraining_fields
 
 from kbert.models.feature_modes import FEATURE_MODES

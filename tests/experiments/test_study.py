@@ -1,16 +1,16 @@
 """Tables by their command, at toy scale: what rows share is made once, and a killed command goes on."""
 
+import functools
+import importlib
 import json
 
 import pytest
 from experiments import cells as cells_module
-from experiments import describe_plan, pretrained_rows
+from experiments import pretrained_rows
 from experiments.downstream import Downstream, chosen_by_column, downstream_tasks
-from experiments.make_study import make_study
-from experiments.paper_tables import paper_table
-from experiments.study import Study
-from experiments.table import Row
-from experiments.verdict import accuracy_without_context
+from experiments.paper_tables import Row, paper_table
+from experiments.report import accuracy_without_context
+from experiments.study import Study, make_study
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags, import_recipe, read_json, run_recipe
 from helpers.toy_study import VOCABULARY, study_arguments, write_study_home
@@ -49,6 +49,7 @@ def made(home):
     counts = {"pretrain": 0, "finetune": 0}
 
     def counted(name, function, limit=None):
+        @functools.wraps(function)  # whose defaults are read
         def run(*args, **options):
             counts[name] += 1
             if counts[name] == limit:
@@ -117,10 +118,11 @@ def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
 
 def test_a_dry_run_says_which_masks_never_come_again(home, monkeypatch):
     tokens = sum(shard["tokens"] for shard in Records(home / "records").training)
-    monkeypatch.setattr(describe_plan, "describe_estimate", lambda estimate: "the estimate")
+    run_table = importlib.import_module("experiments.run_table")  # the package's name is the function
+    monkeypatch.setattr(run_table, "describe_estimate", lambda estimate: "the estimate")
     toy = study(home, pretraining={"steps": 6, "packed": False})
     toy.pretrainings.estimate = lambda row: {"tokens": 5 * tokens}
-    lines = describe_plan.describe_study_plan(toy, [paper_table("masking")]).splitlines()
+    lines = run_table.describe_study_plan(toy, [paper_table("masking")]).splitlines()
     assert lines[-2:] == [
         "the estimate",
         "10 different masks: with less than 5.0 epochs, dupe_factor=10 changes nothing; expected more than 10",

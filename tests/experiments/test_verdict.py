@@ -1,8 +1,7 @@
 """A difference is the paper's, a tie or the reverse by means and deviations alone."""
 
 import pytest
-from experiments.result import judge_row
-from experiments.verdict import accuracy_without_context, is_trained, judge, sentence
+from experiments.report import accuracy_without_context, is_trained, judge, judge_row, sentence
 
 LOW, HIGH, WIDE = [70.0, 71.0, 72.0], [80.0, 81.0, 82.0], [60.0, 80.0, 100.0]
 

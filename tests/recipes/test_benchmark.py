@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from benchmarks import board, feed, peak
+from benchmarks import peak, training
 from benchmarks.peak import model_products, with_gradients
 from helpers.run_recipe import as_flags, import_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
@@ -31,7 +31,7 @@ def test_encoding_of_synthetic_batches_has_no_padding(capsys):
 
 @pytest.mark.slow  # what it writes: tests/inspection/board
 def test_what_tensorboard_costs(capsys, monkeypatch):
-    monkeypatch.setattr(board, "_STEPS", 2)
+    monkeypatch.setattr(training, "_STEPS", 2)
     result = benchmark(capsys, "board")
     assert result["ms_per_step"] > 0 and result["ms_per_step_with_tensorboard"] > 0 and result["calls"] >= 1
     assert result["overhead"] > -1 and result["processor_overhead"] > -1 and result["size"] == "tiny"
@@ -66,7 +66,7 @@ def test_rows_that_pairs_share(records, capsys):
 @pytest.mark.slow  # the options: test_packed_rows_are_measured_by_feed; measuring: test_benchmark_peers.py
 @pytest.mark.parametrize("packed", [False, True])
 def test_steps_on_one_batch_and_fed_by_the_pipeline(records, monkeypatch, capsys, packed):
-    monkeypatch.setattr(feed, "_SETTLING", 0.0)
+    monkeypatch.setattr(training, "_SETTLING", 0.0)
     result = benchmark(capsys, "feed", "--records", records, *(["--packed"] if packed else []))
     assert result["packed"] is packed and result["input_processor_share"] > -1
     for source in ("one_batch", "pipeline"):

@@ -7,10 +7,9 @@ import keras
 import numpy as np
 import pytest
 from benchmarks import torch_worker
-from benchmarks.race import fastest_setting, race, timed
+from benchmarks.peers import WORKS, TorchPeer, fastest_setting, race, timed, torch_config, torch_settings
 from benchmarks.settings import BenchmarkSettings
 from benchmarks.table import measure_table, table_lines
-from benchmarks.torch_peer import WORKS, TorchPeer, torch_config, torch_settings
 from helpers.run_recipe import import_recipe
 from helpers.tiny_bert import tiny_config
 

@@ -10,8 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from benchmarks.batches import synthetic_batch
-from benchmarks.settings import BenchmarkSettings
+from benchmarks.settings import BenchmarkSettings, synthetic_batch
 
 from kbert import xla
 from kbert.config import BertConfig

@@ -4,8 +4,6 @@ It ends with the SHA-256 of the rest, so that every change is detected. In addit
 changed file may come with a matching hash.
 """
 
-import hashlib
-import json
 import os
 import pathlib
 import re

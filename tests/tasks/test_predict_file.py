@@ -142,7 +142,9 @@ def test_damage_of_what_is_done_is_an_error(pipeline, source, tmp_path, monkeypa
     output = tmp_path / "answers.jsonl"
     stop(pipeline, source, output, monkeypatch, KeyboardInterrupt())
     damage(tmp_path / "answers.jsonl.partial", tmp_path / "answers.jsonl.partial.json")
-    with pytest.raises(ValueError, match=r"answers.jsonl.partial(.json)? is damaged( or was edited:|,) .*--overwrite starts again"):
+    with pytest.raises(
+        ValueError, match=r"answers.jsonl.partial(.json)? is damaged( or was edited:|,) .*--overwrite starts again"
+    ):
         run(pipeline, source, output)
     assert run(pipeline, source, output, overwrite=True) == len(TEXTS)
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()

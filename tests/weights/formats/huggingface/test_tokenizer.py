@@ -141,7 +141,9 @@ def test_a_vocabulary_that_contradicts_tokenizer_json(directory, change):
     line = len(tokens) + 1
     tokens += [two, one] if change == "swapped" else ["extra", one, two]
     write_vocabulary(directory, tokens)
-    with pytest.raises(ValueError, match=rf"vocab.txt, line {line}: expected {one!r}, .* in tokenizer.json. Received: "):
+    with pytest.raises(
+        ValueError, match=rf"vocab.txt, line {line}: expected {one!r}, .* in tokenizer.json. Received: "
+    ):
         read_huggingface_tokenizer(directory)
     (directory / "tokenizer.json").unlink()
     assert read_huggingface_tokenizer(directory).vocabulary == tokens

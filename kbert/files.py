@@ -203,8 +203,6 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except WriteFault:
-        raise
     except Exception as error:  # h5py and TensorFlow have errors of their own
         code = getattr(error, "errno", None)
         if code not in (*_FULL, errno.EIO):
@@ -294,7 +292,7 @@ def _exchange(one, other):
 
 
 def _rename_both(partial, path):
-    """Gives a complete directory the name of another, which is deleted; a kill in between leaves what `_put_back` finds."""
+    """Gives a complete directory the name of another, which is deleted; `_put_back` mends what a kill leaves."""
     old = partial.with_name(partial.name + ".old")
     os.rename(path, old)
     try:

@@ -178,8 +178,8 @@ def test_a_file_system_that_cannot_exchange_names(tmp_path, monkeypatch):
 
     library = types.SimpleNamespace(renameat2=renameat2)
     monkeypatch.setattr(ctypes, "CDLL", lambda *arguments, **options: library)
-    for text in ("old", "new"):
-        write_directory(tmp_path / "model", lambda place: (place / text).write_text(""))
+    write_directory(tmp_path / "model", lambda place: (place / "old").write_text(""))
+    write_directory(tmp_path / "model", lambda place: (place / "new").write_text(""))
     assert [entry.name for entry in tmp_path.rglob("*")] == ["model", "new"]
     code[0] = errno.EACCES
     with pytest.raises(PermissionError, match="model"):

@@ -176,7 +176,9 @@ def wait_for(path, process, seconds=600):
 
 def _has_content(path):
     try:
-        return any(map(_has_content, path.iterdir())) if path.is_dir() else path.stat().st_size > 0
+        if path.is_dir():
+            return any(_has_content(inner) for inner in path.iterdir() if not inner.name.endswith(".lock"))
+        return path.stat().st_size > 0
     except FileNotFoundError:  # not there yet, or renamed in this moment
         return False
 

@@ -14,8 +14,8 @@ from helpers.run_python import assert_imports_none
 
 ROOMS = (
     "lazy quiet_tensorflow saved_classes versions checks files locks beam stateless_random keras_compat xla config "
-    "text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection tasks serving "
-    "experiments quickstart benchmarks command_line inspection.playground"
+    "text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection tasks "
+    "serving experiments quickstart benchmarks command_line inspection.playground"
 ).split()
 BACKEND_NEUTRAL = (
     "lazy quiet_tensorflow saved_classes versions checks files locks keras_compat xla config layers optim models"

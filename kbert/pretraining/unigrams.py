@@ -47,7 +47,7 @@ def unigram_baseline(counts, evaluation):
         evaluation: dataset of (inputs, labels, sample_weight), `pretraining_dataset(..., evaluation=True)`.
 
     Returns:
-        dict: `cross_entropy`, mean over the masked tokens, in nats, compared with the masked-LM loss; `accuracy` of always
+        dict: `cross_entropy`, mean over the masked tokens, in nats, beside the masked-LM loss; `accuracy` of always
         predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number of
         masked tokens.
     """

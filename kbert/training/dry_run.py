@@ -18,7 +18,7 @@ from kbert.training.repeated_batch import repeated_batch
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
-_OF_BOUND = 6  # a step of tiny takes so many times `activation_bytes` more from 64 to 256 rows of 128 tokens
+_OF_BOUND = 6  # measured: so many times `activation_bytes` from 64 to 256 rows of 128 tokens with tiny; mini at 512: 7
 
 
 def estimate_training(model, dataset, steps) -> dict:

@@ -70,6 +70,20 @@ class LabelledText(Examples):
         """Whether a text may have several labels, or none."""
         return self.labels.ndim == 2
 
+    def _rows(self):
+        labels, names = self.labels.tolist(), self.label_names
+        if names is not None and self.multi_label:
+            labels = [[name for name, is_on in zip(names, row, strict=True) if is_on] for row in labels]
+        elif names is not None:
+            labels = [names[label] for label in labels]
+        return {name: list(texts) for name, texts in self.columns.items()} | {"label": labels}
+
+    def _strata(self):
+        if self.regression or self.multi_label:
+            received = "numbers" if self.regression else "several labels a text"
+            raise ValueError(f"split: `stratify` is for texts with one label each. Received: {received}")
+        return self.labels
+
     def fingerprint(self) -> str:
         """SHA-256 of the rows and of the names of their labels: the same indices may mean other labels."""
         if self.label_names is None:

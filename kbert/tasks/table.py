@@ -222,8 +222,8 @@ def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
             cells = next(reader, None)
         except csv.Error as error:
             raise ValueError(
-                f"{path}, line {start}: not a CSV row ({error}). A cell that holds {separator!r}, a quotation mark or a "
-                'line break must be in quotation marks ("…"), with those inside it doubled.'
+                f"{path}, line {start}: not a CSV row ({error}). A cell that holds {separator!r}, a quotation "
+                'mark or a line break must be in quotation marks ("…"), with those inside it doubled.'
             ) from error
         finally:
             csv.field_size_limit(limit)

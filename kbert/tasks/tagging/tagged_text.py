@@ -47,6 +47,9 @@ class TaggedText(Examples):
         """The sentences with their words joined by spaces, for pipelines of strings."""
         return {"text": [" ".join(words) for words in self.words]}
 
+    def _rows(self):
+        return {"words": list(self.words), "tags": list(self.tags), "document": list(self.documents)}
+
     def baseline(self) -> str:
         """The tag of words outside of entities, O."""
         return "O"

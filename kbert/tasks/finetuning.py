@@ -22,6 +22,7 @@ from kbert.tasks.dev_scores import DevScores
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.identify import identify_model
+from kbert.tasks.in_memory import has_splits
 from kbert.tasks.starting_pipeline import starting_pipeline
 from kbert.tasks.task import Task
 from kbert.training.accumulation import check_accumulation
@@ -91,6 +92,8 @@ class Finetuning:
         if not isinstance(source, BertModel | Pipeline):
             check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
         self.options = FinetuningOptions(**options)
+        if dev is None and has_splits(train) and "validation" in train:
+            dev = train
         if dev is None:
             self._check_without_dev(more_dev)
         self.log_dir = log_directory("finetune", log_dir, output, profile)

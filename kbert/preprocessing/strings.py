@@ -17,8 +17,8 @@ def string_columns(inputs, names, owner, list_columns=()):
     """The named columns of `inputs` as string tensors.
 
     Args:
-        inputs: dict or pandas DataFrame with (at least) these names, or, for a single name, the strings themselves: a
-            tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of tables give them; for
+        inputs: dict, pandas DataFrame or Hugging Face dataset with (at least) these names, or, for a single name, the
+            strings themselves: a tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of tables give them; for
             several names also a list of tuples, a row each.
         owner: str, the class that asks, for error messages.
         list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length, and
@@ -33,7 +33,10 @@ def string_columns(inputs, names, owner, list_columns=()):
             of different lengths raise an InvalidArgumentError when it runs.
         TypeError: a tensor or array that does not hold strings, or another kind of object.
     """
-    if hasattr(inputs, "columns"):
+    if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # Hugging Face's
+        plain = inputs.with_format(None)  # a format may have hidden columns
+        inputs = {name: list(plain[name]) if name in names else None for name in plain.column_names}
+    elif hasattr(inputs, "columns"):
         inputs = {name: inputs[name] for name in inputs.columns}
     if not isinstance(inputs, Mapping):
         inputs = {names[0]: inputs} if len(names) == 1 else _columns_of_rows(inputs, names, owner)
@@ -46,6 +49,14 @@ def string_columns(inputs, names, owner, list_columns=()):
         )
     columns = [(_list_column if name in list_columns else _column)(inputs[name], name, owner) for name in names]
     return _of_one_length(columns, names, owner)
+
+
+def column_names(inputs) -> list[str]:
+    """The names of the columns of such inputs; none of strings and of rows."""
+    if isinstance(inputs, Mapping):
+        return list(inputs)
+    names = [getattr(inputs, name) for name in ("column_names", "columns") if hasattr(inputs, name)]
+    return list(names[0]) if names else []
 
 
 def _columns_of_rows(rows, names, owner):

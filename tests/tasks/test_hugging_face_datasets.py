@@ -3,7 +3,9 @@
 import types
 
 import pytest
+from helpers.compare import assert_tree_equal
 from helpers.tiny_directory import write_tiny_directory
+from helpers.tiny_finetuning import NO_DEV
 
 import kbert
 from kbert.tasks.finetuning import Finetuning
@@ -94,6 +96,25 @@ def test_splits_are_chosen():
         task.examples(splits("train", "test"), dev=True)
     with pytest.raises(ValueError, match=r"the split 'train' .* such as data\['test'\]"):
         corpus_source(splits("test"))
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("output", ["run", None])
+def test_predict_takes_the_columns_of_the_training(tmp_path, output):
+    pd = pytest.importorskip("pandas")
+    task = kbert.tasks.Classification(text="review", text_pair="text", label="stars")
+    rows = {"review": ["one", "two", "three"], "text": ["a", "b", "c"], "stars": ["1", "2", "1"]}
+    init = write_tiny_directory(tmp_path / "init")
+    path = None if output is None else tmp_path / output
+    pipeline = kbert.finetune(init, task, rows, output=path, **NO_DEV | {"steps": 1}).pipeline
+    own = {"text": rows["review"], "text_pair": rows["text"]}
+    expected = pipeline.predict(own)["probabilities"]
+    loaded = [] if path is None else [kbert.build_pipeline(path), kbert.build_pipeline(kbert.load_pretrained(path))]
+    for one in (pipeline, *loaded):
+        for data in (rows, pd.DataFrame(rows), Dataset(rows, shown=["text"]), Dataset(own)):
+            assert_tree_equal(one.predict(data)["probabilities"], expected, 1e-6)
+    with pytest.raises(ValueError, match=r"expected a dict with \['text', 'text_pair'\]. Received: \['review'\]"):
+        pipeline.predict({"review": ["one"]})
 
 
 @pytest.mark.parametrize("names, dev", [(["train", "validation"], "validation"), (["train", "test"], None)])

@@ -18,9 +18,9 @@ def string_columns(inputs, names, owner, list_columns=()):
 
     Args:
         inputs: dict, pandas DataFrame or Hugging Face dataset with (at least) these names, or, for a single name, the
-            strings themselves: a tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of tables give them; for
-            several names also a list of tuples, a row each.
-        owner: str, the class that asks, for error messages.
+            strings themselves: a tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of
+            tables give them; for several names also a list of tuples, a row each.
+        names, owner: str, the class that asks, for error messages.
         list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length, and
             ragged tensors, are filled up with empty strings.
 

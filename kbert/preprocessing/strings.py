@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import shown
 from kbert.preprocessing.limits import once_true
 
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
@@ -63,7 +64,7 @@ def _columns_of_rows(rows, names, owner):
     if not isinstance(rows, list) or not all(isinstance(row, tuple) and len(row) == len(names) for row in rows):
         raise ValueError(
             f"{owner}: expected a dict with {list(names)}, or a list of such tuples. Received: {type(rows).__name__}"
-            + (f" of {str(rows[0])[:60]!r}" if isinstance(rows, list | tuple) and rows else "")
+            + (f" of {shown(rows[0])}" if isinstance(rows, list | tuple) and rows else "")
         )
     return {name: [row[n] for row in rows] for n, name in enumerate(names)}
 
@@ -107,7 +108,7 @@ def _list_column(values, name, owner):
     if isinstance(values, (list, tuple)):
         for number, row in enumerate(values):
             if row is None or isinstance(row, (int, float)):
-                raise ValueError(f"{owner}: `{name}`[{number}]: expected a list of strings. Received: {row!r}")
+                raise ValueError(f"{owner}: `{name}`[{number}]: expected a list of strings. Received: {shown(row)}")
         rows = [_plain(row) for row in values]
         if all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
             width = max(map(len, rows), default=0)
@@ -141,8 +142,8 @@ def _strings(values, name, owner):
             raise ValueError(f"{owner}: {message}") from error
         if found is None:
             kind = "Unicode strings" if isinstance(values, (list, tuple, np.ndarray)) else "strings, as a list or array"
-            raise TypeError(f"{owner}: `{name}` must hold {kind}. Received: {repr(values)[:200]}") from error
-        raise ValueError(f"{owner}: {found[0]}: expected str. Received: {str(found[1])[:60]}") from error
+            raise TypeError(f"{owner}: `{name}` must hold {kind}. Received: {shown(values, 200)}") from error
+        raise ValueError(f"{owner}: {found[0]}: expected str. Received: {shown(found[1])}") from error
     if strings.dtype != tf.string and 0 in strings.shape:
         return tf.zeros(strings.shape, tf.string)  # an empty list has no type
     if strings.dtype != tf.string:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kbert.checks import is_missing
+from kbert.checks import is_missing, shown
 from kbert.tasks.table import Table
 from kbert.tasks.text_files import check_characters
 
@@ -102,7 +102,7 @@ def _is_hugging_face(data):
 
 def _column(name, values):
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):  # of a text `list` would make characters
-        raise TypeError(f"Expected the column {name!r} as a list, with a value a row. Received: {repr(values)[:60]}")
+        raise TypeError(f"Expected the column {name!r} as a list, with a value a row. Received: {shown(values)}")
     return list(values)
 
 
@@ -116,7 +116,7 @@ def _columns_of_rows(rows, names, optional):
         return {name: [row[name] for row in rows] for name in (*names, *more)}
     for number, row in enumerate(rows):
         if isinstance(row, str | bytes) or not hasattr(row, "__len__") or len(row) != len(names):
-            raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {repr(row)[:200]}")
+            raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {shown(row)}")
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
@@ -156,7 +156,9 @@ def _label_name(value, feature):
 
 def _check_names(where, there, names):
     if missing := [name for name in names if name not in there]:
-        raise ValueError(f"{where}: expected the columns {list(names)}. Received: {there}; missing: {missing}.")
+        raise ValueError(
+            f"{where}: expected the columns {list(names)}. Received: {shown(there, 500)}; missing: {missing}."
+        )
 
 
 def _plain(value):
@@ -174,6 +176,6 @@ def _cell(value, where):
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
-        raise ValueError(f"{where} must be a string or a number. Received: {value!r}")
+        raise ValueError(f"{where} must be a string or a number. Received: {shown(value)}")
     whole = isinstance(value, float) and value.is_integer()
     return check_characters(str(int(value) if whole else value), where)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.checks import shown
 from kbert.tasks.examples import Examples
 from kbert.tasks.labels import label_ids, label_scores, label_sets, shown_labels
 from kbert.tasks.table import Table, check_texts
@@ -111,7 +112,9 @@ class LabelledText(Examples):
         if (unknown := np.flatnonzero(new < 0)).size:
             row = int(unknown[0])
             received = self.label_names[self.labels[row]]
-            raise ValueError(f"{self.where(row)}: expected a label of {shown_labels(names)}. Received: {received!r}")
+            raise ValueError(
+                f"{self.where(row)}: expected a label of {shown_labels(names)}. Received: {shown(received)}"
+            )
         return dataclasses.replace(self, labels=new, label_names=tuple(names))
 
     def _with_label_columns(self, index, names):
@@ -119,7 +122,9 @@ class LabelledText(Examples):
         for column, name in zip(self.labels.T, self.label_names, strict=True):
             if name not in index and column.any():
                 row = int(np.flatnonzero(column)[0])
-                raise ValueError(f"{self.where(row)}: expected labels of {shown_labels(names)}. Received: {name!r}")
+                raise ValueError(
+                    f"{self.where(row)}: expected labels of {shown_labels(names)}. Received: {shown(name)}"
+                )
             if name in index:
                 new[:, index[name]] = column
         return dataclasses.replace(self, labels=new, label_names=names)

@@ -7,7 +7,7 @@ import logging
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from kbert.checks import check_path
+from kbert.checks import check_path, shown
 from kbert.files import parse_json
 from kbert.tasks.text_files import check_characters
 
@@ -43,7 +43,7 @@ class Table(dict):
 
     def shown(self, cell: str) -> str:
         """A cell as messages show it: without a file, an empty one may have been None or NaN."""
-        return repr(cell) if cell or self.path else "an empty cell ('', None or NaN; rows count from 0)"
+        return shown(cell) if cell or self.path else "an empty cell ('', None or NaN; rows count from 0)"
 
 
 def read_table(
@@ -129,7 +129,7 @@ def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, 
             continue
         value = parse_json(line, f"{path}, line {number}", **digits)
         if not isinstance(value, dict):
-            raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {line[:80]!r}")
+            raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {shown(line)}")
         yield number, value
 
 
@@ -294,10 +294,12 @@ def _whole_rows(path, names, rows, short_rows, skipped):
 def _check_columns(where, names, wanted):
     missing = [name for name in wanted if name not in names]
     if missing:
-        raise ValueError(f"{where}: expected the columns {wanted}. Received: {names}; missing: {missing}.")
+        raise ValueError(f"{where}: expected the columns {wanted}. Received: {shown(names, 500)}; missing: {missing}.")
     twice = sorted({name for name in wanted if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{where}: expected each column once. Received: {names}; more than once: {twice}.")
+        raise ValueError(
+            f"{where}: expected each column once. Received: {shown(names, 500)}; more than once: {shown(twice)}."
+        )
 
 
 def _from_objects(path, objects, columns, optional):

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from kbert.checks import shown
 from kbert.tasks.examples import Examples
 
 CONTEXTS = ("document", "sentence")
@@ -94,4 +95,4 @@ def check_tags(tagged: TaggedText, tags: Sequence[str]) -> None:
     for row, sentence in enumerate(tagged.tags):
         for n, tag in enumerate(sentence):
             if tag not in known:
-                raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {tag!r}")
+                raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {shown(tag)}")

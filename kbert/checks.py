@@ -107,6 +107,16 @@ def check_labels(labels, owner: str) -> list[str]:
     return labels
 
 
+def shown(value, most: int = 80) -> str:
+    """A value as errors quote it: its `repr` or, of a longer one, the beginning and "…"."""
+    if isinstance(value, str | bytes):
+        value = value[: most + 1]  # all that can be shown
+    elif isinstance(value, list | tuple) and len(value) > most:
+        value = value[:most]
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def differing(one: dict, other: dict) -> list[str]:
     """The names of the settings that differ, in order; one that is missing is the same as None, also in nested ones."""
     return sorted(name for name in one.keys() | other.keys() if _given(one.get(name)) != _given(other.get(name)))

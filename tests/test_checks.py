@@ -19,6 +19,7 @@ from kbert.checks import (
     check_peak,
     check_positive,
     differing,
+    shown,
 )
 from kbert.corpus.write_records import write_records
 from kbert.inspection.board.tensor_board import TensorBoard
@@ -30,7 +31,9 @@ from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.pipeline_loader import pipeline_loader
 from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.tasks.labels import label_ids
 from kbert.tasks.predict_file import predict_file
+from kbert.tasks.table import Table
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.training.run_directory import open_run
 
@@ -337,3 +340,16 @@ def test_what_inspect_cannot_read():
     for wrong in (pipeline, None):
         with pytest.raises(TypeError, match="^measure_parity: `model` must be a kbert model. Received: "):
             kbert.weights.measure_parity(wrong, "x")
+
+
+def test_errors_quote_the_beginning_of_long_values():
+    assert shown("a" * 78) == repr("a" * 78) and shown("it's") == '"it\'s"'
+    for value in ("a" * 10**6, b"a" * 10**6, ["a" * 1000], list(range(10**6)), {"a": "b" * 100}, None, 3):
+        assert len(shown(value)) <= 80 and repr(value).startswith(shown(value).removesuffix("…"))
+    assert shown("a" * 100).endswith("a…") and len(shown("a" * 1000, 200)) == 200
+
+
+def test_a_column_of_texts_taken_for_labels_is_quoted_in_short():
+    with pytest.raises(ValueError) as caught:
+        label_ids(Table(None, [0], {"text": ["x" * 10**6]}), "text", ["y" * 10**6] * 3)
+    assert len(str(caught.value)) < 1000

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator
 
-from kbert.checks import check_path
+from kbert.checks import check_path, shown
 from kbert.corpus.archives import BROKEN, file_texts
 
 LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
@@ -39,7 +39,9 @@ def find_files(patterns):
         if not files and found:
             raise ValueError(f"{pattern} is a directory. Expected files: give a pattern such as {pattern}/*.txt")
         if not files:
-            raise ValueError(f"No file matches {pattern!r}. Give the path of a text file or a glob pattern in quotes.")
+            raise ValueError(
+                f"No file matches {shown(pattern)}. Give the path of a text file or a glob pattern in quotes."
+            )
         paths.update(files)
     if not paths:
         raise ValueError("Expected at least one path or pattern. Received: an empty list of patterns.")

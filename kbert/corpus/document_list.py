@@ -1,10 +1,38 @@
 """Documents in memory, in the place of text files."""
 
+import glob
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from kbert.corpus.documents import gather_documents
+from kbert.checks import shown
+from kbert.corpus.documents import FINISHED, gather_documents, prose_sentences
+
+_LONGEST_NAME = 255  # bytes of a part of a path
+
+
+def texts_as_documents(source):
+    """A list of texts as a `DocumentList`, each text a document of running prose; any other source as it is.
+
+    A list of strings is one of texts, not of paths, if none of them is a file and one of them has a line break, a part
+    that is too long for a file's name, or spaces and the end of a sentence. So a mistyped file name stays a path.
+    """
+    is_list = isinstance(source, list | tuple) and all(isinstance(one, str) for one in source)
+    if not is_list or not any(map(_is_text, source)) or any(map(_is_file, source)):
+        return source
+    return DocumentList(map(prose_sentences, source))
+
+
+def _is_text(string):
+    is_name = "\n" not in string and max(map(len, os.fsencode(string).split(b"/"))) <= _LONGEST_NAME
+    return not is_name or (" " in string.strip() and FINISHED.search(string.strip()) is not None)
+
+
+def _is_file(string):
+    if "\n" in string or len(string) > 4096:  # the longest path
+        return False
+    return os.path.exists(string) or bool(glob.has_magic(string) and glob.glob(string))
 
 
 class DocumentList:
@@ -29,7 +57,7 @@ class DocumentList:
             if wrong := [one for one in document if not isinstance(one, str)] if is_list else [document]:
                 raise TypeError(
                     f"documents[{number}]: expected a document as a list of sentences (str). "
-                    f"Received: {str(wrong[0])[:60]!r}"
+                    f"Received: {shown(wrong[0])}"
                 )
             sentences += [stripped for one in document if (stripped := one.strip())] + [None]
         self._documents = list(gather_documents(sentences))

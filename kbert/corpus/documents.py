@@ -22,7 +22,7 @@ _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are s
 _LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
 _LONGEST_TEXT = 1 << 23  # characters, likewise
 _PARQUET_ROWS = 256  # in memory at once
-_FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
+FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
 _MARKUP = re.compile(r"[*#|!{}:;=•·]|[-–—] |Section::|BULLET::")  # lists, tables, headings
@@ -33,7 +33,8 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
     Args:
         patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files;
-            Parquet files (needs pyarrow), where each row of the column ``text`` is a document of prose.
+            Parquet files (needs pyarrow), where each row of the column ``text`` is a document of prose. A list of texts
+            is taken for documents themselves: strings that have line breaks, or spaces and the end of a sentence.
         format: "lines": one sentence per line, an empty line between documents, as the original's input.
             "prose": running text, an empty line between paragraphs, lines wrapped or not; each file is a document.
             "wikiextractor": `<doc …>` elements; prose only, without titles, headings, list items, tables.
@@ -54,6 +55,11 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
         for sentences in read_documents(["wiki/*.gz", "novels.tar.gz"]):
             ...
     """
+    from kbert.corpus.document_list import texts_as_documents  # not above: it imports this module
+
+    documents = texts_as_documents(patterns)
+    if documents is not patterns:
+        return iter(documents)
     return iterate_documents(find_files(patterns), format, language)
 
 
@@ -148,7 +154,7 @@ def _is_wrapped(line, following, width):
     """Whether a line was wrapped: its sentence continues on the next line, whose first word would not have fitted."""
     return (
         width >= _NARROWEST_COLUMN
-        and not _FINISHED.search(line)
+        and not FINISHED.search(line)
         and following[:1].islower()
         and len(line) + 1 + len(following.split()[0]) >= width
     )
@@ -281,7 +287,7 @@ def _prose_sentences(line, language):
     if not line or _MARKUP.match(line) or (line.endswith(".") and line.count(" ") < _HEADING_WORDS and len(line) < 60):
         return []
     sentences = split_sentences(line, language)
-    return [s for s in sentences if _FINISHED.search(s) and (" " in s or not s.isascii())]  # "12." is not a sentence
+    return [s for s in sentences if FINISHED.search(s) and (" " in s or not s.isascii())]  # "12." is not a sentence
 
 
 _READERS = {"lines": _read_lines, "prose": _read_prose, "wikiextractor": _read_wikiextractor}

@@ -138,4 +138,4 @@ def is_records(path):
     if not isinstance(path, str | os.PathLike):
         return False
     path = pathlib.Path(path)
-    return path.is_dir() and any((path / name).is_file() for name in (MANIFEST, UNFINISHED))
+    return os.path.isdir(path) and any((path / name).is_file() for name in (MANIFEST, UNFINISHED))

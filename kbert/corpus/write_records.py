@@ -4,6 +4,7 @@ import itertools
 import logging
 import time
 
+from kbert.checks import shown
 from kbert.corpus.pool import is_held_out, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
@@ -111,7 +112,7 @@ def _write_round(writer, pools, held, documents_read):
 
 def _check_document(number, sentences):
     if not isinstance(sentences, list | tuple):
-        raise ValueError(f"documents[{number}]: expected a list of sentences. Received: {str(sentences)[:60]!r}")
+        raise ValueError(f"documents[{number}]: expected a list of sentences. Received: {shown(sentences)}")
     for position, sentence in enumerate(sentences):
         if not isinstance(sentence, str):
-            raise ValueError(f"documents[{number}][{position}]: expected str. Received: {str(sentence)[:60]}")
+            raise ValueError(f"documents[{number}][{position}]: expected str. Received: {shown(sentence)}")

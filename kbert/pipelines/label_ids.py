@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import shown
 from kbert.models.class_weights import class_factors, labels_of_other_classes
 from kbert.pipelines.default_labels import default_labels
 from kbert.preprocessing.limits import once_true
@@ -55,7 +56,9 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
     is_on = np.zeros((len(rows), len(index)), "int32")
     for row, some in enumerate(rows):
         if not isinstance(some, list | tuple):
-            raise ValueError(f"Pipeline: row {row}: expected a list of the labels {list(index)}. Received: {some!r}")
+            raise ValueError(
+                f"Pipeline: row {row}: expected a list of the labels {list(index)}. Received: {shown(some)}"
+            )
         is_on[row, [_number(label, row, index) for label in some]] = 1
     return is_on
 
@@ -114,13 +117,13 @@ def _number(label, row, index):
     label = label.decode("utf-8", "replace") if isinstance(label, bytes) else label
     label = str(label) if isinstance(label, str) else label  # NumPy's strings show their type
     if not isinstance(label, str) or label not in index:
-        raise ValueError(f"Pipeline: row {row}: expected one of {_shown(index)}. Received: {label!r}")
+        raise ValueError(f"Pipeline: row {row}: expected one of {_shown(index)}. Received: {shown(label)}")
     return index[label]
 
 
 def _known(labels, value):
     if labels is None:
-        raise ValueError(f"Pipeline: expected numbers, as this model has no labels. Received: {value!r}")
+        raise ValueError(f"Pipeline: expected numbers, as this model has no labels. Received: {shown(value)}")
     return labels
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
-from kbert.keras_compat import FreshFunctions, deserialize, pass_inputs_unchanged
+from kbert.keras_compat import FreshFunctions, deserialize, pass_inputs_unchanged, set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.models.check_inputs import lists_to_arrays
 from kbert.models.check_targets import check_targets
@@ -27,7 +27,7 @@ from kbert.pipelines.window_labels import check_rows, split_texts, values_of_win
 from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.preprocessing.preprocessor import Preprocessor
-from kbert.preprocessing.strings import as_text, check_batches, string_columns
+from kbert.preprocessing.strings import as_text, check_batches, column_names, string_columns
 
 _NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset"
 
@@ -113,6 +113,7 @@ class Pipeline(FreshFunctions, keras.Model):
         self.preprocessor = preprocessor
         self.model = model
         self.answers = answers
+        set_untracked(self, "trained_columns", {})  # input → column of the tables that the model was fine-tuned on
         pass_inputs_unchanged(self)  # strings stay with TensorFlow
 
     @property
@@ -360,8 +361,11 @@ class Pipeline(FreshFunctions, keras.Model):
         return self(inputs, training=False)
 
     def _columns(self, inputs):
-        names = self.preprocessor.input_names
-        columns = string_columns(inputs, names, "Pipeline", self.preprocessor.list_columns)
+        names, present = self.preprocessor.input_names, column_names(inputs)
+        trained = [self.trained_columns.get(name, name) for name in names]
+        is_as_trained = set(trained) <= set(present) and not set(names) <= set(present)
+        wanted = trained if is_as_trained else names
+        columns = string_columns(inputs, wanted, "Pipeline", self.preprocessor.list_columns)
         return dict(zip(names, columns, strict=True))
 
     def get_config(self):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from kbert.checks import shown
 from kbert.preprocessing.limits import once_true
 
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
@@ -17,10 +18,10 @@ def string_columns(inputs, names, owner, list_columns=()):
     """The named columns of `inputs` as string tensors.
 
     Args:
-        inputs: dict or pandas DataFrame with (at least) these names, or, for a single name, the strings themselves: a
-            tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of tables give them; for
-            several names also a list of tuples, a row each.
-        owner: str, the class that asks, for error messages.
+        inputs: dict, pandas DataFrame or Hugging Face dataset with (at least) these names, or, for a single name, the
+            strings themselves: a tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of
+            tables give them; for several names also a list of tuples, a row each.
+        names, owner: str, the class that asks, for error messages.
         list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length, and
             ragged tensors, are filled up with empty strings.
 
@@ -33,7 +34,10 @@ def string_columns(inputs, names, owner, list_columns=()):
             of different lengths raise an InvalidArgumentError when it runs.
         TypeError: a tensor or array that does not hold strings, or another kind of object.
     """
-    if hasattr(inputs, "columns"):
+    if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # Hugging Face's
+        plain = inputs.with_format(None)  # a format may have hidden columns
+        inputs = {name: list(plain[name]) if name in names else None for name in plain.column_names}
+    elif hasattr(inputs, "columns"):
         inputs = {name: inputs[name] for name in inputs.columns}
     if not isinstance(inputs, Mapping):
         inputs = {names[0]: inputs} if len(names) == 1 else _columns_of_rows(inputs, names, owner)
@@ -48,11 +52,19 @@ def string_columns(inputs, names, owner, list_columns=()):
     return _of_one_length(columns, names, owner)
 
 
+def column_names(inputs) -> list[str]:
+    """The names of the columns of such inputs; none of strings and of rows."""
+    if isinstance(inputs, Mapping):
+        return list(inputs)
+    names = [getattr(inputs, name) for name in ("column_names", "columns") if hasattr(inputs, name)]
+    return list(names[0]) if names else []
+
+
 def _columns_of_rows(rows, names, owner):
     if not isinstance(rows, list) or not all(isinstance(row, tuple) and len(row) == len(names) for row in rows):
         raise ValueError(
             f"{owner}: expected a dict with {list(names)}, or a list of such tuples. Received: {type(rows).__name__}"
-            + (f" of {str(rows[0])[:60]!r}" if isinstance(rows, list | tuple) and rows else "")
+            + (f" of {shown(rows[0])}" if isinstance(rows, list | tuple) and rows else "")
         )
     return {name: [row[n] for row in rows] for n, name in enumerate(names)}
 
@@ -96,7 +108,7 @@ def _list_column(values, name, owner):
     if isinstance(values, (list, tuple)):
         for number, row in enumerate(values):
             if row is None or isinstance(row, (int, float)):
-                raise ValueError(f"{owner}: `{name}`[{number}]: expected a list of strings. Received: {row!r}")
+                raise ValueError(f"{owner}: `{name}`[{number}]: expected a list of strings. Received: {shown(row)}")
         rows = [_plain(row) for row in values]
         if all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
             width = max(map(len, rows), default=0)
@@ -130,8 +142,8 @@ def _strings(values, name, owner):
             raise ValueError(f"{owner}: {message}") from error
         if found is None:
             kind = "Unicode strings" if isinstance(values, (list, tuple, np.ndarray)) else "strings, as a list or array"
-            raise TypeError(f"{owner}: `{name}` must hold {kind}. Received: {repr(values)[:200]}") from error
-        raise ValueError(f"{owner}: {found[0]}: expected str. Received: {str(found[1])[:60]}") from error
+            raise TypeError(f"{owner}: `{name}` must hold {kind}. Received: {shown(values, 200)}") from error
+        raise ValueError(f"{owner}: {found[0]}: expected str. Received: {shown(found[1])}") from error
     if strings.dtype != tf.string and 0 in strings.shape:
         return tf.zeros(strings.shape, tf.string)  # an empty list has no type
     if strings.dtype != tf.string:

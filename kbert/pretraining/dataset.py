@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.checks import check_integers, check_numbers, check_positive
+from kbert.corpus.document_list import texts_as_documents
 from kbert.corpus.pool import POOL_SENTENCES, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
@@ -76,8 +77,8 @@ def pretraining_dataset(
 
     Args:
         source: records directory, path(s) or glob pattern(s) of text (`kbert.corpus.read_documents`), a
-            `kbert.corpus.DocumentList`, or path(s) or pattern(s) of the .tfrecord files of the original's
-            create_pretraining_data.py, whose pairs and masks are those of the files.
+            `kbert.corpus.DocumentList`, a list of texts, or path(s) or pattern(s) of the .tfrecord files of the
+            original's create_pretraining_data.py, whose pairs and masks are those of the files.
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.
@@ -147,6 +148,7 @@ def pretraining_dataset(
     start_step, start_row, seed = places.values()
     rates = {"short_sequence_rate": short_sequence_rate, "random_next_rate": random_next_rate}
     short_sequence_rate, random_next_rate = check_numbers(owner, "[0, 1]", **rates).values()
+    source = texts_as_documents(source)
     held_out = resolve_held_out(owner, source, held_out)
     check_reading(owner, source, format=format, language=language, pool_sentences=pool_sentences)
     max_tokens = max_pair_tokens(sequence_length, next_sentence)

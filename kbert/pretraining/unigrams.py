@@ -6,6 +6,7 @@ Shapes: V vocabulary.
 import numpy as np
 
 from kbert.checks import check_positive
+from kbert.corpus.document_list import texts_as_documents
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
@@ -29,6 +30,7 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
     """
     if max_tokens is not None:
         (max_tokens,) = check_positive("token_counts", max_tokens=max_tokens).values()
+    source = texts_as_documents(source)
     held_out = resolve_held_out("token_counts", source, held_out)
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():

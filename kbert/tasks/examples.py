@@ -1,4 +1,4 @@
-"""The common interface of every task's examples: columns, `take`, `split`, `baseline`, and the file they came from."""
+"""The common interface of every task's examples: rows, `take`, `split`, `baseline`, and the file they came from."""
 
 import abc
 import dataclasses
@@ -6,12 +6,12 @@ import hashlib
 import json
 import numbers
 import os
-from collections.abc import Sequence
-from typing import ClassVar, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from kbert.checks import check_integers
+from kbert.checks import check_bool, check_integers
 
 
 class Examples(abc.ABC):
@@ -19,9 +19,11 @@ class Examples(abc.ABC):
 
     A subclass is a dataclass with ``repr=False``, so that a notebook does not print every row. It lists the fields with
     one entry per row in `row_fields`. Its fields `path` and `lines` say where the rows came from: the file (None: made
-    in memory) and the line at which each row begins.
+    in memory) and the line at which each row begins. A loop gives each row as a dict; a slice, ``examples[:100]``, is
+    examples again.
 
     Raises:
+        IndexError: on ``examples[n]``, a row that does not exist.
         ValueError: on `take`, no row or one that does not exist; on `split`, a number that leaves one side empty.
 
     Example::
@@ -49,6 +51,23 @@ class Examples(abc.ABC):
     def __repr__(self):
         return f"<{type(self).__name__}: {len(self):,} rows of {self.path or 'rows in memory'}>"
 
+    def __getitem__(self, row):
+        """A row as a dict; of a slice its rows as examples."""
+        if isinstance(row, slice):
+            return self.take(range(len(self))[row])
+        number = range(len(self))[row]  # raises IndexError
+        return {name: values[number] for name, values in self._rows().items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        columns = self._rows()
+        return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+    def to_dataframe(self):
+        """The rows as a pandas DataFrame, with labels as their names."""
+        import pandas as pd  # not above: kbert does not depend on it
+
+        return pd.DataFrame(self._rows())
+
     def take(self, rows) -> Self:
         """The examples of the given row numbers, in their order."""
         rows = np.asarray(rows, "int64")
@@ -61,7 +80,7 @@ class Examples(abc.ABC):
                 taken[name] = values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
         return dataclasses.replace(self, **taken)
 
-    def split(self, held_out: float | int, seed: int = 0) -> tuple[Self, Self]:
+    def split(self, held_out: float | int, seed: int = 0, stratify: bool = False) -> tuple[Self, Self]:
         """Splits the examples at random into the others and the held-out ones, each in the order of the file.
 
         The draw depends only on the number of examples, `held_out` and `seed`; a larger draw contains a smaller one
@@ -70,11 +89,14 @@ class Examples(abc.ABC):
         Args:
             held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents,
                 questions by contexts.
+            stratify: whether the held-out examples have each label in its share of all examples, rounded; for texts
+                with one label each. A larger draw then need not contain a smaller one.
 
         Raises:
-            ValueError: a share or number that leaves one side empty; an invalid seed.
+            ValueError: a share or number that leaves one side empty; an invalid seed; `stratify` without labels.
         """
         (seed,) = check_integers("split", 0, seed=seed).values()
+        labels = self._strata() if check_bool(stratify, "split: `stratify`") else None
         if isinstance(held_out, bool) or not isinstance(held_out, numbers.Real):
             raise ValueError(f"split: `held_out` must be a share or a number. Received: {held_out!r}")
         groups = self._groups()
@@ -87,6 +109,8 @@ class Examples(abc.ABC):
                 f"{self._unit}. Received: {what}, which leaves one side empty"
             )
         order = np.random.Generator(np.random.PCG64(seed)).permutation(len(groups))
+        if labels is not None:
+            order = _stratified(order, labels, count)
         drawn, others = ([row for n in np.sort(part) for row in groups[n]] for part in (order[:count], order[count:]))
         return self.take(others), self.take(drawn)
 
@@ -111,8 +135,31 @@ class Examples(abc.ABC):
                 digest.update(json.dumps(values if values is None else list(values)).encode())
         return digest.hexdigest()
 
+    def _rows(self) -> dict[str, list]:
+        """The rows as columns."""
+        columns = {name: getattr(self, name) for name in self.row_fields}
+        return {name: list(values) for name, values in columns.items() if values is not None}
+
+    def _strata(self) -> np.ndarray:
+        """The label of each row, for `split`."""
+        raise ValueError(f"split: `stratify` is for texts with one label each. Received: {type(self).__name__}")
+
     _unit = "examples"
 
     def _groups(self):
         """The rows that are held out together."""
         return [(row,) for row in range(len(self))]
+
+
+def _stratified(order, labels, count):
+    """The row numbers with `count` first in which each label has its share: the largest remainders are rounded up."""
+    sizes = np.bincount(labels)
+    quotas = sizes * count // len(labels)
+    remainders = sizes * count % len(labels)
+    quotas[np.argsort(-remainders, kind="stable")[: count - quotas.sum()]] += 1
+    rank = np.empty(len(order), "int64")  # of a row among those of its label
+    for label in range(len(sizes)):
+        rows = order[labels[order] == label]
+        rank[rows] = np.arange(len(rows))
+    is_drawn = rank < quotas[labels]
+    return np.concatenate([order[is_drawn[order]], order[~is_drawn[order]]])

@@ -61,7 +61,8 @@ def finetune(
         task: a task object, such as ``kbert.tasks.Classification(text="review", label="stars")``.
         train, dev: examples: the result of ``task.read``, the path of a file, or rows in memory (a dict of columns, a
             list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset); a GLUE directory is as `dev` its dev
-            split. Without `dev` there are no scores and the last weights are kept.
+            split. Of a Hugging Face DatasetDict they are the splits "train" and "validation", also where only `train`
+            is given. Without `dev` there are no scores and the last weights are kept.
         output: directory for the model, its metrics, history and TensorBoard logs; an unfinished run with the same
             settings and examples is resumed exactly. None: nothing is written.
         epochs: passes over `train`. The paper chooses among 2, 3 and 4.

@@ -11,6 +11,7 @@ import keras
 from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
+from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.models.copy_model import copy_model
 from kbert.models.lora import lora_layers
@@ -22,6 +23,7 @@ from kbert.tasks.dev_scores import DevScores
 from kbert.tasks.finetuned_run import FinetunedRun
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.identify import identify_model
+from kbert.tasks.in_memory import has_splits
 from kbert.tasks.starting_pipeline import starting_pipeline
 from kbert.tasks.task import Task
 from kbert.training.accumulation import check_accumulation
@@ -36,6 +38,7 @@ from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.origin import trained_columns
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import check_source, local_source
 from kbert.weights.step_checkpoint import write_description
@@ -91,6 +94,8 @@ class Finetuning:
         if not isinstance(source, BertModel | Pipeline):
             check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
         self.options = FinetuningOptions(**options)
+        if dev is None and has_splits(train) and "validation" in train:
+            dev = train
         if dev is None:
             self._check_without_dev(more_dev)
         self.log_dir = log_directory("finetune", log_dir, output, profile)
@@ -231,6 +236,7 @@ class Finetuning:
         if run is not None:
             self._save(run, result, metrics)
         note_origin(model, run, metrics, self.recipe, self.settings(), ("init", *self._examples))
+        set_untracked(self.pipeline, "trained_columns", trained_columns(model))
         return FinetunedRun(metrics, history, self.pipeline, self.output)
 
     def _board(self, data):

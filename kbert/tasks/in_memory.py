@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kbert.checks import is_missing
+from kbert.checks import is_missing, shown
 from kbert.tasks.table import Table
 from kbert.tasks.text_files import check_characters
 
@@ -15,7 +15,8 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     Args:
         data: a dict of columns; a pandas DataFrame (anything with ``columns`` and ``frame[name]``); a list of dicts; a
             list of tuples, in the order of `names`; a finite tf.data.Dataset of dicts or of such tuples, in batches or
-            not; or a Hugging Face datasets.Dataset, whose ClassLabels become their names, -1 None.
+            not; or a Hugging Face datasets.Dataset, whose ClassLabels become their names, -1 None; of a DatasetDict
+            the split "train".
         names: the columns to read; others are ignored.
         optional: further names, read if they exist.
 
@@ -26,9 +27,10 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
         TypeError: data of another type; a column that is a single value.
         ValueError: a missing column, columns of different lengths, no rows; the message names the row.
     """
+    data = choose_split(data, "train")
     if hasattr(data, "element_spec"):
         data = _rows_of_dataset(data)
-    elif hasattr(data, "column_names") and hasattr(data, "with_format"):
+    elif _is_hugging_face(data):
         data = _columns_of_hugging_face(data, (*names, *optional))
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         there = list(data) if isinstance(data, Mapping) else list(data.columns)
@@ -49,6 +51,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
 
 def column_names(data) -> list[str]:
     """The names of the columns of rows in memory; none of tuples."""
+    data = choose_split(data, "train")
     if hasattr(data, "element_spec"):
         data = data.element_spec
     for attribute in ("column_names", "columns"):
@@ -57,6 +60,27 @@ def column_names(data) -> list[str]:
     if isinstance(data, Sequence) and len(data) and not isinstance(data, str | bytes):
         data = data[0]
     return list(data) if isinstance(data, Mapping) else []
+
+
+def has_splits(data) -> bool:
+    """Whether data are a Hugging Face datasets.DatasetDict, or a dict of their datasets."""
+    return isinstance(data, Mapping) and len(data) > 0 and all(map(_is_hugging_face, data.values()))
+
+
+def choose_split(data, name: str):
+    """That split of a Hugging Face datasets.DatasetDict; other data as they are.
+
+    Raises:
+        ValueError: no such split.
+    """
+    if not has_splits(data):
+        return data
+    if name not in data:
+        raise ValueError(
+            f"Expected the split {name!r} of a DatasetDict. Received: {list(data)}; give one of them, such as "
+            f"data[{list(data)[0]!r}]"
+        )
+    return data[name]
 
 
 def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
@@ -72,9 +96,13 @@ def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Tabl
     return Table(None, range(len(cells[names[0]])), cells)
 
 
+def _is_hugging_face(data):
+    return hasattr(data, "column_names") and hasattr(data, "with_format")
+
+
 def _column(name, values):
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):  # of a text `list` would make characters
-        raise TypeError(f"Expected the column {name!r} as a list, with a value a row. Received: {repr(values)[:60]}")
+        raise TypeError(f"Expected the column {name!r} as a list, with a value a row. Received: {shown(values)}")
     return list(values)
 
 
@@ -88,7 +116,7 @@ def _columns_of_rows(rows, names, optional):
         return {name: [row[name] for row in rows] for name in (*names, *more)}
     for number, row in enumerate(rows):
         if isinstance(row, str | bytes) or not hasattr(row, "__len__") or len(row) != len(names):
-            raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {repr(row)[:200]}")
+            raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {shown(row)}")
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
@@ -128,7 +156,9 @@ def _label_name(value, feature):
 
 def _check_names(where, there, names):
     if missing := [name for name in names if name not in there]:
-        raise ValueError(f"{where}: expected the columns {list(names)}. Received: {there}; missing: {missing}.")
+        raise ValueError(
+            f"{where}: expected the columns {list(names)}. Received: {shown(there, 500)}; missing: {missing}."
+        )
 
 
 def _plain(value):
@@ -146,6 +176,6 @@ def _cell(value, where):
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
-        raise ValueError(f"{where} must be a string or a number. Received: {value!r}")
+        raise ValueError(f"{where} must be a string or a number. Received: {shown(value)}")
     whole = isinstance(value, float) and value.is_integer()
     return check_characters(str(int(value) if whole else value), where)

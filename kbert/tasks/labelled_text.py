@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.checks import shown
 from kbert.tasks.examples import Examples
 from kbert.tasks.labels import label_ids, label_scores, label_sets, shown_labels
 from kbert.tasks.table import Table, check_texts
@@ -70,6 +71,20 @@ class LabelledText(Examples):
         """Whether a text may have several labels, or none."""
         return self.labels.ndim == 2
 
+    def _rows(self):
+        labels, names = self.labels.tolist(), self.label_names
+        if names is not None and self.multi_label:
+            labels = [[name for name, is_on in zip(names, row, strict=True) if is_on] for row in labels]
+        elif names is not None:
+            labels = [names[label] for label in labels]
+        return {name: list(texts) for name, texts in self.columns.items()} | {"label": labels}
+
+    def _strata(self):
+        if self.regression or self.multi_label:
+            received = "numbers" if self.regression else "several labels a text"
+            raise ValueError(f"split: `stratify` is for texts with one label each. Received: {received}")
+        return self.labels
+
     def fingerprint(self) -> str:
         """SHA-256 of the rows and of the names of their labels: the same indices may mean other labels."""
         if self.label_names is None:
@@ -97,7 +112,9 @@ class LabelledText(Examples):
         if (unknown := np.flatnonzero(new < 0)).size:
             row = int(unknown[0])
             received = self.label_names[self.labels[row]]
-            raise ValueError(f"{self.where(row)}: expected a label of {shown_labels(names)}. Received: {received!r}")
+            raise ValueError(
+                f"{self.where(row)}: expected a label of {shown_labels(names)}. Received: {shown(received)}"
+            )
         return dataclasses.replace(self, labels=new, label_names=tuple(names))
 
     def _with_label_columns(self, index, names):
@@ -105,7 +122,9 @@ class LabelledText(Examples):
         for column, name in zip(self.labels.T, self.label_names, strict=True):
             if name not in index and column.any():
                 row = int(np.flatnonzero(column)[0])
-                raise ValueError(f"{self.where(row)}: expected labels of {shown_labels(names)}. Received: {name!r}")
+                raise ValueError(
+                    f"{self.where(row)}: expected labels of {shown_labels(names)}. Received: {shown(name)}"
+                )
             if name in index:
                 new[:, index[name]] = column
         return dataclasses.replace(self, labels=new, label_names=names)

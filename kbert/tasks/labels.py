@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from kbert.checks import shown
 from kbert.tasks.table import Table
 
 
@@ -25,8 +26,9 @@ def distinct_labels(values: Iterable[str]) -> list[str]:
 
 
 def shown_labels(labels: Sequence[str]) -> list[str]:
-    """The labels as messages list them: the first 20."""
-    return list(labels) if len(labels) <= 20 else [*labels[:20], "…"]
+    """The labels as messages list them: the first 20, each cut at 80 characters."""
+    first = [label if len(label) <= 80 else f"{label[:79]}…" for label in labels[:20]]
+    return first if len(labels) <= 20 else [*first, "…"]
 
 
 def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
@@ -41,7 +43,7 @@ def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
         value = value.strip()
         if value not in index:
             known = shown_labels(labels)
-            raise ValueError(f"{table.where(row)}: expected {column!r} to be one of {known}. Received: {value!r}")
+            raise ValueError(f"{table.where(row)}: expected {column!r} to be one of {known}. Received: {shown(value)}")
         ids[row] = index[value]
     return ids
 
@@ -67,7 +69,9 @@ def label_sets(table: Table, column: str, labels: Sequence[str], separator: str)
     for row, found in enumerate(split_labels(table[column], separator)):
         if unknown := [label for label in found if label not in index]:
             known = shown_labels(labels)
-            raise ValueError(f"{table.where(row)}: expected {column!r} to hold labels of {known}. Received: {unknown}")
+            raise ValueError(
+                f"{table.where(row)}: expected {column!r} to hold labels of {known}. Received: {shown(unknown)}"
+            )
         is_on[row, [index[label] for label in found]] = 1
     return is_on
 
@@ -106,6 +110,8 @@ def label_scores(table: Table, column: str, low: float = -math.inf, high: float 
         if not math.isfinite(score):
             raise ValueError(f"{table.where(row)}: expected a number in {column!r}. Received: {table.shown(value)}")
         if not low <= score <= high:
-            raise ValueError(f"{table.where(row)}: expected {column!r} in [{low:g}, {high:g}]. Received: {value!r}")
+            raise ValueError(
+                f"{table.where(row)}: expected {column!r} in [{low:g}, {high:g}]. Received: {shown(value)}"
+            )
         scores[row] = score
     return scores

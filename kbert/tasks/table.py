@@ -7,13 +7,14 @@ import logging
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from kbert.checks import check_path
+from kbert.checks import check_path, shown
 from kbert.files import parse_json
 from kbert.tasks.text_files import check_characters
 
 _LOGGER = logging.getLogger("kbert")
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".csv", ".tsv", *JSON_LINES)
+_SEPARATORS = (",", ";", "\t", "|")  # of a csv file, in the order in which they are tried
 _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less than one long document
 
 
@@ -42,7 +43,7 @@ class Table(dict):
 
     def shown(self, cell: str) -> str:
         """A cell as messages show it: without a file, an empty one may have been None or NaN."""
-        return repr(cell) if cell or self.path else "an empty cell ('', None or NaN; rows count from 0)"
+        return shown(cell) if cell or self.path else "an empty cell ('', None or NaN; rows count from 0)"
 
 
 def read_table(
@@ -54,11 +55,12 @@ def read_table(
     header: Sequence[str] | None = None,
     short_rows: str = "error",
 ) -> Table:
-    """Reads a CSV, TSV or JSON-lines file.
+    """Reads a CSV, TSV or JSON-lines file, or any other text file with a separator between its columns.
 
     The file is UTF-8, with or without a byte order mark; its lines end in LF or CRLF; blank lines are skipped.
 
-    - csv: comma separated, cells quoted with ``"`` where needed (RFC 4180); a quoted cell may hold line breaks.
+    - csv: cells quoted with ``"`` where needed (RFC 4180); a quoted cell may hold line breaks. The separator is the
+      first of comma, semicolon, tab and ``|`` that finds the columns in the first line.
     - tsv: tab separated, **no quoting**: a quotation mark is a character like any other, as in the GLUE files.
     - jsonl: one JSON object per line; numbers keep their digits as written; true and false become strings.
 
@@ -66,7 +68,7 @@ def read_table(
         columns: the names to read; others are ignored. None: all (jsonl: the keys of the first object).
         optional: with `columns`, further names, read if they exist; a jsonl object without one of them, or with null,
             has an empty cell.
-        format: "csv", "tsv" or "jsonl". None: by the extension (.csv .tsv .jsonl .ndjson).
+        format: "csv", "tsv" or "jsonl". None: by the extension (.tsv .jsonl .ndjson), with any other csv.
         header: the column names of a csv or tsv file that has no header line. None: the first line names them.
         short_rows: how to treat a csv or tsv row with too few cells: "error"; "skip": it is skipped and counted in
             ``Table.skipped``; "fill": its missing cells are empty.
@@ -80,7 +82,7 @@ def read_table(
     format = _format(path, format)
     if format == "jsonl":
         return _from_objects(path, list(iterate_json_lines(path)), columns, optional)
-    names, wanted, rows = _with_header(path, _READERS[format](path), columns, optional, header)
+    names, wanted, rows = _with_header(path, _rows(path, format, columns, header), columns, optional, header)
     skipped = []
     rows = list(_whole_rows(path, names, rows, short_rows, skipped))
     at = {name: names.index(name) for name in wanted}
@@ -98,7 +100,7 @@ def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str,
             _check_columns(where, list(value), columns)
             yield number, {name: _json_cell(value[name], f"{where}: {name!r}") for name in columns}
         return
-    names, wanted, rows = _with_header(path, _READERS[format](path), columns, (), None)
+    names, wanted, rows = _with_header(path, _rows(path, format, columns), columns, (), None)
     at = {name: names.index(name) for name in wanted}
     for number, cells in _whole_rows(path, names, rows, "error", []):
         yield number, {name: cells[i] for name, i in at.items()}
@@ -110,7 +112,7 @@ def table_columns(path) -> list[str]:
     format = _format(path, None)
     if format == "jsonl":
         return next((list(value) for _, value in iterate_json_lines(path)), [])
-    return _with_header(path, _READERS[format](path), None, (), None)[0]
+    return _with_header(path, _rows(path, format, None), None, (), None)[0]
 
 
 def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
@@ -127,7 +129,7 @@ def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, 
             continue
         value = parse_json(line, f"{path}, line {number}", **digits)
         if not isinstance(value, dict):
-            raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {line[:80]!r}")
+            raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {shown(line)}")
         yield number, value
 
 
@@ -157,12 +159,24 @@ def check_texts(table: Table, names: Sequence[str], *, may_all_be_empty: bool = 
 def _format(path, format):
     if format is None:
         suffix = path.suffix.lower()
-        format = "jsonl" if suffix in JSON_LINES else suffix[1:]
+        format = "jsonl" if suffix in JSON_LINES else "tsv" if suffix == ".tsv" else "csv"
+        if suffix not in TABLES and path.is_file():
+            _check_is_text(path)
     if format not in ("csv", "tsv", "jsonl"):
-        raise ValueError(
-            f"A table is a .csv, .tsv or .jsonl file; rename it, or give `format`. Received: {str(path)!r}, {format=}"
-        )
+        raise ValueError(f"read_table: `format` must be 'csv', 'tsv' or 'jsonl'. Received: {format!r}")
     return format
+
+
+def _check_is_text(path):
+    """Raises ValueError if a file of another extension is no table of text: a spreadsheet, Parquet, a JSON array."""
+    with open(path, "rb") as file:
+        start = file.read(4096)
+    is_utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff"))  # of which `_lines` says more
+    if (b"\0" in start and not is_utf16) or start.startswith(b"PK") or start.lstrip()[:1] in (b"[", b"{"):
+        raise ValueError(
+            f"Expected a table as text (.csv, .tsv, .jsonl). Received: {str(path)!r}, which has another format. "
+            "Read it with pandas and give the DataFrame."
+        )
 
 
 def _lines(path) -> Iterator[str]:
@@ -199,8 +213,8 @@ def _tsv_rows(path) -> Iterator[tuple[int, list[str]]]:
             yield number, line.split("\t")
 
 
-def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(_lines(path), strict=True)
+def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(_lines(path), strict=True, delimiter=separator)
     start = 1
     while True:
         limit = csv.field_size_limit(_MAX_CELL)  # for this row alone: the limit is the process's
@@ -208,8 +222,8 @@ def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
             cells = next(reader, None)
         except csv.Error as error:
             raise ValueError(
-                f"{path}, line {start}: not a CSV row ({error}). A cell that holds a comma, a quotation mark or a line "
-                'break must be in quotation marks ("…"), with those inside it doubled.'
+                f"{path}, line {start}: not a CSV row ({error}). A cell that holds {separator!r}, a quotation "
+                'mark or a line break must be in quotation marks ("…"), with those inside it doubled.'
             ) from error
         finally:
             csv.field_size_limit(limit)
@@ -220,7 +234,27 @@ def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
         start = reader.line_num + 1
 
 
-_READERS = {"csv": _csv_rows, "tsv": _tsv_rows}
+def _rows(path, format, columns, header=None) -> Iterator[tuple[int, list[str]]]:
+    return _tsv_rows(path) if format == "tsv" else _csv_rows(path, _separator(path, columns, header))
+
+
+def _separator(path, columns, header):
+    """The first separator that finds the columns in the first line; if none does, the one that finds most cells."""
+    separator, most = _SEPARATORS[0], 1
+    for candidate in _SEPARATORS:
+        try:
+            _, cells = next(_csv_rows(path, candidate), (1, []))
+        except ValueError:  # as of "text";"label" under a comma; of another fault, reading will tell
+            continue
+        if header is not None:
+            is_right = len(cells) == len(header)
+        else:
+            is_right = columns is not None and set(columns) <= {name.strip() for name in cells}
+        if is_right:
+            return candidate
+        if len(cells) > most:
+            separator, most = candidate, len(cells)
+    return separator
 
 
 def _with_header(path, rows, columns, optional, header):
@@ -260,10 +294,12 @@ def _whole_rows(path, names, rows, short_rows, skipped):
 def _check_columns(where, names, wanted):
     missing = [name for name in wanted if name not in names]
     if missing:
-        raise ValueError(f"{where}: expected the columns {wanted}. Received: {names}; missing: {missing}.")
+        raise ValueError(f"{where}: expected the columns {wanted}. Received: {shown(names, 500)}; missing: {missing}.")
     twice = sorted({name for name in wanted if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{where}: expected each column once. Received: {names}; more than once: {twice}.")
+        raise ValueError(
+            f"{where}: expected each column once. Received: {shown(names, 500)}; more than once: {shown(twice)}."
+        )
 
 
 def _from_objects(path, objects, columns, optional):

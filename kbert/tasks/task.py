@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from kbert.inspection.view import View
 from kbert.tasks.examples import Examples
+from kbert.tasks.in_memory import choose_split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,11 +128,14 @@ class Task(abc.ABC):
         """The examples of rows in memory, in any of the forms that `kbert.tasks.read_columns` takes."""
 
     def examples(self, data, dev: bool = False) -> Examples:
-        """Examples, with `dev` those to evaluate on: as given, from a path, or from rows in memory."""
+        """Examples, with `dev` those to evaluate on: as given, from a path, or from rows in memory.
+
+        Of a Hugging Face DatasetDict they are the split "train", with `dev` "validation".
+        """
         if isinstance(data, Examples):
             return data
         if not isinstance(data, str | os.PathLike):
-            return self.from_memory(data)
+            return self.from_memory(choose_split(data, "validation" if dev else "train"))
         return self.read_dev(data) if dev else self.read(data)
 
     def for_training(self, train: Examples) -> tuple[Self, Examples]:

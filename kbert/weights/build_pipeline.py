@@ -3,6 +3,7 @@
 import dataclasses
 import os
 
+from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_names, task_pipeline
@@ -10,6 +11,7 @@ from kbert.pipelines.settings import CAN_BE_OFF, ModelSettings
 from kbert.text.tokenizer import check_tokenizer
 from kbert.weights.formats.sizes import check_sequence_length, check_vocabulary_size
 from kbert.weights.load import load_pretrained
+from kbert.weights.origin import trained_columns
 
 
 def build_pipeline(model, tokenizer=None, *, name=None, **options):
@@ -83,7 +85,9 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
         raise ValueError(f"build_pipeline: {error}") from None
     check_sequence_length("build_pipeline", settings["sequence_length"], model.config)
     preprocessor, answers = task.parts(model, tokenizer, settings)
-    return Pipeline(preprocessor, model, answers, name=name)
+    pipeline = Pipeline(preprocessor, model, answers, name=name)
+    set_untracked(pipeline, "trained_columns", trained_columns(model))
+    return pipeline
 
 
 def _check_model(model):

@@ -3,12 +3,15 @@
 import dataclasses
 import pathlib
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from keras import ops
 
+from kbert.files import read_json
 from kbert.keras_compat import set_untracked
+from kbert.weights.formats.kbert.read import MANIFEST
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +46,20 @@ def origin_of(model) -> Origin | None:
     """Where the weights come from; None for new ones, and for those that have changed since."""
     origin, checksum = vars(model).get("_origin", (None, None))
     return origin if origin is not None and _checksum(model) == checksum else None
+
+
+def trained_columns(model) -> dict[str, str]:
+    """The columns of the tables that a model was fine-tuned on: input of its pipeline → name; {} if it is not known."""
+    origin, _ = vars(model).get("_origin", (None, None))
+    if origin is None:
+        return {}
+    run = origin.run
+    if origin.path is not None and (manifest := origin.path / MANIFEST).is_file():
+        run = read_json(manifest).get("made_by") or {}
+    settings = run.get("settings")
+    if not isinstance(settings, Mapping):  # a description of the user's own
+        return {}
+    return {name: settings[name] for name in ("text", "text_pair") if isinstance(settings.get(name), str)}
 
 
 def _checksum(model):

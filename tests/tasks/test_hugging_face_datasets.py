@@ -3,9 +3,14 @@
 import types
 
 import pytest
+from helpers.compare import assert_tree_equal
+from helpers.tiny_directory import write_tiny_directory
+from helpers.tiny_finetuning import NO_DEV
 
 import kbert
+from kbert.tasks.finetuning import Finetuning
 from kbert.tasks.in_memory import column_names, read_columns
+from kbert.tasks.pretraining.corpus_source import corpus_source
 
 
 class ClassLabel:
@@ -54,6 +59,85 @@ def test_tags_in_lists():
     tags = types.SimpleNamespace(feature=ClassLabel("O", "B-PER"))
     examples = kbert.tasks.Tagging().examples(Dataset(columns, {"tags": tags}))
     assert [list(one) for one in examples.tags] == [["B-PER", "O"], ["O"]]
+
+
+def test_their_names_of_words_and_tags():
+    columns = {"id": ["0"], "tokens": [["Ada", "left"]], "ner_tags": [[1, 0]]}
+    tags = types.SimpleNamespace(feature=ClassLabel("O", "B-PER"))
+    task = kbert.tasks.Tagging()
+    examples = task.examples(Dataset(columns, {"ner_tags": tags}))
+    assert list(examples) == [{"words": ["Ada", "left"], "tags": ["B-PER", "O"], "document": 0}]
+    assert list(task.examples([{"tokens": ["Ada", "left"], "ner_tags": ["B-PER", "O"]}])) == list(examples)
+
+
+class DatasetDict(dict):
+    """As theirs: it has the attributes of a dataset, too."""
+
+    @property
+    def column_names(self):
+        return {name: split.column_names for name, split in self.items()}
+
+    def with_format(self, type):
+        return DatasetDict({name: split.with_format(type) for name, split in self.items()})
+
+
+def splits(*names):
+    feature = {"label": ClassLabel("neg", "pos")}
+    return DatasetDict({name: Dataset({"text": [name, "b"], "label": [1, 0]}, feature) for name in names})
+
+
+def test_splits_are_chosen():
+    task, data = kbert.tasks.Classification(), splits("train", "validation", "test")
+    assert task.examples(data)[0] == {"text": "train", "label": "pos"}
+    assert task.examples(data, dev=True)[0]["text"] == "validation"
+    assert column_names(data) == ["text", "label"]
+    assert list(corpus_source(data)) == [["train"], ["b"]]
+    with pytest.raises(ValueError, match=r"the split 'validation' .* Received: \['train', 'test'\]; give one"):
+        task.examples(splits("train", "test"), dev=True)
+    with pytest.raises(ValueError, match=r"the split 'train' .* such as data\['test'\]"):
+        corpus_source(splits("test"))
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("output", ["run", None])
+def test_predict_takes_the_columns_of_the_training(tmp_path, output):
+    pd = pytest.importorskip("pandas")
+    task = kbert.tasks.Classification(text="review", text_pair="text", label="stars")
+    rows = {"review": ["one", "two", "three"], "text": ["a", "b", "c"], "stars": ["1", "2", "1"]}
+    init = write_tiny_directory(tmp_path / "init")
+    path = None if output is None else tmp_path / output
+    pipeline = kbert.finetune(init, task, rows, output=path, **NO_DEV | {"steps": 1}).pipeline
+    own = {"text": rows["review"], "text_pair": rows["text"]}
+    expected = pipeline.predict(own)["probabilities"]
+    loaded = [] if path is None else [kbert.build_pipeline(path), kbert.build_pipeline(kbert.load_pretrained(path))]
+    for one in (pipeline, *loaded):
+        for data in (rows, pd.DataFrame(rows), Dataset(rows, shown=["text"]), Dataset(own)):
+            assert_tree_equal(one.predict(data)["probabilities"], expected, 1e-6)
+    with pytest.raises(ValueError, match=r"expected a dict with \['text', 'text_pair'\]. Received: \['review'\]"):
+        pipeline.predict({"review": ["one"]})
+
+
+@pytest.mark.parametrize("names, dev", [(["train", "validation"], "validation"), (["train", "test"], None)])
+def test_finetune_takes_both_splits_of_one_dict(tmp_path, names, dev):
+    init = write_tiny_directory(tmp_path / "init")
+    made = Finetuning(init, kbert.tasks.Classification(), splits(*names))
+    assert made.train[0]["text"] == "train" and (made.dev and made.dev[0]["text"]) == dev
+
+
+def test_labels_in_lists():
+    task = kbert.tasks.Classification(label_separator="|")
+    labels = [["pos"], [], ["neg", "pos"]]
+    for cells in (labels, [tuple(some) for some in labels], ["pos", "", "neg|pos"]):
+        examples = task.examples({"text": ["a", "b", "c"], "label": cells})
+        assert [row["label"] for row in examples] == labels
+    feature = types.SimpleNamespace(feature=ClassLabel("neg", "pos"))
+    data = Dataset({"text": ["a", "b", "c"], "label": [[1], [], [0, 1]]}, {"label": feature})
+    assert [row["label"] for row in task.examples(data)] == labels
+    for cell in (["a|b"], ["a", "a"], [1, 0, 0], [""]):
+        with pytest.raises(ValueError, match="row 0: expected in 'label' names of labels that differ"):
+            task.examples({"text": ["a"], "label": [cell]})
+    with pytest.raises(ValueError, match=r"row 0: expected one label .* Received: \['pos'\]. For several"):
+        kbert.tasks.Classification().examples({"text": ["a", "b", "c"], "label": labels})
 
 
 QUESTIONS = {

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from kbert.tasks.labelled_text import LabelledText, from_table
+from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices
+from kbert.tasks.span.questions import Questions
 from kbert.tasks.table import Table
+from kbert.tasks.tagging.tagged_text import TaggedText
 
 EXAMPLES = LabelledText([f"t{n}" for n in range(17)], np.arange(17, dtype="int32"), [f"p{n}" for n in range(17)])
 
@@ -95,3 +98,46 @@ def test_a_row_is_named_by_file_and_line():
     in_memory = LabelledText(["a", "b", "c"], labels, lines=[0, 1, 2]).take([1])
     assert in_memory.where(0) == in_memory.source(0) == "the examples, row 1"
     assert LabelledText(["a"], labels[:1]).where(0) == "the examples, row 0"
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_rows_are_dicts_slices_and_a_data_frame(several):
+    pd = pytest.importorskip("pandas")
+    labels = np.array([[0, 1], [0, 0], [1, 1]] if several else [1, 0, 1], "int32")
+    examples = LabelledText(["a", "b", "c"], labels, label_names=("neg", "pos"))
+    names = [["pos"], [], ["neg", "pos"]] if several else ["pos", "neg", "pos"]
+    rows = [{"text": text, "label": name} for text, name in zip("abc", names, strict=True)]
+    assert list(examples) == rows and examples[0] == rows[0] and examples[-1] == rows[2]
+    assert isinstance(examples[:2], LabelledText) and list(examples[:2]) == rows[:2]
+    assert list(examples[::-1]) == rows[::-1]
+    pd.testing.assert_frame_equal(examples.to_dataframe(), pd.DataFrame(rows))
+    with pytest.raises(IndexError):
+        examples[3]
+    with pytest.raises(ValueError, match="at least one. Received: "):
+        examples[3:]
+
+
+def test_rows_of_other_tasks():
+    tagged = TaggedText([["Ada", "left"]], [["B-PER", "O"]], [0])
+    assert list(tagged) == [{"words": ["Ada", "left"], "tags": ["B-PER", "O"], "document": 0}]
+    questions = Questions(["1"], ["Who?"], ["Ada did."], [("Ada",)], np.array([0], "int32"))
+    texts = {"id": "1", "question": "Who?", "context": "Ada did."}
+    assert questions[0] == texts | {"answers": ("Ada",), "answer_start": 0}
+    choices = LabelledChoices(["p"], [["a", "b"]], np.array([1], "int32"))
+    assert list(choices) == [{"prompt": "p", "choices": ["a", "b"], "label": 1}]
+
+
+def test_a_stratified_split_keeps_the_shares_of_labels():
+    labels = np.repeat(np.arange(3, dtype="int32"), [70, 20, 10])
+    examples = LabelledText([f"t{n}" for n in range(100)], labels)
+    rest, few = examples.split(0.1, seed=5, stratify=True)
+    assert np.bincount(few.labels).tolist() == [7, 2, 1] and np.bincount(rest.labels).tolist() == [63, 18, 9]
+    assert sorted(few.texts + rest.texts) == sorted(examples.texts)
+    assert few.texts == examples.split(10, seed=5, stratify=True)[1].texts
+    assert few.texts != examples.split(10, seed=6, stratify=True)[1].texts
+    assert np.bincount(examples.split(5, stratify=True)[1].labels, minlength=3).sum() == 5
+    numbers = LabelledText(["a", "b"], np.array([0.5, 1.0], "float32"))
+    several = LabelledText(["a", "b"], np.array([[0, 1], [1, 0]], "int32"))
+    for other in (numbers, several, TaggedText([["a"], ["b"]], [["O"], ["O"]], [0, 1])):
+        with pytest.raises(ValueError, match="`stratify` is for texts with one label each. Received: "):
+            other.split(1, stratify=True)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kbert.tasks.table import read_table
+from kbert.tasks.table import iterate_table, read_table, table_columns
 
 ROWS = [("It is a charming journey.", "1"), ('He said "no, never" — naïve', "0"), ("日本語のテキスト", "10")]
 
@@ -117,12 +117,27 @@ def test_a_header_may_be_given(tmp_path):
             r"a.jsonl, line 1: 'text' must be a string or a number. Received: \[\"a\"\]",
         ),
         ("a.jsonl", '{"text": null}\n', None, "must be a string or a number. Received: null"),
-        ("a.xlsx", "PK", None, "rename it, or give `format`. Received: .*a.xlsx"),
+        ("a.xlsx", "PK\x03\x04\0", None, "Received: .*a.xlsx.* another format. Read it with pandas and give the"),
+        ("a.json", '[{"text": "a"}]', None, "Received: .*a.json.* Read it with pandas and give the DataFrame"),
+        ("a.txt", "text;label\na;1\n", ["text", "stars"], r"a.txt, line 1: .*Received: \['text', 'label'\]"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, name, content, columns, message):
     with pytest.raises(ValueError, match=message):
         read_table(_file(tmp_path, name, content), columns)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.txt", "a"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_separator_is_found(tmp_path, separator, name):
+    rows = [["text", "label, or none", "n"], ["a, b", "1", "2"], ["c; d | e", "0", "3"]]
+    content = "\n".join(separator.join(f'"{cell}"' for cell in row) for row in rows)
+    path = _file(tmp_path, name, content)
+    expected = {"text": ["a, b", "c; d | e"], "n": ["2", "3"]}
+    assert read_table(path, ["text", "n"]) == expected
+    assert table_columns(path) == rows[0] and list(read_table(path)) == rows[0]
+    assert [row for _, row in iterate_table(path, ["text"])] == [{"text": "a, b"}, {"text": "c; d | e"}]
+    assert read_table(path, ["x"], header=["x", "y", "z"])["x"] == ["text", *expected["text"]]
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -2,8 +2,10 @@
 
 import dataclasses
 
+from kbert.checks import shown
 from kbert.inspection.examples.classification_views import label_views, multi_label_views
 from kbert.tasks.example_columns import example_columns
+from kbert.tasks.in_memory import read_columns
 from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.labels import check_labels_given, distinct_labels, shown_labels, split_labels
 from kbert.tasks.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, OWN_METRICS
@@ -25,7 +27,8 @@ class Classification(TextTask):
             best epoch. None: all of them but ``f1``. Labels are sorted (unless the model has them already);
             ``examples.with_labels(["spam", "ham"])`` puts them in an order of your own.
         label_separator: what separates the labels of a text, such as ``"|"``; a text may then have several labels, or
-            none, which are predicted independently (``BertClassifier(multi_label=True)``). None: one label per text.
+            none, which are predicted independently (``BertClassifier(multi_label=True)``). In memory, the labels of a
+            text may also be a list. None: one label per text.
 
     Raises:
         ValueError: `window_pooling` of pairs, an empty `label_separator`, unknown metrics; on `for_model`, and so in
@@ -50,6 +53,29 @@ class Classification(TextTask):
             own = OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
             object.__setattr__(self, "metrics", own)
         self._check_metrics(CLASS_METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
+
+    def from_memory(self, data):
+        columns = read_columns(data, self.table_columns)
+        cells = columns[self.label]
+        columns[self.label] = [self._joined(cell, row) for row, cell in enumerate(cells)]
+        return super().from_memory(columns)
+
+    def _joined(self, cell, row):
+        """A cell with a list of labels as one of a file."""
+        if not isinstance(cell, list):
+            return cell
+        labels, separator = [str(label).strip() for label in cell], self.label_separator
+        if separator is None:
+            raise ValueError(
+                f"row {row}: expected one label in {self.label!r}. Received: {shown(cell)}. For several labels a text "
+                'give Classification(label_separator="|")'
+            )
+        if len(set(labels)) < len(labels) or any(separator in label or not label for label in labels):
+            raise ValueError(
+                f"row {row}: expected in {self.label!r} names of labels that differ and do not contain "
+                f"`label_separator`, {separator!r}. Received: {shown(cell)}"
+            )
+        return separator.join(labels)
 
     def _from_table(self, table):
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}

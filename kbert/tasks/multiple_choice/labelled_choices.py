@@ -40,6 +40,9 @@ class LabelledChoices(Examples):
         """The strings, by the names of `ChoicePreprocessor`'s inputs; every row has C choices."""
         return {"prompt": self.prompts, "choices": padded_choices(self.choices)}
 
+    def _rows(self):
+        return {"prompt": list(self.prompts), "choices": list(self.choices), "label": self.labels.tolist()}
+
     def baseline(self) -> int:
         """The number that is right most often."""
         return int(np.bincount(self.labels).argmax())

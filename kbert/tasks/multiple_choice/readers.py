@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.checks import check_path
+from kbert.checks import check_path, shown
 from kbert.files import read_json
 from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices
 from kbert.tasks.table import JSON_LINES, iterate_json_lines, read_table
@@ -79,7 +79,7 @@ def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
     places = [f"row {row}" for row in range(len(prompts))]
     for where, texts in zip(places, choices, strict=True):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{where}: expected a list of strings as choices. Received: {texts!r}")
+            raise ValueError(f"{where}: expected a list of strings as choices. Received: {shown(texts)}")
         _check_choices(where, texts)
     lists = [_without_end(texts) for texts in choices]
     return LabelledChoices(prompts, lists, _numbers(lists, labels, places))

@@ -3,7 +3,8 @@
 import glob
 import os
 
-from kbert.corpus.document_list import DocumentList
+from kbert.checks import shown
+from kbert.corpus.document_list import DocumentList, texts_as_documents
 from kbert.corpus.documents import prose_sentences
 from kbert.tasks.in_memory import column_names, read_columns
 
@@ -12,8 +13,8 @@ def corpus_source(corpus):
     """Paths as they are, and documents in memory as a `DocumentList`.
 
     Args:
-        corpus: path(s) or glob pattern(s); a list of documents, each a list of sentences; or rows with a column
-            ``text``, each a document of running prose, in any of the forms that `kbert.tasks.read_columns`
+        corpus: path(s) or glob pattern(s); a list of documents, each a list of sentences or a text; or rows with a
+            column ``text``, each a document of running prose, in any of the forms that `kbert.tasks.read_columns`
             takes.
 
     Raises:
@@ -25,7 +26,7 @@ def corpus_source(corpus):
     if column_names(corpus) or hasattr(corpus, "element_spec"):
         texts = read_columns(corpus, ["text"])["text"]
         if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise TypeError(f"pretrain: expected texts (str) in the column `text`. Received: {str(wrong[0])[:60]!r}")
+            raise TypeError(f"pretrain: expected texts (str) in the column `text`. Received: {shown(wrong[0])}")
         return DocumentList(map(prose_sentences, texts))
     if not isinstance(corpus, list | tuple):
         raise TypeError(
@@ -34,7 +35,7 @@ def corpus_source(corpus):
         )
     if not all(isinstance(one, str | os.PathLike) for one in corpus):
         return DocumentList(corpus)
-    return corpus
+    return texts_as_documents(corpus)
 
 
 def check_paths(corpus) -> None:
@@ -43,6 +44,6 @@ def check_paths(corpus) -> None:
         return
     if not any(os.path.exists(one) or glob.has_magic(os.fspath(one)) for one in corpus):
         raise ValueError(
-            f"No file matches {os.fspath(corpus[0])!r}. Give paths of text files, glob patterns, or documents "
+            f"No file matches {shown(os.fspath(corpus[0]))}. Give paths of text files, glob patterns, or documents "
             'in memory: a list of documents, each a list of sentences, such as [["One.", "Two."], ["Another text."]]'
         )

@@ -6,6 +6,7 @@ import numpy as np
 
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
+from kbert.tasks.pretraining.corpus_source import corpus_source
 from kbert.tasks.pretraining.phases import default_max_predictions
 from kbert.training.log_names import readable_logs
 from kbert.weights.load import load_pretrained
@@ -24,7 +25,7 @@ def evaluate_pretraining(
 
     Args:
         source: of a model with a masked-LM head, as for `kbert.load_pretrained`.
-        corpus_or_records: paths of text or the directory of records, as for `kbert.pretraining.pretraining_dataset`;
+        corpus_or_records: paths of text, documents in memory or the directory of records, as for `kbert.pretrain`;
             records must have the vocabulary of the model.
         held_out: of text, the share of documents that are scored; 0.01 by default.
         sequence_length: tokens per row. 15 % of them are masked.
@@ -58,6 +59,7 @@ def evaluate_pretraining(
     tokenizer = model.pretrained.tokenizer
     if tokenizer is None:
         raise ValueError(f"evaluate_pretraining: expected a model with its vocabulary. Received: {source} without one")
+    corpus_or_records = corpus_source(corpus_or_records)
     next_sentence = _HEADS[model.task]
     dataset = pretraining_dataset(
         corpus_or_records,

@@ -79,9 +79,9 @@ def pretrain(
 
     Args:
         corpus_or_records: a directory of records (`kbert.corpus.write_records`), path(s) or glob pattern(s) of text, or
-            documents in memory: a list of documents, each a list of sentences, or rows with a column ``text`` (a dict,
-            a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running prose; or
-            path(s) or pattern(s) of .tfrecord files of the original's create_pretraining_data.py.
+            documents in memory: a list of documents, each a list of sentences or a text, or rows with a column
+            ``text`` (a dict, a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running
+            prose; or path(s) or pattern(s) of .tfrecord files of the original's create_pretraining_data.py.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own. Where several are given, tokens and settings must be the same.
         lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.

@@ -56,6 +56,10 @@ class Questions(Examples):
         """The strings, by the names of the pipeline's inputs."""
         return {"question": list(self.questions), "context": list(self.contexts)}
 
+    def _rows(self):
+        answers = {"answers": list(self.answers), "answer_start": self.answer_starts.tolist()}
+        return {"id": list(self.ids)} | self.columns | answers
+
     def baseline(self) -> str:
         """No answer."""
         return ""

@@ -4,7 +4,7 @@ import itertools
 import pathlib
 import re
 
-from kbert.checks import check_path, is_missing
+from kbert.checks import check_path, is_missing, shown
 from kbert.tasks.table import JSON_LINES
 from kbert.tasks.tagging.span_reader import read_span_lines
 from kbert.tasks.tagging.tag_scheme import convert_sentences
@@ -68,14 +68,17 @@ def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -
         are_lists = isinstance(some, list) and isinstance(their, list) and len(some) == len(their) > 0
         if not are_lists or not all(isinstance(text, str) for text in (*some, *their)):
             raise ValueError(
-                f"row {row}: expected lists of words and of as many tags, all strings. Received: {some!r} and {their!r}"
+                f"row {row}: expected lists of words and of as many tags, all strings. "
+                f"Received: {shown(some)} and {shown(their)}"
             )
     converted = convert_sentences([[f"row {row}"] * len(some) for row, some in enumerate(tags)], tags, scheme)
     numbers = list(range(len(words)))
     if documents:
         for row, document in enumerate(documents):
             if is_missing(document):
-                raise ValueError(f"row {row}: expected the sentence's document in 'document'. Received: {document!r}")
+                raise ValueError(
+                    f"row {row}: expected the sentence's document in 'document'. Received: {shown(document)}"
+                )
         numbers = [0]
         for before, now in itertools.pairwise(documents):
             numbers.append(numbers[-1] + (before != now))
@@ -109,11 +112,11 @@ def _sentences(path, tag_column):
 def _check_cells(path, number, cells, columns, tag_column):
     if len(cells) != columns or len(cells) < 2:
         wanted = f"{columns} columns, as in the first line" if columns > 1 else "a word and its tag at least"
-        raise ValueError(f"{path}, line {number}: expected {wanted}. Received: {cells}")
+        raise ValueError(f"{path}, line {number}: expected {wanted}. Received: {shown(cells, 500)}")
     if not -columns <= tag_column < columns or tag_column % columns == 0:
         raise ValueError(
             f"{path}, line {number}: expected a tag in column {tag_column} (from 0, which is the word's; negative from "
             f"the end). Received: {columns} columns"
         )
     if not cells[0].strip(" "):
-        raise ValueError(f"{path}, line {number}: expected a word in the first column. Received: {cells}")
+        raise ValueError(f"{path}, line {number}: expected a word in the first column. Received: {shown(cells, 500)}")

@@ -2,6 +2,7 @@
 
 import pathlib
 
+from kbert.checks import shown
 from kbert.files import parse_json
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.tasks.text_files import check_characters, read_lines
@@ -45,7 +46,9 @@ def spans_from_memory(texts, spans) -> TaggedText:
     places = [f"row {row}" for row in range(len(texts))]
     for where, text, found in zip(places, texts, spans, strict=True):
         if not isinstance(text, str) or not isinstance(found, list):
-            raise ValueError(f"{where}: expected a text and a list of spans. Received: {text!r} and {found!r}")
+            raise ValueError(
+                f"{where}: expected a text and a list of spans. Received: {shown(text)} and {shown(found)}"
+            )
     spans = [_checked(*row) for row in zip(places, texts, spans, strict=True)]
     words, tags = _words_and_tags(places, texts, spans)
     return TaggedText(words, tags, list(range(len(words))))
@@ -58,7 +61,7 @@ def _words_and_tags(places, texts, spans):
     for where, text, found, border in zip(places, texts, spans, borders, strict=True):
         pieces = _cut(list(zip(*border, strict=True)), {end for span in found for end in span[:2]})
         if not pieces:
-            raise ValueError(f"{where}: expected a text with a word in it. Received: {text[:80]!r}")
+            raise ValueError(f"{where}: expected a text with a word in it. Received: {shown(text)}")
         words.append([text[start:end] for start, end in pieces])
         tags.append(_tags(where, text, pieces, found))
     return words, tags
@@ -67,7 +70,7 @@ def _words_and_tags(places, texts, spans):
 def _row(where, line):
     row = parse_json(line, where)
     if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("spans"), list):
-        raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {line[:80]!r}')
+        raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {shown(line)}')
     return check_characters(row["text"], where), row["spans"]
 
 
@@ -109,7 +112,7 @@ def _tags(where, text, pieces, spans):
     for start, end, type_ in spans:
         inside = [n for n, (a, b) in enumerate(pieces) if start <= a and b <= end]
         if not inside:
-            raise ValueError(f"{where}: expected a span with a word in it. Received: {text[start:end]!r}")
+            raise ValueError(f"{where}: expected a span with a word in it. Received: {shown(text[start:end])}")
         for n in inside:
             tags[n] = f"{'B' if n == inside[0] else 'I'}-{type_}"
     return tags

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from kbert.checks import shown
 from kbert.tasks.examples import Examples
 
 CONTEXTS = ("document", "sentence")
@@ -46,6 +47,9 @@ class TaggedText(Examples):
     def columns(self) -> dict[str, list[str]]:
         """The sentences with their words joined by spaces, for pipelines of strings."""
         return {"text": [" ".join(words) for words in self.words]}
+
+    def _rows(self):
+        return {"words": list(self.words), "tags": list(self.tags), "document": list(self.documents)}
 
     def baseline(self) -> str:
         """The tag of words outside of entities, O."""
@@ -91,4 +95,4 @@ def check_tags(tagged: TaggedText, tags: Sequence[str]) -> None:
     for row, sentence in enumerate(tagged.tags):
         for n, tag in enumerate(sentence):
             if tag not in known:
-                raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {tag!r}")
+                raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {shown(tag)}")

@@ -3,9 +3,8 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping, Sequence
 
-from kbert.tasks.in_memory import read_columns
+from kbert.tasks.in_memory import column_names, read_columns
 from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
 from kbert.tasks.tagging.entity_views import entity_views
 from kbert.tasks.tagging.evaluation import evaluate_tagger
@@ -60,13 +59,14 @@ class Tagging(Task):
         return _with_tag_names(read_tagged(path, tag_column=self.tag_column, scheme=self.scheme))
 
     def from_memory(self, data):
-        first = data[0] if isinstance(data, Sequence) and data else data
-        names = first if isinstance(first, Mapping) else getattr(first, "columns", ())
+        names = column_names(data)
         if {"text", "spans"} <= set(names):
             columns = read_columns(data, ["text", "spans"])
             return _with_tag_names(spans_from_memory(columns["text"], columns["spans"]))
-        columns = read_columns(data, ["words", "tags"], ["document"])
-        tagged = tagged_from_memory(columns["words"], columns["tags"], columns.get("document"), self.scheme)
+        words = "tokens" if "tokens" in names and "words" not in names else "words"
+        tags = "ner_tags" if "ner_tags" in names and "tags" not in names else "tags"
+        columns = read_columns(data, [words, tags], ["document"])
+        tagged = tagged_from_memory(columns[words], columns[tags], columns.get("document"), self.scheme)
         return _with_tag_names(tagged)
 
     def settings(self, train):

@@ -70,9 +70,7 @@ def next_sentence(models, fields) -> dict:
     return {"sentences": drawn.sentences, "pair": pair, "steps": steps, "verdict": verdict}
 
 
-def draw(
-    tokenizer, texts, seed: int, max_tokens: int, short_rate: float, random_next_rate: float
-) -> Drawn:
+def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float, random_next_rate: float) -> Drawn:
     """The first pair of the first of two texts.
 
     Raises:

@@ -8,11 +8,14 @@ def describe_steps(drawn, pair, size: int, short_rate: float, label: str | None)
         label: the one that was asked for; None: a coin decided.
     """
     max_content_tokens, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
-    steps = [
-        f"A row has {size} tokens: {max_content_tokens} for the pair, besides [CLS] and two [SEP].",
+    length = (
         "The length of the pairs is drawn once for a document, so that the model also sees short rows: with probability "
         f"{1 - short_rate:g} it is {max_content_tokens}, and with probability {short_rate:g} a number from 2 to "
-        f"{max_content_tokens}. Here it is {target} tokens.",
+        f"{max_content_tokens}. Here it is {target} tokens."
+    )
+    steps = [
+        f"A row has {size} tokens: {max_content_tokens} for the pair, besides [CLS] and two [SEP].",
+        length,
     ]
     who = "The coin says" if label is None else "You chose"
     first, second = pair["first"], pair["second"]

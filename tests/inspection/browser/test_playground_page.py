@@ -127,6 +127,8 @@ def test_next_sentence(page, server):
     said = "IsNext" if answer["verdict"]["is_next"] >= 0.5 else "NotNext"
     mark = "✓" if said == answer["pair"]["label"] else "✗"
     assert page.one(".verdict").text.startswith(f"{mark} The model says {said}: ")
+    page.type("[name=document]", "The film. The capital. The film. The capital. The film.")
+    _, answer = asked(page, server, "next_sentence")
     for label in ("IsNext", "NotNext"):
         page.one(f"[name=label][value={label}]").click()
         page.settle()

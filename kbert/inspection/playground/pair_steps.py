@@ -10,8 +10,8 @@ def describe_steps(drawn, pair, size: int, short_rate: float, label: str | None)
     max_content_tokens, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
     length = (
         "The length of the pairs is drawn once for a document, so that the model also sees short rows: with "
-        f"probability {1 - short_rate:g} it is {max_content_tokens}, and with probability {short_rate:g} a number from 2 "
-        f"to {max_content_tokens}. Here it is {target} tokens."
+        f"probability {1 - short_rate:g} it is {max_content_tokens}, and with probability {short_rate:g} a number from "
+        f"2 to {max_content_tokens}. Here it is {target} tokens."
     )
     steps = [
         f"A row has {size} tokens: {max_content_tokens} for the pair, besides [CLS] and two [SEP].",

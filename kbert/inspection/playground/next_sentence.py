@@ -17,25 +17,10 @@ from kbert.inspection.playground.token_rows import token_object
 from kbert.pretraining.pairs import PairSentences, PairTable, max_pair_tokens, pair_sentences, sentence_pairs
 from kbert.text.packing import pack_ranges
 
-FIELDS = ("document", "other", "seed", "max_length", "short_rate")
+FIELDS = ("document", "other", "seed", "max_length", "short_rate", "label")
 _SHORTEST = 5  # tokens of a row with a pair
-# Documents for those who want to see pairs before they have typed anything.
-BRIDGE = """
-The old bridge across the river was built of wood. It burnt down twice within thirty years. After the second fire the
-town collected money for a new one. Every household gave what it could. The mayor himself carried the first stone to
-the bank.
-
-The work took four summers. In winter the river rose and nobody could build. When the bridge was opened, the children
-were the first to cross it. An old woman sold warm bread on the other side. It still carries the road to the harbour.
-"""
-BEES = """
-A colony of bees can hold fifty thousand workers. Most of them live for about six weeks. The youngest clean the cells
-and feed the larvae. Later they build comb and guard the entrance. Only in the last half of their lives do they fly out
-to the flowers.
-
-A bee that has found food dances when she returns. The direction of the dance tells the others where to fly. Its length
-tells them how far away the flowers are.
-"""
+# The label that is asked for: how often B is random.
+_RANDOM_NEXT_RATES = {None: 0.5, "IsNext": 0.0, "NotNext": 1.0}
 
 
 class Drawn(NamedTuple):
@@ -56,7 +41,8 @@ def next_sentence(models, fields) -> dict:
     """Makes the first pair of a document with the functions of the training data.
 
     Args:
-        fields: `RequestFields` of `FIELDS`. The sequence length is at most the model's.
+        fields: `RequestFields` of `FIELDS`. The sequence length is at most the model's. ``label``, "IsNext" or
+            "NotNext", takes the place of the coin that decides whether B is random: A stays the same.
 
     Returns:
         ``sentences``, ``pair``, ``steps``, ``verdict``.
@@ -64,11 +50,11 @@ def next_sentence(models, fields) -> dict:
     Source: Devlin et al. 2018, section 3.1, task 2, and appendix A.2.
     """
     found, exported = models.open_for_pairs(fields.model())
-    texts = [fields.optional_text("document"), fields.optional_text("other")]
-    texts = [BRIDGE if texts[0] is None else texts[0], BEES if texts[1] is None else texts[1]]
+    texts = [fields.text("document"), fields.text("other")]
     size = min(fields.integer("max_length", 64, _SHORTEST, 1_000_000), found.max_length)
     seed, short_rate = fields.integer("seed", 0), fields.share("short_rate", 0.1)
-    drawn = draw(found.tokenizer, texts, seed, max_pair_tokens(size), short_rate)
+    label = fields.choice("label", ("IsNext", "NotNext"))
+    drawn = draw(found.tokenizer, texts, seed, max_pair_tokens(size), short_rate, _RANDOM_NEXT_RATES[label])
     ranges = [tf.constant([column]) for column in drawn.table[:4]]
     batch = pack_ranges(drawn.pool.token_ids, *ranges, sequence_length=size, **_special(found.tokenizer))
     pair = _pair(found.tokenizer, drawn, batch)
@@ -80,11 +66,11 @@ def next_sentence(models, fields) -> dict:
         verdict = {"is_next": rounded(NextSentenceAnswers().call(outputs)["is_next"][0])}
     else:
         verdict = None
-    steps = describe_steps(drawn, pair, size, short_rate)
+    steps = describe_steps(drawn, pair, size, short_rate, label)
     return {"sentences": drawn.sentences, "pair": pair, "steps": steps, "verdict": verdict}
 
 
-def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float) -> Drawn:
+def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float, random_next_rate: float) -> Drawn:
     """The first pair of the first of two texts.
 
     Raises:
@@ -103,7 +89,11 @@ def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float) -> Dra
         tf.constant([len(document) for document in sentences]),
         tf.constant([0, 1], tf.int64),
     )
-    options = {"max_tokens": max_tokens, "short_sequence_rate": short_rate}
+    options = {
+        "max_tokens": max_tokens,
+        "short_sequence_rate": short_rate,
+        "random_next_rate": random_next_rate,
+    }
     table, ranges = sentence_pairs(pool, seed, 0, **options), pair_sentences(pool, seed, 0, **options)
     table = PairTable(*(column[0].numpy().item() for column in table))
     ranges = PairSentences(*(column[0].numpy().item() for column in ranges))

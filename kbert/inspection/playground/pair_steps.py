@@ -1,15 +1,23 @@
 """How a pair of sentences and its label came about, in sentences."""
 
 
-def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
-    """The steps of `kbert.pretraining.sentence_pairs` for one pair, as they happened."""
+def describe_steps(drawn, pair, size: int, short_rate: float, label: str | None) -> list[str]:
+    """The steps of `kbert.pretraining.sentence_pairs` for one pair, as they happened.
+
+    Args:
+        label: the one that was asked for; None: a coin decided.
+    """
     max_content_tokens, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
+    length = (
+        "The length of the pairs is drawn once for a document, so that the model also sees short rows: with "
+        f"probability {1 - short_rate:g} it is {max_content_tokens}, and with probability {short_rate:g} a number from "
+        f"2 to {max_content_tokens}. Here it is {target} tokens."
+    )
     steps = [
         f"A row has {size} tokens: {max_content_tokens} for the pair, besides [CLS] and two [SEP].",
-        f"The pair is to have {target} tokens, as many as fit; with probability {short_rate:g} it would be fewer."
-        if target == max_content_tokens
-        else f"The pair is to have {target} tokens: with probability {short_rate:g} a shorter length is drawn.",
+        length,
     ]
+    who = "The coin says" if label is None else "You chose"
     first, second = pair["first"], pair["second"]
     chunk = _chunk(drawn, target)
     more = "the document ends" if chunk == len(drawn.sentences[0]) else "there are enough tokens"
@@ -20,7 +28,7 @@ def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
         steps.append(f"A gets {_numbers(first)} of these: after how many sentences it ends is drawn.")
     where = "the document itself" if second["document"] == 0 else "the other document"
     if not is_random:
-        steps.append(f"The coin says IsNext: B gets the rest, {_numbers(second['sentences'])}.")
+        steps.append(f"{who} IsNext: B gets the rest, {_numbers(second['sentences'])}.")
     elif chunk == 1:
         steps.append(
             "There is no rest that could be B, so the pair is NotNext: B begins at a random place of "
@@ -28,7 +36,7 @@ def describe_steps(drawn, pair, size: int, short_rate: float) -> list[str]:
         )
     else:
         steps.append(
-            f"The coin says NotNext: B begins at a random place of {where} and takes {_numbers(second['sentences'])}, "
+            f"{who} NotNext: B begins at a random place of {where} and takes {_numbers(second['sentences'])}, "
             "up to the length that is wanted. The rest of the sentences begins the next pair."
         )
     front, back = (len(pair["dropped"][side]) for side in ("front", "back"))

@@ -14,8 +14,10 @@ from kbert.inspection.playground.request_fields import BadRequest, first_line
 from kbert.inspection.playground.sources import found_sources, named_sources
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.source import local_source
+from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 _PARAMETERS = 700_000_000  # of the models in memory: two of BERT-large's size, or six of BERT-base's, side by side
+_LATEST = "The latest checkpoint, now of step {}: it moves on while the run trains."
 _LEARNED_SIZE, _LEARNED_SENTENCES = 4000, 4000  # of the vocabulary that is learned where none is given; two seconds
 
 
@@ -46,6 +48,7 @@ class PlaygroundModels:
         self._lock = threading.Lock()  # of the table of loaded models, for no longer than it takes to look there
         self._vocabulary_lock = threading.Lock()  # of its own: what needs no model does not wait for one
         self._loaded = collections.OrderedDict()  # (path, when it was written) → model, the last used at the end
+        self._keys = {}  # path of a source → the key under which it was last loaded
         self._described = {}
         self._known = {}  # name → source, as of the last time that all were listed
 
@@ -61,7 +64,8 @@ class PlaygroundModels:
         found = {}
         for source in [*self._named, *found_sources(self._log_dirs)]:
             found.setdefault(source.name, source)
-        self._known = found
+        in_use = {name: source for name, source in self._known.items() if source.path in self._keys}
+        self._known = in_use | found
         return found
 
     def describe(self) -> list[dict]:
@@ -73,7 +77,9 @@ class PlaygroundModels:
                 about = self._described.get(key) or self._described.setdefault(key, describe(source))
             except (OSError, ValueError) as error:  # not kept: it may be being written
                 about = unreadable(source, error)
-            described.append({"name": source.name, "path": source.path, **about})
+            latest = "" if source.path.endswith(f"@{_step(key)}") or _step(key) is None else _LATEST.format(_step(key))
+            note = " ".join(filter(None, (latest, about["note"])))
+            described.append({"name": source.name, "path": source.path, **about, "note": note})
         return described
 
     def open(self, name: str | None) -> PlaygroundModel:
@@ -114,6 +120,8 @@ class PlaygroundModels:
 
     def _load(self, source):
         key = _key(source)
+        if key[1] == 0:  # a checkpoint that its run has deleted answers as long as it is in memory
+            key = self._keys.get(source.path, key)
         if (found := self._loaded_before(key)) is not None:
             return found
         with self._loading:
@@ -125,6 +133,7 @@ class PlaygroundModels:
             except (OSError, ValueError) as error:
                 raise BadRequest(first_line(error)) from error
             with self._lock:
+                self._keys[source.path] = key
                 self._loaded[key] = model
                 # The one that is asked stays, however large.
                 while len(self._loaded) > 1 and sum(map(_parameters, self._loaded.values())) > _PARAMETERS:
@@ -158,6 +167,11 @@ def _learned_vocabulary():
 
 def _parameters(model):
     return model.exported.parameters if model.exported is not None else model.model.count_params()
+
+
+def _step(key):
+    """The step of a checkpoint of a run; None: a model."""
+    return checkpoint_step(key[0]) if is_step_checkpoint(key[0]) else None
 
 
 def _key(source):

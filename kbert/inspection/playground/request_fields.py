@@ -61,6 +61,13 @@ class RequestFields:
             ) from None
         return value
 
+    def choice(self, name: str, choices: Sequence[str]) -> str | None:
+        """One of several strings, or None where there is none."""
+        value = self.optional_text(name)
+        if value is not None and value not in choices:
+            raise BadRequest(f"`{name}`: expected {' or '.join(choices)}. Received: {_shown(value)}")
+        return value
+
     def boolean(self, name: str, default: bool) -> bool:
         """True or false."""
         value = self._given(name, default)

@@ -6,7 +6,7 @@ import os
 import pathlib
 from collections.abc import Iterable, Iterator
 
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory
@@ -44,6 +44,7 @@ def named_sources(paths: Iterable[str | os.PathLike]) -> list[ModelSource]:
 def found_sources(log_dirs: Iterable[str | os.PathLike]) -> list[ModelSource]:
     """The models below log directories: of kbert's runs and their checkpoints, kbert directories, SavedModels.
 
+    An unfinished run is offered by its own name, which means its latest checkpoint, and each checkpoint as RUN@STEP.
     The ``logs`` of a run mean that run, whose model and checkpoints lie beside them. Symbolic links are not followed,
     and what has links that lead out of the log directory (or of the run) is skipped: only what lies there is read.
 
@@ -100,10 +101,13 @@ def _models_at(here, root, directories, files):
             yield here, ""
         return
     model, checkpoints = here / "model", here / CHECKPOINTS
-    if "model" in directories and (model / _CONFIG).is_file() and _stays_inside(model, root):
-        yield here, ""
+    has_model = "model" in directories and (model / _CONFIG).is_file() and _stays_inside(model, root)
+    steps = []
     if (checkpoints / "description" / _CONFIG).is_file() and _stays_inside(checkpoints, root):
-        yield from ((here, f"@{checkpoint_step(path)}") for path in checkpoint_paths(checkpoints))
+        steps = [f"@{checkpoint_step(path)}" for path in checkpoint_paths(checkpoints)]
+    if has_model or (steps and find_step_checkpoint(here) is not None):
+        yield here, ""
+    yield from ((here, step) for step in steps)
 
 
 def _stays_inside(directory, root):

@@ -81,6 +81,29 @@ def test_masking(page, server):
     assert [one["kind"] for one in again["tokens"]] != [one["kind"] for one in answer["tokens"]]
 
 
+def test_masking_on_a_phone(page):
+    """The prediction stands under its token, only chosen positions are listed, and nothing scrolls inside the page."""
+    with page.emulating(width=390):
+        page.settle()
+        assert page.one("[name=chosen_only]").is_selected()
+        assert not any(row.is_displayed() for row in page.all("tr[data-kind='not chosen']"))
+        chosen = page.all(".token.chosen")
+        assert chosen and len(page.all(".token.chosen .guess")) == len(chosen)
+        rows = page.all("tr:not([data-kind='not chosen'])")[1:]
+        for row in rows:
+            bars = row.find_element("css selector", ".bars")
+            assert bars.location["y"] >= row.find_elements("tag name", "td")[1].location["y"] + 10
+        assert page.js(_SCROLLERS) == []
+        assert page.js("return document.documentElement.scrollWidth") <= 390
+
+
+# What scrolls by itself in the open view's answers.
+_SCROLLERS = """return [...document.querySelectorAll(".results *")]
+    .filter((one) => /auto|scroll/.test(getComputedStyle(one).overflowY))
+    .filter((one) => one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1)
+    .map((one) => one.className)"""
+
+
 def test_the_shares_make_one(page, server):
     page.one("[name=random_token_rate]").send_keys("\ue010")  # the key End: all of it
     page.settle()
@@ -95,13 +118,23 @@ def test_the_shares_make_one(page, server):
 def test_next_sentence(page, server):
     page.view("next_sentence")
     question, answer = asked(page, server, "next_sentence")
-    assert question["document"] is None
+    boxes = page.all("[name=document], [name=other]")
+    assert [box.get_property("value") for box in boxes] == [question["document"], question["other"]]
+    assert boxes[0].size["height"] == boxes[1].size["height"] and question["label"] is None
     assert page.one(".label b").text.endswith(answer["pair"]["label"])
     assert page.texts(".steps li") == answer["steps"]
     assert len(page.all("p.tokens .token")) == len(answer["pair"]["tokens"])
     said = "IsNext" if answer["verdict"]["is_next"] >= 0.5 else "NotNext"
     mark = "✓" if said == answer["pair"]["label"] else "✗"
     assert page.one(".verdict").text.startswith(f"{mark} The model says {said}: ")
+    page.type("[name=document]", "The film. The capital. The film. The capital. The film.")
+    _, answer = asked(page, server, "next_sentence")
+    for label in ("IsNext", "NotNext"):
+        page.one(f"[name=label][value={label}]").click()
+        page.settle()
+        question, other = asked(page, server, "next_sentence")
+        assert question["label"] == label and page.one(".label b").text.endswith(label)
+        assert other["pair"]["first"] == answer["pair"]["first"]
 
 
 def test_input_representation(page, server):
@@ -110,6 +143,8 @@ def test_input_representation(page, server):
     assert len(page.all(".strip")) == 0
     tokens[2].click()
     page.wait(lambda: len(page.all(".strip")) == 5)
+    bottom = "return document.querySelector('[data-part=sum]').getBoundingClientRect().bottom <= window.innerHeight"
+    page.wait(lambda: page.js(bottom))
     question, answer = asked(page, server, "input_representation")
     assert question["position"] == 2 and tokens[2].get_attribute("aria-pressed") == "true"
     for name, norm in answer["norms"].items():

@@ -1,5 +1,7 @@
 """The tab kbert of a live TensorBoard, in a real browser: the page of the playground in TensorBoard's frame."""
 
+import shutil
+
 import pytest
 from helpers.live_tensorboard import live_tensorboard
 
@@ -15,13 +17,32 @@ def tensorboard(runs):
         yield board.url
 
 
-def test_the_tab(browser, tensorboard):
-    """It is there, shows the run's model, answers, follows TensorBoard's colours, and asks no other host."""
+def open_tab(browser, tensorboard):
     browser.driver.get(f"{tensorboard}/#kbert")
     frame = browser.wait(lambda: browser.js("return document.querySelector('iframe[src*=plugin_entry]')"))
     browser.driver.switch_to.frame(frame)
     browser.wait(lambda: browser.js("return document.documentElement.dataset.ready === 'yes'"))
     browser.settle()
+
+
+def test_the_list_of_models_is_refreshed(browser, tensorboard, runs):
+    """A model that came later is listed, and what was chosen stays chosen."""
+    open_tab(browser, tensorboard)
+    later = runs / "pretraining" / "later"
+    names = "return [...document.querySelectorAll('[name=model]')].map((box) => [box.value, box.checked])"
+    before = browser.js(names)
+    shutil.copytree(runs / "span" / "model", later)
+    try:
+        browser.wait(lambda: len(browser.js(names)) == 2)
+    finally:
+        shutil.rmtree(later)
+    assert [pair for pair in browser.js(names) if pair[1]] == before
+    browser.wait(lambda: browser.js(names) == before)
+
+
+def test_the_tab(browser, tensorboard):
+    """It is there, shows the run's model, answers, follows TensorBoard's colours, and asks no other host."""
+    open_tab(browser, tensorboard)
     assert browser.one("h1").text == "kbert playground" and len(browser.all("[name=model]")) == 1
     assert browser.texts("tbody tr") and browser.all(".bars")  # with the model's predictions
     browser.one("[name=resample]").click()

@@ -222,6 +222,8 @@ def test_a_megabyte_of_text_gets_an_answer_or_a_sentence(app, view):
     question = {"model": model, name: "The film is good. A [MASK]! " * 37_500}
     if view == "question_answering":
         question["question"] = "what " * 1000
+    if view == "next_sentence":
+        question["other"] = "The film is bad."
     response = Client(app).post(f"/api/{view}", json=question)
     if view in ("entities", "question_answering"):
         assert response.status_code == 400
@@ -295,7 +297,11 @@ def test_damaged_weights_are_a_sentence(tmp_path):
     kbert.save_pretrained(model, path, tokenizer=tiny_tokenizer(), settings=settings)
     ask = asking(PlaygroundApp([path]))
     for view in ("masking", "attention", "fill_mask", "next_sentence"):
-        texts = {} if view == "next_sentence" else {"text": "the [MASK] film is good"}
+        texts = (
+            {"document": "A film.", "other": "Paris."}
+            if view == "next_sentence"
+            else {"text": "the [MASK] film is good"}
+        )
         assert "Expected finite numbers" in ask(view, 400, model="damaged", **texts)["error"]
 
 

@@ -85,12 +85,35 @@ def test_one_sentence_has_no_next_one(ask):
         assert any("There is no rest" in step for step in answer["steps"])
 
 
-def test_a_sample_where_nothing_is_typed(ask):
-    answer = ask("next_sentence", model=None)
-    assert [len(document) for document in answer["sentences"]] == [10, 8]
-    assert len(answer["pair"]["tokens"]) <= 64 and len(answer["steps"]) >= 5
+def test_the_label_that_is_asked_for_keeps_a(ask):
+    """B and the label change, A does not; with one of the two the pair is the one that is drawn."""
+    for seed in range(4):
+        question = {"model": None, "document": DOCUMENT, "other": OTHER, "seed": seed, "max_length": 40}
+        drawn, is_next, not_next = (
+            ask("next_sentence", label=label, **question) for label in (None, "IsNext", "NotNext")
+        )
+        assert (is_next["pair"]["label"], not_next["pair"]["label"]) == ("IsNext", "NotNext")
+        assert drawn["pair"]["first"] == is_next["pair"]["first"] == not_next["pair"]["first"]
+        second = is_next["pair"]["second"]
+        assert (second["document"], second["sentences"][0]) == (0, is_next["pair"]["first"][-1] + 1)
+        assert drawn["pair"] == (is_next if drawn["pair"]["label"] == "IsNext" else not_next)["pair"]
+        for label, answer in (("IsNext", is_next), ("NotNext", not_next)):
+            assert any(step.startswith(f"You chose {label}: B ") for step in answer["steps"])
+        assert any(step.startswith("The coin says") for step in drawn["steps"])
+
+
+def test_the_label_is_one_of_two(ask):
+    answer = ask("next_sentence", 400, model=None, document=DOCUMENT, other=OTHER, label="Next")
+    assert answer["error"] == '`label`: expected IsNext or NotNext. Received: "Next"'
+
+
+def test_the_drawn_length_is_explained(ask):
+    for rate, sentence in ((0.0, "with probability 1 it is 37"), (1.0, "with probability 1 a number from 2 to 37")):
+        question = {"document": DOCUMENT, "other": OTHER, "short_rate": rate, "max_length": 40}
+        answer = ask("next_sentence", model=None, **question)
+        assert sentence in answer["steps"][1]
 
 
 @pytest.mark.parametrize("document", ["", " \n", "\u200d"])
 def test_a_document_without_sentences(ask, document):
-    assert "at least one sentence" in ask("next_sentence", 400, model=None, document=document)["error"]
+    assert "at least one sentence" in ask("next_sentence", 400, model=None, document=document, other=OTHER)["error"]

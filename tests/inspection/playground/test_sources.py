@@ -83,14 +83,23 @@ def test_names(tmp_path):
 def test_models_below_a_log_directory(runs, home):
     app = PlaygroundApp([home / "models" / "single"], log_dirs=[runs])
     models = listed(app)
-    assert list(models) == ["single", "deep/unfinished@200", "deep/unfinished@1000", "finished", "tagger"]
+    assert list(models) == [
+        "single",
+        "deep/unfinished",
+        "deep/unfinished@200",
+        "deep/unfinished@1000",
+        "finished",
+        "tagger",
+    ]
     assert models["deep/unfinished@200"]["task"] == "encoder" and models["deep/unfinished@200"]["layers"] == 3
+    assert models["deep/unfinished"]["note"].startswith("The latest checkpoint, now of step 1000:")
+    assert models["deep/unfinished@1000"]["note"] == models["finished"]["note"] == ""
     assert models["finished"]["task"] == "pretraining"
     assert asking(app)("fill_mask", model="finished", text="a [MASK]")["fills"]
     assert "deep/unfinished@200" not in listed(PlaygroundApp(log_dirs=[runs / "finished"]))
     assert list(listed(PlaygroundApp(log_dirs=[runs / "tagger"]))) == ["tagger"]
     assert list(listed(PlaygroundApp(log_dirs=[runs / "finished" / "logs"]))) == ["finished"]
-    steps = ["unfinished@200", "unfinished@1000"]
+    steps = ["unfinished", "unfinished@200", "unfinished@1000"]
     assert list(listed(PlaygroundApp(log_dirs=[runs / "deep" / "unfinished" / "logs"]))) == steps
     assert listed(PlaygroundApp(log_dirs=[runs / "finished" / "logs" / "train"])) == {}
 
@@ -109,6 +118,26 @@ def test_a_model_that_came_later_or_changed(runs, home, tmp_path):
     assert ask("entities", model="later", text="a")["words"] == ["a"]
 
 
+def test_a_checkpoint_while_training_goes_on(runs, home, monkeypatch):
+    """The run's name means its latest checkpoint; a deleted one answers as long as it is in memory."""
+    app, loads = PlaygroundApp(log_dirs=[runs]), []
+    encoder = PlaygroundModel.load(home / "models" / "encoder")
+    monkeypatch.setattr(PlaygroundModel, "load", lambda source: loads.append(source) or encoder)
+    ask, run = asking(app), runs / "deep" / "unfinished"
+    listed(app)
+    assert ask("masking", model="deep/unfinished@200", text="a film")["tokens"]
+    assert ask("masking", model="deep/unfinished", text="a film")["tokens"]
+    (run / "checkpoints" / "step-0000000200").rmdir()
+    (run / "checkpoints" / "step-0000001200").mkdir()
+    models = listed(app)
+    assert "deep/unfinished@200" not in models and "deep/unfinished@1200" in models
+    assert models["deep/unfinished"]["note"].startswith("The latest checkpoint, now of step 1200:")
+    assert ask("masking", model="deep/unfinished@200", text="a film")["tokens"]
+    assert loads == [f"{run}@200", str(run)]
+    assert ask("masking", model="deep/unfinished", text="a film")["tokens"]
+    assert loads == [f"{run}@200", str(run), str(run)]  # the new one
+
+
 def test_links_that_lead_out_are_not_followed(runs, home, tmp_path):
     outside = tmp_path / "outside"
     shutil.copytree(home / "models" / "span", outside)
@@ -120,7 +149,7 @@ def test_links_that_lead_out_are_not_followed(runs, home, tmp_path):
     (runs / "file" / "vocab.txt").symlink_to(outside / "vocab.txt")
     (runs / "inside").symlink_to(runs / "tagger")
     names = [source.name for source in found_sources([runs])]
-    assert names == ["deep/unfinished@200", "deep/unfinished@1000", "finished", "tagger"]
+    assert names == ["deep/unfinished", "deep/unfinished@200", "deep/unfinished@1000", "finished", "tagger"]
     ask = asking(PlaygroundApp(log_dirs=[runs]))
     for name in ("linked", "half", "file", str(outside), "../outside", "tagger/../../outside"):
         assert "expected one of the models" in ask("attention", 400, model=name, text="a")["error"]

@@ -105,6 +105,18 @@ export function choice(label, { name, choices, value }) {
   };
 }
 
+/** One of several, all in sight; `choices` is a list of [value, label]. */
+export function radios(label, { name, choices, value }) {
+  const inputs = choices.map(([key]) => element("input", { type: "radio", name, value: key, checked: key === value }));
+  const labels = choices.map(([, text], index) => element("label", { class: "toggle" }, inputs[index], " ", text));
+  return {
+    node: element("fieldset", { class: "field" }, element("legend", {}, label), labels),
+    get value() {
+      return inputs.find((input) => input.checked).value;
+    },
+  };
+}
+
 /** The form of a text and a second one, which may be empty; `more` is what else its question says. */
 export function pairForm(session, { label = "Second text (may be empty)", more = {} } = {}) {
   const shared = session.texts;

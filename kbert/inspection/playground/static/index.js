@@ -14,6 +14,7 @@ import { Session, modelChooser } from "./session.js";
 import { appearance } from "./theme.js";
 import { errorNote, viewPanel } from "./view_panel.js";
 
+const REFRESH = 10_000; // milliseconds between two looks at the list of models
 const VIEWS = [
   masking,
   nextSentence,
@@ -104,5 +105,19 @@ function page(session) {
   Object.assign(place, { id: "panel" }).setAttribute("role", "tabpanel");
   show(window.location.hash.slice(1));
   const keys = "Tab moves from control to control; the arrow keys move among tabs, tokens and heads; Ctrl+Enter runs.";
-  return [modelChooser(session, () => open.open()), list, place, element("footer", {}, keys)];
+  let chooser = modelChooser(session, () => open.open());
+  let last = JSON.stringify(session.models);
+  setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await listModels().catch(() => null); // whoever asks a question is told
+    if (!answer || JSON.stringify(answer.models) === last) return;
+    last = JSON.stringify(answer.models);
+    const focus = document.activeElement?.name === "model" ? document.activeElement.value : null;
+    session.update(answer.models);
+    const fresh = modelChooser(session, () => open.open());
+    chooser.replaceWith(fresh);
+    chooser = fresh;
+    [...fresh.querySelectorAll("[name=model]")].find((box) => box.value === focus)?.focus();
+  }, REFRESH);
+  return [chooser, list, place, element("footer", {}, keys)];
 }

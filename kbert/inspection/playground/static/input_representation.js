@@ -57,7 +57,9 @@ function show(answer, context) {
     }
     try {
       const more = await context.ask({ position: token.position }, mine.signal);
-      if (!mine.signal.aborted) place.replaceChildren(details(token), ...strips(more));
+      if (mine.signal.aborted) return;
+      place.replaceChildren(details(token), ...strips(more));
+      place.querySelector("[data-part=sum]").scrollIntoView({ block: "nearest" });
     } catch (error) {
       if (!mine.signal.aborted) place.replaceChildren(details(token), errorNote(error));
     }

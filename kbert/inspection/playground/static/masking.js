@@ -48,11 +48,14 @@ function line(tokens) {
     const read = one.token === one.corrupted ? one.token : [element("s", {}, one.token), " ", one.corrupted];
     const title = `position ${one.position}: ${kindName(one.kind)}`;
     const mark = element("span", { "aria-hidden": "true" }, kindMark(one.kind), " ");
+    const [best] = one.predictions ?? [];
+    const guess = best && `${best.token === one.label ? "✓" : "✗"} ${best.token} ${percent(best.probability)}`;
     return element(
       "span",
       { class: `token chosen segment-${one.segment}`, dataset: { kind: one.kind }, title },
       mark,
       read,
+      guess ? element("small", { class: "guess" }, guess) : null,
     );
   });
   return element("p", { class: "tokens", "aria-label": "What the model reads" }, spans);
@@ -100,7 +103,8 @@ function show(answer) {
     names,
     answer.tokens.map((one) => row(one, withModel)),
   );
-  const only = element("input", { type: "checkbox", name: "chosen_only", checked: answer.tokens.length > 40 });
+  positions.classList.add("positions");
+  const only = element("input", { type: "checkbox", name: "chosen_only", checked: true });
   const toggled = () => positions.classList.toggle("chosen-only", only.checked);
   only.addEventListener("change", toggled);
   toggled();

@@ -1,20 +1,29 @@
 /** Next sentence prediction: how a pair and its label are made from a document, and what a model says of them. */
 
-import { seedBox, slider, textBox } from "./controls.js";
+import { radios, seedBox, slider, textBox } from "./controls.js";
 import { count, element, percent, scrollable } from "./dom.js";
+import { DOCUMENT, OTHER_DOCUMENT } from "./sample_texts.js";
 import { tokenText } from "./tokens.js";
 
 const MOST = 200; // sentences of a document that are listed
 
 function form(session) {
   const shared = session.texts;
-  const hint = "Paragraphs of prose; left empty, a sample is taken.";
-  const text = textBox("Document", { name: "document", rows: 4, hint, shared });
-  const other = textBox("Another document, for pairs that do not belong together", {
+  const text = textBox("Document, of which A is the beginning", { name: "document", rows: 9, value: DOCUMENT, shared });
+  const other = textBox("Another document, for a B that does not follow", {
     name: "other",
-    rows: 3,
-    hint,
+    rows: 9,
+    value: OTHER_DOCUMENT,
     shared,
+  });
+  const label = radios("Label, with the same A", {
+    name: "label",
+    choices: [
+      ["", "drawn by the paper's rule"],
+      ["IsNext", "→ IsNext"],
+      ["NotNext", "⇄ NotNext"],
+    ],
+    value: "",
   });
   const length = slider("Longest sequence, in tokens", {
     name: "max_length",
@@ -27,11 +36,12 @@ function form(session) {
   const shortRate = slider("Share of shorter sequences", { name: "short_rate", value: 0.1 });
   const seed = seedBox();
   return {
-    nodes: [text, other, length, shortRate, seed].map((part) => part.node),
+    nodes: [text, other, label, length, shortRate, seed].map((part) => part.node),
     refresh: () => [text, other].forEach((box) => box.refresh()),
     body: () => ({
-      document: text.value.trim() ? text.value : null,
-      other: other.value.trim() ? other.value : null,
+      document: text.value,
+      other: other.value,
+      label: label.value || null,
       seed: seed.value,
       max_length: length.value,
       short_rate: shortRate.value,

@@ -18,6 +18,14 @@ export class Session {
     );
   }
 
+  /** Takes over a new list. A chosen model that is no longer in it stays: it may still be in memory. */
+  update(models) {
+    const listed = new Set(models.map((model) => model.name));
+    const kept = this.chosen().filter((model) => !listed.has(model.name));
+    const note = "Its files are gone; it answers as long as it is in memory.";
+    this.models = [...models, ...kept.map((model) => ({ ...model, note }))];
+  }
+
   /** The chosen models, in the order of the list. */
   chosen() {
     return this.models.filter((model) => this.names.has(model.name));

@@ -12,7 +12,7 @@ encoder an embedding, multiple choice the number of the best choice, a tagger th
 file has them, or else text, text_pair, question, context, prompt and choices; a SQuAD .json file has questions; any
 other file is read line by line (for pairs: two texts separated by a tab; for questions: question, tab, context).
 --output: .jsonl, or .csv if an answer fits into a row of a table. The file appears when it is complete; the same
-command resumes a killed run. The .metrics.json file next to it has the settings, the number of texts and the time.
+command resumes a killed run; one process at a time writes to it. The .metrics.json beside it has settings and time.
 --model may also be a SavedModel written by export.py; then the settings are those of the export. With --runner, Apache
 Beam runs several processes or machines, with the same result; what follows -- are Beam's own flags (docs/beam.md).
 
@@ -43,7 +43,7 @@ def parse_arguments(argv):
         sequence_length={"default": None, "help": "tokens of a row (default: the model's)"},
         output={"metavar": "FILE", "help": "file for the answers"},
         batch_size={"help": "texts per batch"},
-        overwrite={"help": "replace --output, and delete what a killed run left"},
+        overwrite={"help": "replace --output, and what a killed run with other settings left"},
     )
     args = cli.parse_with_beam_flags(parser, argv)
     args.metrics = args.output.with_suffix(".metrics.json")

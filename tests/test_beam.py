@@ -22,6 +22,9 @@ def test_files_of_a_worker_appear_whole(tmp_path):
     assert not shared.exists("a") and [path.name for path in (tmp_path / "shared").iterdir()] == ["probe"]
     shared.write("a", b"whole")
     assert shared.read("a") == b"whole" and shared.read_part("a", 33, 2) == b"ho"  # behind the hash
+    (shared / "a").write_bytes((shared / "a").read_bytes().replace(b"w", b"W"))
+    with pytest.raises(OSError, match=r"shared/a is damaged. Delete .*shared and start again"):
+        shared.read("a")
     shared.delete()
     assert list(tmp_path.iterdir()) == []
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kbert.files import atomic_file
+from kbert.locks import locked_output
 
 
 def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: Sequence[int]) -> int:
@@ -27,14 +28,14 @@ def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: 
 
     Raises:
         ValueError: another file name extension, no texts.
+        BlockingIOError: another process writes to `path`.
     """
     path = pathlib.Path(path)
     writers = {".jsonl": ("w", _write_jsonl), ".npz": ("wb", _write_npz)}
     if path.suffix.lower() not in writers:
         raise ValueError(f"Expected a file whose name ends in .jsonl or .npz. Received: {path}")
     mode, write = writers[path.suffix.lower()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path, mode) as file:
+    with locked_output(path) as place, atomic_file(place, mode) as file:
         count = write(file, texts, layers)
         if not count:
             raise ValueError(f"{path}: expected at least one text. Received: none")

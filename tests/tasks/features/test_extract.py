@@ -20,6 +20,7 @@ from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.tasks.features.dataset import FeatureSentences, feature_dataset
 from kbert.tasks.features.evaluation import evaluate_features
 from kbert.tasks.features.extract import check_layers, text_features, write_word_features
+from kbert.tasks.features.write_features import write_features
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.training import progress
@@ -176,3 +177,13 @@ def test_padding_changes_nothing(mode, cache):
     alone = sentences.batch(np.array([0]))
     logits = [np.asarray(model({k: b[k] for k in ("features", "mask")})["logits"]) for b in (batch, alone)]
     np.testing.assert_allclose(logits[0][0, :3], logits[1][0], atol=1e-5)
+
+
+def test_one_process_at_a_time_writes_a_file(tmp_path):
+    def texts():
+        with pytest.raises(BlockingIOError, match="features.jsonl is in use by process"):
+            write_features(tmp_path / "new" / "features.jsonl", [(["good"], np.ones((1, 1, 2)))], [-1])
+        yield ["good"], np.zeros((1, 1, 2), "float32")
+
+    assert write_features(tmp_path / "new" / "features.jsonl", texts(), [-1]) == 1
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["features.jsonl"]

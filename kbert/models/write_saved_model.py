@@ -30,7 +30,12 @@ def write_saved_model(directory, endpoints) -> None:
         setattr(root, name, _calling(traced[function], specs))
     used = {id(variable): variable for concrete in traced.values() for variable in concrete.variables}
     root.variables_used = list(used.values())
-    tf.saved_model.save(root, str(directory), {"serving_default": next(iter(signatures.values())), **signatures})
+    runs_eagerly = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(False)  # else what writes and reads the variables would be part of the graph
+    try:
+        tf.saved_model.save(root, str(directory), {"serving_default": next(iter(signatures.values())), **signatures})
+    finally:
+        tf.config.run_functions_eagerly(runs_eagerly)
     _LOGGER.debug("Saved to %s, with the endpoints %s.", directory, ", ".join(endpoints))
 
 

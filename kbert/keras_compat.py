@@ -15,6 +15,7 @@ import threading
 import keras
 
 
+@keras.saving.register_keras_serializable("kbert")
 class CompatibleModel(keras.Model):
     """A `keras.Model` that learns its shapes under a strategy, and checks its inputs before Keras does.
 
@@ -79,6 +80,14 @@ def pass_inputs_unchanged(layer) -> None:
     """
     layer._convert_input_args = False
     layer._allow_non_tensor_positional_args = True
+
+
+def clear_losses(layer) -> None:
+    """Forgets what a layer's `add_loss` was given. Private: `_clear_losses`.
+
+    Keras 3.15 does it where a model is called; the losses of replicas, which wait for each other in between, add up.
+    """
+    layer._clear_losses()
 
 
 def set_direction(metric, direction) -> None:

@@ -179,6 +179,8 @@ class Pipeline(keras.Model):
                 of their own.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
+        if self.preprocessor.makes_labels:
+            return self._fit_on_masks(x, y, *args, validation_data=validation_data, **kwargs)
         y = self._targets(y)
         if isinstance(validation_data, tuple):
             validation_data = self._labelled_batch(*validation_data)
@@ -198,13 +200,58 @@ class Pipeline(keras.Model):
             )
         return self._with_batch(self.model.fit, x, y, *args, **kwargs)
 
+    def _fit_on_masks(
+        self,
+        x,
+        y=None,
+        batch_size=None,
+        *args,
+        validation_data=None,
+        validation_split=0.0,
+        validation_batch_size=None,
+        sample_weight=None,
+        shuffle=True,
+        **kwargs,
+    ):
+        """`fit` where masks are the labels: new ones each epoch, by the optimizer's step; those of validation stay."""
+        if validation_split:
+            columns = x if isinstance(x, dict) else self._columns(x)
+            training, validation_data = split_texts(columns, validation_split, y, sample_weight)
+            x, y, sample_weight = training
+        if validation_data is not None:
+            held_out = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            validation_data = self._masked(*held_out, batch_size=validation_batch_size or batch_size or 32)
+        batches = self._masked(
+            x,
+            y,
+            sample_weight,
+            batch_size=batch_size or 32,
+            step=lambda: int(keras.ops.convert_to_numpy(self.model.optimizer.iterations)),
+            shuffle=shuffle,
+        )
+        return self.model.fit(batches, None, None, *args, validation_data=validation_data, shuffle=False, **kwargs)
+
+    def _masked(self, x, y=None, sample_weight=None, **options):
+        next_sentence = "nsp_logits" in self.model.output
+        return self.preprocessor.training_batches(x, y, sample_weight, next_sentence=next_sentence, **options)
+
     def evaluate(self, x=None, y=None, *args, **kwargs):
+        if self.preprocessor.makes_labels:
+            batches = self._masked(x, y, kwargs.pop("sample_weight", None), batch_size=kwargs.pop("batch_size", 32))
+            return self.model.evaluate(batches, *args, **kwargs)
         return self._with_batch(self.model.evaluate, x, self._targets(y), *args, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        if self.preprocessor.makes_labels:
+            step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
+            batches = self._masked(x, y, sample_weight, batch_size=None, step=lambda: step)
+            return self.model.train_on_batch(*next(iter(batches)), *args, **kwargs)
         return self.model.train_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        if self.preprocessor.makes_labels:
+            batches = self._masked(x, y, sample_weight, batch_size=None)
+            return self.model.test_on_batch(*next(iter(batches)), *args, **kwargs)
         return self.model.test_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
     def _targets(self, y):

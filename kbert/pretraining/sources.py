@@ -95,7 +95,8 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
         return files if evaluation else sorted(files, key=key.get)
 
     def documents(epochs=epochs):
-        for epoch in itertools.count() if epochs is None else range(epochs):
+        numbers = epochs() if callable(epochs) else itertools.count() if epochs is None else range(epochs)
+        for epoch in numbers:
             for number, sentences in enumerate(read(order(epoch))):
                 if is_held_out(sentences, held_out) == evaluation:
                     yield epoch, number, sentences

@@ -147,6 +147,7 @@ class FillMaskPreprocessor(Preprocessor):
             batch_size=batch_size,
             sequence_length=self.sequence_length,
             next_sentence=next_sentence,
+            is_endless=isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY,
         )
 
     def _texts(self, x, y=None, weights=None):

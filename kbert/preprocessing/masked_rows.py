@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from kbert.keras_compat import with_known_length
 from kbert.preprocessing.windows import sliding_windows
 from kbert.pretraining.dataset import filled_batches, masked_rows, with_options
 from kbert.pretraining.pairs import PairTable, example_keys, max_pair_tokens
@@ -66,7 +67,7 @@ def streamed_texts(dataset, *, step: Callable[[], int]):
     return chunks.map(_graph(lambda epoch, chunk: (epoch, chunk[0], *chunk[1])))
 
 
-def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_length, next_sentence):
+def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_length, next_sentence, is_endless=False):
     """The rows of chunks of texts, masked, in batches of one size; rows that fill up the last one have weight 0.
 
     A text longer than a row becomes windows, which do not overlap; of a pair the longer text is truncated. The masks of
@@ -76,6 +77,7 @@ def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_len
         chunks: of `texts_in_memory` or `streamed_texts`.
         masking: `TokenMasking` or `NextTokens`.
         batch_size: B; None: all rows are one batch.
+        is_endless: bool, whether the texts never end, so that they cannot be counted.
         next_sentence: bool, whether labels have ``nsp_logits``; their weight is 0 where there is none.
 
     Returns:
@@ -104,8 +106,9 @@ def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_len
             table = PairTable(tf.gather(starts[0], row) + start, length, zeros, zeros, tf.gather(labels, row), keys)
         return {"token_ids": tokens}, table, tf.range(tf.size(row) + 1), tf.gather(weights, row)
 
+    drawn = chunks.map(_graph(draw), num_parallel_calls=2, deterministic=True)
     rows = masked_rows(
-        chunks.map(_graph(draw), num_parallel_calls=2, deterministic=True),
+        drawn,
         masking,
         sequence_length=sequence_length,
         next_sentence=pair,
@@ -123,7 +126,12 @@ def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_len
     rows = rows.map(_graph(weigh))
     if batch_size is None:
         return rows.rebatch(2**31)
-    return with_options(filled_batches(rows, batch_size)).prefetch(tf.data.AUTOTUNE)
+    batches = with_options(filled_batches(rows, batch_size)).prefetch(tf.data.AUTOTUNE)
+    if is_endless:
+        return batches
+    # Keras asks a dataset of unknown length for a batch too many, and counts it in the loss.
+    number = drawn.reduce(tf.constant(0, tf.int64), _graph(lambda n, *table: n + tf.size(table[2], tf.int64) - 1))
+    return with_known_length(batches, -(-int(number) // batch_size))
 
 
 def _steps(numbers):

@@ -45,7 +45,7 @@ def test_rows_and_masks_are_those_of_pretraining_dataset():
     own = batches_of(pipeline, DOCUMENTS)
     expected = list(pretraining_dataset(DocumentList(DOCUMENTS), make_tokenizer(), epochs=1, **options))
     assert len(expected) > 2
-    for one, other in zip(own, expected, strict=False):
+    for one, other in zip(own[: len(expected)], expected, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, one, other)
     documents = DocumentList([[text] for text in TEXTS])
     options |= {"next_sentence": False, "short_sequence_rate": 0.0, "epochs": lambda: [0, 7]}
@@ -55,7 +55,7 @@ def test_rows_and_masks_are_those_of_pretraining_dataset():
     ]
     fits = [row for row in rows_of(expected)]
     own = rows_of(batches_of(pipeline, TEXTS) + batches_of(pipeline, TEXTS, step=7))
-    assert own == fits
+    assert own == rows_of(expected)
 
 
 def test_each_epoch_has_masks_of_its_own_and_the_seed_decides_all():

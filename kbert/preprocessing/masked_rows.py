@@ -130,7 +130,7 @@ def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_len
     if is_endless:
         return batches
     # Keras asks a dataset of unknown length for a batch too many, and counts it in the loss.
-    number = drawn.reduce(tf.constant(0, tf.int64), _graph(lambda n, *table: n + tf.size(table[2], tf.int64) - 1))
+    number = drawn.reduce(tf.constant(0, tf.int64), _graph(lambda n, drawn: n + tf.size(drawn[2], tf.int64) - 1))
     return with_known_length(batches, -(-int(number) // batch_size))
 
 

@@ -53,7 +53,6 @@ def test_rows_and_masks_are_those_of_pretraining_dataset():
         tf.nest.map_structure(np.asarray, batch)
         for batch in pretraining_dataset(documents, make_tokenizer(), **options)
     ]
-    fits = [row for row in rows_of(expected)]
     own = rows_of(batches_of(pipeline, TEXTS) + batches_of(pipeline, TEXTS, step=7))
     assert own == rows_of(expected)
 

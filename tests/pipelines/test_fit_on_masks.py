@@ -25,7 +25,7 @@ def build(next_sentence=True, **masking):
 
 
 def batches_of(pipeline, x, *labels, step=0, **options):
-    options = {"batch_size": B, "next_sentence": True, "step": lambda: step} | options
+    options = {"batch_size": B, "next_sentence": True, "step": None if step is None else lambda: step} | options
     return list(pipeline.preprocessor.training_batches(x, *labels, **options).as_numpy_iterator())
 
 

@@ -83,7 +83,7 @@ class FillMaskPreprocessor(Preprocessor):
         self.masking = dict(masking or {})
         if unknown := sorted(set(self.masking) - {*OPTIONS, "seed"}):
             raise ValueError(f"FillMaskPreprocessor: `masking` takes {[*OPTIONS, 'seed']}. Received: {unknown}")
-        self._masking()
+        TokenMasking(self.tokenizer, **self.masking)  # checks the values
 
     def _masking(self):
         """The layer that masks the texts of `fit`; a new one, as it has a state that is not used here."""
